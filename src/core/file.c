@@ -1,0 +1,194 @@
+/* file.c - see file.h. */
+#include "core/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "core/alloc.h"
+
+static msp_status
+open_regular(int *out, size_t *size, const char *path, msp_error *err)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+    *out = -1;
+    if (fd < 0)
+        return msp_error_set_errno(err, errno == ENOENT ? MSP_E_NOT_FOUND : MSP_E_IO, errno, "%s: cannot open", path);
+    if (fstat(fd, &st) != 0) {
+        int e = errno;
+
+        close(fd);
+        return msp_error_set_errno(err, MSP_E_IO, e, "%s: cannot stat", path);
+    }
+    if (!S_ISREG(st.st_mode)) {
+        close(fd);
+        return msp_error_set(err, MSP_E_IO, "%s: is %s, not a regular file", path,
+                             S_ISDIR(st.st_mode) ? "a directory" : "a device or pipe");
+    }
+    *out = fd;
+    *size = (size_t)st.st_size;
+    return MSP_OK;
+}
+
+msp_status
+msp_map_open(msp_mapping *out, const char *path, msp_error *err)
+{
+    msp_status st;
+    size_t size;
+    void *addr;
+    int fd;
+
+    *out = (msp_mapping){0};
+    st = open_regular(&fd, &size, path, err);
+    if (st != MSP_OK)
+        return st;
+    if (size == 0) {
+        close(fd);
+        return MSP_OK;
+    }
+    addr = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (addr == MAP_FAILED)
+        st = msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot map %zu bytes", path, size);
+    else
+        *out = (msp_mapping){addr, size};
+    close(fd);
+    return st;
+}
+
+void
+msp_map_close(msp_mapping *m)
+{
+    if (m->addr != NULL)
+        munmap((void *)m->addr, m->size);
+    *m = (msp_mapping){0};
+}
+
+void
+msp_map_drop(const msp_mapping *m, size_t offset, size_t len)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t from = (offset + page - 1) / page * page; /* whole pages only: the neighbours may still be needed */
+    size_t to;
+
+    if (m->addr == NULL || offset >= m->size || len > m->size - offset)
+        return;
+    to = offset + len == m->size ? m->size : (offset + len) / page * page;
+    if (from < to)
+        madvise((char *)m->addr + from, to - from, MADV_DONTNEED);
+}
+
+msp_status
+msp_file_read(char **out, size_t *size, const char *path, size_t limit, msp_error *err)
+{
+    size_t n, got = 0;
+    msp_status st;
+    char *p = NULL;
+    int fd;
+
+    *out = NULL;
+    *size = 0;
+    st = open_regular(&fd, &n, path, err);
+    if (st != MSP_OK)
+        return st;
+    if (n > limit)
+        st = msp_error_set(err, MSP_E_LIMIT, "%s: %zu bytes, more than the %zu allowed here", path, n, limit);
+    else if ((p = msp_alloc(n + 1, 1)) == NULL)
+        st = msp_error_set(err, MSP_E_NOMEM, "%s: out of memory for %zu bytes", path, n);
+    while (st == MSP_OK && got < n) {
+        ssize_t k = read(fd, p + got, n - got);
+
+        if (k < 0 && errno != EINTR)
+            st = msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot read at byte %zu", path, got);
+        else if (k == 0)
+            break; /* shorter than it was: what is there is what counts */
+        else if (k > 0)
+            got += (size_t)k;
+    }
+    close(fd);
+    if (st != MSP_OK) {
+        msp_free(p);
+        return st;
+    }
+    p[got] = '\0';
+    *out = p;
+    *size = got;
+    return MSP_OK;
+}
+
+msp_status
+msp_file_create(msp_file *out, const char *path, unsigned mode, msp_error *err)
+{
+    static _Atomic unsigned serial;
+    size_t len = strlen(path);
+    char *text = msp_alloc(2 * len + 64, 1); /* one block: path, then temp */
+
+    *out = MSP_FILE_NONE;
+    if (text == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "%s: out of memory", path);
+    memcpy(text, path, len + 1);
+    out->path = text;
+    out->temp = text + len + 1;
+    snprintf(out->temp, len + 63, "%s.%ld.%u.tmp", path, (long)getpid(), atomic_fetch_add(&serial, 1u));
+    out->fd = open(out->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+    if (out->fd < 0) {
+        msp_status st = msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot create", path);
+
+        msp_free(text);
+        *out = MSP_FILE_NONE;
+        return st;
+    }
+    return MSP_OK;
+}
+
+msp_status
+msp_file_write(msp_file *f, const void *p, size_t n, msp_error *err)
+{
+    const char *at = p;
+
+    while (n > 0) {
+        ssize_t k = write(f->fd, at, n);
+
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k < 0)
+            return msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot write", f->path);
+        at += k;
+        n -= (size_t)k;
+    }
+    return MSP_OK;
+}
+
+msp_status
+msp_file_commit(msp_file *f, msp_error *err)
+{
+    msp_status st = MSP_OK;
+
+    if (close(f->fd) != 0)
+        st = msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot write", f->path);
+    f->fd = -1;
+    if (st == MSP_OK && rename(f->temp, f->path) != 0)
+        st = msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot put in place", f->path);
+    if (st != MSP_OK)
+        unlink(f->temp);
+    msp_free(f->path);
+    *f = MSP_FILE_NONE;
+    return st;
+}
+
+void
+msp_file_abandon(msp_file *f)
+{
+    if (f->fd >= 0)
+        close(f->fd);
+    if (f->path != NULL) {
+        unlink(f->temp);
+        msp_free(f->path);
+    }
+    *f = MSP_FILE_NONE;
+}

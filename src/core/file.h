@@ -1,0 +1,60 @@
+/*
+ * file.h - files mapped for reading, and files that appear whole or not at all.
+ *
+ * Error messages of this room name the path.
+ */
+#ifndef MSP_CORE_FILE_H
+#define MSP_CORE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "msprobe/error.h"
+
+typedef struct msp_mapping {
+    const void *addr; /* NULL for an empty file */
+    size_t size;
+} msp_mapping;
+
+/*
+ * Map the regular file at path for reading. An empty file gives size 0. Somebody who cuts the file short while it
+ * is mapped makes the next access past its new end a SIGBUS: a dump is compared after it was written, not while.
+ */
+MSP_CHECK msp_status msp_map_open(msp_mapping *out, const char *path, msp_error *err);
+
+/* Accepts an empty mapping and leaves it empty. */
+void msp_map_close(msp_mapping *m);
+
+/* Tell the kernel that the bytes [offset, offset+len) will not be needed again: they leave our memory, not the cache.
+ */
+void msp_map_drop(const msp_mapping *m, size_t offset, size_t len);
+
+/*
+ * Read a whole regular file of at most limit bytes into memory that msp_free() gives back; one more byte, 0, follows
+ * it.
+ */
+MSP_CHECK msp_status msp_file_read(char **out, size_t *size, const char *path, size_t limit, msp_error *err);
+
+/*
+ * A file that is written beside its final place and renamed into it by msp_file_commit().
+ */
+typedef struct msp_file {
+    int fd; /* -1: none */
+    char *path, *temp;
+} msp_file;
+
+#define MSP_FILE_NONE ((msp_file){-1, NULL, NULL})
+
+/* Create "<path>.<pid>.<n>.tmp" with this mode. */
+MSP_CHECK msp_status msp_file_create(msp_file *out, const char *path, unsigned mode, msp_error *err);
+
+/* All n bytes or an error; interrupted and short writes are continued. */
+MSP_CHECK msp_status msp_file_write(msp_file *f, const void *p, size_t n, msp_error *err);
+
+/* Close and rename into place, replacing what is there. f is empty afterwards, whatever happened. */
+MSP_CHECK msp_status msp_file_commit(msp_file *f, msp_error *err);
+
+/* Close and remove the temporary file. Accepts MSP_FILE_NONE and a zeroed f with fd -1. */
+void msp_file_abandon(msp_file *f);
+
+#endif

@@ -1,0 +1,166 @@
+/* str.c - see str.h. */
+#include "core/str.h"
+
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include "core/alloc.h"
+
+bool
+msp_str_starts(msp_str s, msp_str prefix)
+{
+    return s.len >= prefix.len && (prefix.len == 0 || memcmp(s.p, prefix.p, prefix.len) == 0);
+}
+
+bool
+msp_str_ends(msp_str s, msp_str suffix)
+{
+    return s.len >= suffix.len && (suffix.len == 0 || memcmp(s.p + s.len - suffix.len, suffix.p, suffix.len) == 0);
+}
+
+const char *
+msp_str_find(msp_str s, msp_str needle)
+{
+    if (needle.len == 0)
+        return s.p;
+    return s.len == 0 ? NULL : memmem(s.p, s.len, needle.p, needle.len);
+}
+
+int
+msp_str_cmp(msp_str a, msp_str b)
+{
+    size_t n = a.len < b.len ? a.len : b.len;
+    int c = n == 0 ? 0 : memcmp(a.p, b.p, n);
+
+    return c != 0 ? c : (a.len > b.len) - (a.len < b.len);
+}
+
+bool
+msp_str_to_u64(msp_str s, unsigned long long *out)
+{
+    unsigned long long v = 0;
+
+    if (s.len == 0)
+        return false;
+    for (size_t i = 0; i < s.len; i++) {
+        if (s.p[i] < '0' || s.p[i] > '9')
+            return false;
+        if (__builtin_mul_overflow(v, 10ULL, &v) || __builtin_add_overflow(v, (unsigned)(s.p[i] - '0'), &v))
+            return false;
+    }
+    *out = v;
+    return true;
+}
+
+char *
+msp_buf_room(msp_buf *b, size_t n)
+{
+    size_t need, cap;
+    char *p;
+
+    if (b->failed)
+        return NULL;
+    if (n < b->cap - b->len) /* one byte stays for the terminator */
+        return b->p + b->len;
+    if (__builtin_add_overflow(b->len, n, &need) || need > SIZE_MAX / 2) {
+        b->failed = true;
+        return NULL;
+    }
+    cap = b->cap < 64 ? 64 : b->cap;
+    while (cap <= need)
+        cap += cap / 2;
+    p = msp_realloc(b->p, cap, 1);
+    if (p == NULL) {
+        b->failed = true;
+        return NULL;
+    }
+    b->p = p;
+    b->cap = cap;
+    return p + b->len;
+}
+
+void
+msp_buf_add(msp_buf *b, const void *p, size_t n)
+{
+    char *at = msp_buf_room(b, n);
+
+    if (at == NULL)
+        return;
+    if (n > 0)
+        memcpy(at, p, n);
+    at[n] = '\0';
+    b->len += n;
+}
+
+void
+msp_buf_str(msp_buf *b, msp_str s)
+{
+    msp_buf_add(b, s.p, s.len);
+}
+
+void
+msp_buf_text(msp_buf *b, const char *text)
+{
+    msp_buf_add(b, text, strlen(text));
+}
+
+void
+msp_buf_char(msp_buf *b, char c)
+{
+    msp_buf_add(b, &c, 1);
+}
+
+void
+msp_buf_vprintf(msp_buf *b, const char *fmt, va_list args)
+{
+    va_list again;
+    char *at = msp_buf_room(b, 128);
+    int n;
+
+    if (at == NULL)
+        return;
+    va_copy(again, args);
+    n = vsnprintf(at, 128, fmt, args);
+    if (n >= 128) {
+        at = msp_buf_room(b, (size_t)n + 1);
+        if (at != NULL)
+            n = vsnprintf(at, (size_t)n + 1, fmt, again);
+    }
+    va_end(again);
+    if (n < 0)
+        b->failed = true;
+    else if (at != NULL)
+        b->len += (size_t)n;
+}
+
+void
+msp_buf_printf(msp_buf *b, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    msp_buf_vprintf(b, fmt, args);
+    va_end(args);
+}
+
+void
+msp_buf_clear(msp_buf *b)
+{
+    b->len = 0;
+    b->failed = false;
+    if (b->p != NULL)
+        b->p[0] = '\0';
+}
+
+void
+msp_buf_release(msp_buf *b)
+{
+    msp_free(b->p);
+    *b = (msp_buf){0};
+}
+
+msp_status
+msp_buf_status(const msp_buf *b, msp_error *err)
+{
+    return b->failed ? msp_error_set(err, MSP_E_NOMEM, "out of memory") : MSP_OK;
+}

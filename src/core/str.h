@@ -1,0 +1,76 @@
+/*
+ * str.h - borrowed text (msp_str) and a growing buffer of bytes (msp_buf).
+ *
+ * msp_buf remembers a failed allocation: after it every append is a no-op and failed is set, so that a writer checks
+ * once at the end.
+ */
+#ifndef MSP_CORE_STR_H
+#define MSP_CORE_STR_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+#include "msprobe/error.h"
+
+typedef struct msp_str {
+    const char *p; /* not terminated by promise; NULL only with len 0 */
+    size_t len;
+} msp_str;
+
+#define MSP_STR(literal) ((msp_str){(literal), sizeof(literal) - 1})
+
+static inline msp_str
+msp_str_of(const char *text)
+{
+    return (msp_str){text, text == NULL ? 0 : strlen(text)};
+}
+
+static inline bool
+msp_str_eq(msp_str a, msp_str b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.p, b.p, a.len) == 0);
+}
+
+bool msp_str_starts(msp_str s, msp_str prefix);
+bool msp_str_ends(msp_str s, msp_str suffix);
+
+/* Where needle first stands in s, or NULL. An empty needle is found at the start. */
+const char *msp_str_find(msp_str s, msp_str needle);
+
+/* Byte order, shorter first: <0, 0, >0. */
+int msp_str_cmp(msp_str a, msp_str b);
+
+/* True and *out when all of s is decimal digits (at least one) and fits. */
+bool msp_str_to_u64(msp_str s, unsigned long long *out);
+
+typedef struct msp_buf {
+    char *p; /* terminated whenever it is not NULL */
+    size_t len, cap;
+    bool failed;
+} msp_buf;
+
+void msp_buf_add(msp_buf *b, const void *p, size_t n);
+void msp_buf_str(msp_buf *b, msp_str s);
+void msp_buf_text(msp_buf *b, const char *text);
+void msp_buf_char(msp_buf *b, char c);
+void msp_buf_printf(msp_buf *b, const char *fmt, ...) MSP_PRINTF(2, 3);
+void msp_buf_vprintf(msp_buf *b, const char *fmt, va_list args);
+
+/* Room for n more bytes at p + len, or NULL; the caller then raises len itself. */
+char *msp_buf_room(msp_buf *b, size_t n);
+
+/* Empty, keeping the memory. */
+void msp_buf_clear(msp_buf *b);
+void msp_buf_release(msp_buf *b);
+
+/* MSP_E_NOMEM when an append failed, else MSP_OK. */
+msp_status msp_buf_status(const msp_buf *b, msp_error *err);
+
+static inline msp_str
+msp_buf_view(const msp_buf *b)
+{
+    return (msp_str){b->p, b->len};
+}
+
+#endif

@@ -1,0 +1,2 @@
+/* dump.c - nothing here yet. */
+typedef int msp_dump_is_empty;

@@ -1,0 +1,2 @@
+/* json.c - nothing here yet. */
+typedef int msp_json_is_empty;

@@ -1,0 +1,2 @@
+/* report.c - nothing here yet. */
+typedef int msp_report_is_empty;

@@ -1,0 +1,68 @@
+/* unit.h - what every unit test includes: cmocka in the order it wants, and a scratch directory. */
+#ifndef MSP_TESTS_UNIT_H
+#define MSP_TESTS_UNIT_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#define TEST(name) cmocka_unit_test(name)
+
+/* A fresh directory under $TMPDIR or /tmp, made once per program and removed when it ends. */
+static inline const char *
+scratch_dir(void)
+{
+    static char dir[256];
+
+    if (dir[0] == '\0') {
+        const char *tmp = getenv("TMPDIR");
+
+        snprintf(dir, sizeof(dir), "%s/msprobe-unit.XXXXXX", tmp != NULL ? tmp : "/tmp");
+        if (mkdtemp(dir) == NULL)
+            abort();
+    }
+    return dir;
+}
+
+/* scratch_dir()/name in one of eight rotating buffers. */
+static inline const char *
+scratch_path(const char *name)
+{
+    static char paths[8][512];
+    static unsigned next;
+    char *p = paths[next++ % 8];
+
+    snprintf(p, sizeof(paths[0]), "%s/%s", scratch_dir(), name);
+    return p;
+}
+
+/* Write a file in the scratch directory and return its path. */
+static inline const char *
+write_file(const char *name, const void *bytes, size_t n)
+{
+    const char *path = scratch_path(name);
+    FILE *f = fopen(path, "wb");
+
+    if (f == NULL || fwrite(bytes, 1, n, f) != n || fclose(f) != 0)
+        abort();
+    return path;
+}
+
+/* Group teardown: remove the scratch directory. */
+static inline int
+remove_scratch(void **state)
+{
+    char command[300];
+
+    (void)state;
+    snprintf(command, sizeof(command), "rm -rf '%s'", scratch_dir());
+    return system(command);
+}
+
+#endif
