@@ -40,7 +40,7 @@ msp_status
 msp_map_open(msp_mapping *out, const char *path, msp_error *err)
 {
     msp_status st;
-    size_t size;
+    size_t size = 0;
     void *addr;
     int fd;
 
@@ -86,7 +86,7 @@ msp_map_drop(const msp_mapping *m, size_t offset, size_t len)
 msp_status
 msp_file_read(char **out, size_t *size, const char *path, size_t limit, msp_error *err)
 {
-    size_t n, got = 0;
+    size_t n = 0, got = 0;
     msp_status st;
     char *p = NULL;
     int fd;

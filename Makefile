@@ -1,0 +1,68 @@
+# The door: every target is a short script in tools/. `make` alone lists them.
+#
+# Nothing is written outside the project but system packages (and what `make install` puts under PREFIX).
+
+PREFIX ?= /usr/local
+export JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+export TORCH TORCH_INDEX
+
+PARTS := unit cli python asan tsan fuzz format symbols aarch64
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test bench install format clean $(PARTS:%=test-%)
+
+help: ## list the targets
+	@tools/help $(MAKEFILE_LIST)
+
+demo: build ## train twice, one run with a planted fault, and let `msprobe compare` name it
+	@tools/demo
+
+test: ## set up, build and run every test (minutes); the last lines say how many ran and what failed
+	@tools/setup test pytest
+	@tools/build
+	@tools/run-tests
+
+build: ## build the release library, the command and the Python packages, and install them into .venv
+	@tools/setup python
+	@tools/build
+
+bench: build ## run the benchmarks: measured ratios beside their targets
+	@tools/setup pytest
+	@tools/bench
+
+install: ## install library, headers, command, man page and completions under PREFIX (default /usr/local)
+	@tools/setup build
+	@tools/install "$(PREFIX)"
+
+setup: ## only get what the other targets need: system packages, .venv, PyTorch
+	@tools/setup test pytest
+
+format: ## reformat the C sources with clang-format
+	@tools/setup test
+	@tools/format
+
+clean: ## remove everything that was built (build/ and .venv/)
+	rm -rf build .venv dist
+
+test-unit: ## unit tests, release and debug build
+test-cli: ## the command's recorded output, messages and exit codes
+test-python: ## Python tests
+test-asan: ## unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
+test-tsan: ## unit tests under ThreadSanitizer
+test-fuzz: ## every fuzz corpus, replayed under the address sanitizer
+test-format: ## are the C sources formatted as .clang-format says?
+test-symbols: ## does every global symbol carry the msp_ prefix?
+test-aarch64: ## unit tests cross-compiled for aarch64, run under qemu
+
+test-unit test-asan test-tsan test-fuzz test-format test-symbols:
+	@tools/setup test
+	@tools/run-tests $(@:test-%=%)
+
+test-aarch64:
+	@tools/setup aarch64
+	@tools/run-tests aarch64
+
+test-cli test-python:
+	@tools/setup pytest
+	@tools/build
+	@tools/run-tests $(@:test-%=%)

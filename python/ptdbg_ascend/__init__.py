@@ -1,0 +1,1 @@
+"""ptdbg_ascend: the older front end, kept so that scripts written for it run unchanged."""
