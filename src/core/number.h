@@ -3,6 +3,7 @@
 #define MSP_CORE_NUMBER_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include "core/str.h"
 
 /*
@@ -14,7 +15,17 @@ size_t msp_f64_repr(char buf[32], double v);
 /*
  * The double nearest to the decimal number in s, all of it: an optional sign, digits with an optional point, an
  * optional exponent; or nan, inf, infinity in any case. False when it is none of these. Independent of the locale.
+ * Ties go to the even neighbour; what is too large becomes an infinity, what is too small a zero with its sign.
  */
 bool msp_f64_parse(msp_str s, double *out);
+
+enum { MSP_INT_TEXT_MAX = 24 };
+
+/* Decimal digits, terminated; return the length. */
+size_t msp_u64_text(char buf[MSP_INT_TEXT_MAX], uint64_t v);
+size_t msp_i64_text(char buf[MSP_INT_TEXT_MAX], int64_t v);
+
+/* True and *out when all of s is an optional minus and decimal digits (at least one), and fits. */
+bool msp_i64_parse(msp_str s, int64_t *out);
 
 #endif

@@ -1,0 +1,266 @@
+/*
+ * number_read.c - text to numbers: see number.h.
+ *
+ * A decimal is w * 10^k. Three ways, each where the one before does not reach:
+ *   1. w and 10^|k| are both exact doubles: one multiplication or division rounds once, correctly (Clinger 1990).
+ *   2. w fits 64 bits: multiply by 10^k to 128 bits and round, unless the product is too close to the middle between
+ *      two doubles to tell (the idea of Eisel and Lemire, 2020). Only true ties and decimals within 2^-64 of one are.
+ *   3. The rest, and digits beyond the 19th when they matter: strtod() on digits and exponent alone. Without a point
+ *      the locale has no say in it.
+ */
+#include <stdlib.h>
+#include <strings.h>
+
+#include "core/number.h"
+#include "core/pow10.h"
+
+typedef unsigned __int128 u128;
+
+enum {
+    DIGITS_MAX = 19, /* always fit 64 bits */
+    SIGNIFICANT_MAX =
+        770, /* no double and no middle between two has more digits (767); what follows only breaks ties */
+    EXPONENT_LIMIT = 1 << 20
+};
+
+typedef struct decimal {
+    uint64_t w; /* the first DIGITS_MAX significant digits */
+    int64_t k;  /* exponent of ten of w's last digit */
+    bool more;  /* digits other than 0 follow that w does not have */
+    bool negative;
+    msp_str digits; /* all of them, with leading zeros and perhaps a point among them */
+    int64_t exponent;
+} decimal;
+
+static bool
+is_digit(char c)
+{
+    return (unsigned)(c - '0') < 10;
+}
+
+static void
+add_digit(decimal *d, unsigned digit, int *count, bool fraction)
+{
+    if (*count < DIGITS_MAX) {
+        d->w = d->w * 10 + digit;
+        *count += d->w != 0; /* leading zeros do not count */
+        d->k -= fraction;
+    } else {
+        d->more |= digit != 0;
+        d->k += !fraction;
+    }
+}
+
+/* The digits of the exponent in [p, end), at least one and nothing else. */
+static bool
+scan_exponent(const char *p, const char *end, int64_t *out)
+{
+    bool negative = p < end && *p == '-';
+    int64_t e = 0;
+
+    if (p < end && (*p == '+' || *p == '-'))
+        p++;
+    if (p == end)
+        return false;
+    for (; p < end; p++) {
+        if (!is_digit(*p))
+            return false;
+        if (e < INT64_MAX / 20) /* larger than any text is long; the value is 0 or infinite whatever follows */
+            e = e * 10 + (*p - '0');
+    }
+    *out = negative ? -e : e;
+    return true;
+}
+
+static bool
+scan(decimal *d, msp_str s)
+{
+    const char *p = s.p, *end = s.p + s.len;
+    bool fraction = false, any = false;
+    int count = 0;
+
+    *d = (decimal){0};
+    if (p < end && (*p == '-' || *p == '+'))
+        d->negative = *p++ == '-';
+    d->digits.p = p;
+    for (; p < end && (is_digit(*p) || (*p == '.' && !fraction)); p++) {
+        if (*p == '.') {
+            fraction = true;
+            continue;
+        }
+        any = true;
+        add_digit(d, (unsigned)(*p - '0'), &count, fraction);
+    }
+    d->digits.len = (size_t)(p - d->digits.p);
+    if (!any)
+        return false;
+    if (p < end) {
+        if ((*p | 0x20) != 'e' || !scan_exponent(p + 1, end, &d->exponent))
+            return false;
+        d->k += d->exponent;
+    }
+    return true;
+}
+
+static bool
+try_exact(const decimal *d, double *out)
+{
+    static const double tens[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+                                  1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+
+    if (d->more || d->w > 1ULL << 53 || d->k < -22 || d->k > 22)
+        return false;
+    *out = d->k < 0 ? (double)d->w / tens[-d->k] : (double)d->w * tens[d->k];
+    return true;
+}
+
+/*
+ * Round w * 10^k to a double; false when 128 bits of the power cannot decide.
+ *
+ * The table's powers are rounded up by less than one unit, so the product is too large by less than w, which is less
+ * than one unit of its upper 128 bits. Those bits, cut where the double ends, then decide in all cases but one: exactly
+ * half a unit remains, and the true value may be just below it. A power that is exact leaves no doubt even then.
+ */
+static bool
+round_product(uint64_t w, int k, double *out)
+{
+    const msp_pow10 *g = &msp_pow10_table[k - MSP_POW10_MIN];
+    int zeros = __builtin_clzll(w), exponent, kept, drop;
+    uint64_t hi, mid, low, half, rest, m, bits;
+    u128 upper, lower;
+
+    w <<= zeros;
+    lower = (u128)w * g->lo;
+    upper = (u128)w * g->hi + (uint64_t)(lower >> 64);
+    hi = (uint64_t)(upper >> 64);
+    mid = (uint64_t)upper;
+    low = (uint64_t)lower;
+
+    exponent = msp_pow10_log2(k) + 63 - zeros + (int)(hi >> 63); /* 2^exponent <= value < 2^(exponent + 1) */
+    if (exponent > 1023) {
+        *out = __builtin_inf();
+        return true;
+    }
+    kept = exponent >= -1022 ? 53 : 53 + 1022 + exponent; /* bits of the significand: fewer for a subnormal */
+    if (kept < 0) {
+        *out = 0;
+        return true;
+    }
+    drop = 63 + (int)(hi >> 63) - kept; /* 10 to 64 low bits of hi, and all of mid and low */
+    half = 1ULL << (drop - 1);
+    m = drop == 64 ? 0 : hi >> drop;
+    rest = (hi & (half - 1)) | mid;
+    if ((hi & half) != 0) {
+        bool exact = k >= 0 && k <= MSP_POW10_EXACT_MAX;
+
+        if (rest == 0 && !exact)
+            return false;
+        m += rest != 0 || low != 0 || (m & 1);
+    }
+    bits = exponent >= -1022 ? ((uint64_t)(exponent + 1022) << 52) + m : m; /* m carries into the exponent by itself */
+    memcpy(out, &bits, sizeof(*out));
+    return true;
+}
+
+static bool
+try_product(const decimal *d, double *out)
+{
+    double above;
+
+    if (d->w == 0 || d->k < MSP_POW10_MIN) {
+        *out = 0; /* w < 2^64, and 2^64 * 10^-343 is less than half of the smallest double */
+        return true;
+    }
+    if (d->k > 308) {
+        *out = __builtin_inf();
+        return true;
+    }
+    if (!round_product(d->w, (int)d->k, out))
+        return false;
+    if (!d->more)
+        return true;
+    return round_product(d->w + 1, (int)d->k, &above) && *out == above;
+}
+
+/* Digits as strtod wants them: no point, no more than can matter, a last 1 for all that was left out. */
+static double
+read_slowly(const decimal *d)
+{
+    char text[SIGNIFICANT_MAX + 32], *at = text;
+    int64_t k = d->exponent;
+    bool fraction = false, more = false;
+
+    for (size_t i = 0; i < d->digits.len; i++) {
+        char c = d->digits.p[i];
+
+        if (c == '.') {
+            fraction = true;
+        } else if (at - text < SIGNIFICANT_MAX) {
+            if (at > text || c != '0')
+                *at++ = c;
+            k -= fraction;
+        } else {
+            more |= c != '0';
+            k += !fraction;
+        }
+    }
+    if (more) {
+        *at++ = '1';
+        k--;
+    }
+    if (k > EXPONENT_LIMIT || k < -EXPONENT_LIMIT)
+        k = k < 0 ? -EXPONENT_LIMIT : EXPONENT_LIMIT;
+    *at++ = 'e';
+    msp_i64_text(at, k);
+    return strtod(text, NULL);
+}
+
+static bool
+parse_word(msp_str s, double *out)
+{
+    bool negative = s.len > 0 && s.p[0] == '-';
+
+    if (s.len > 0 && (s.p[0] == '-' || s.p[0] == '+')) {
+        s.p++;
+        s.len--;
+    }
+    if (s.len == 3 && strncasecmp(s.p, "nan", 3) == 0)
+        *out = __builtin_nan("");
+    else if ((s.len == 3 && strncasecmp(s.p, "inf", 3) == 0) || (s.len == 8 && strncasecmp(s.p, "infinity", 8) == 0))
+        *out = __builtin_inf();
+    else
+        return false;
+    if (negative)
+        *out = -*out;
+    return true;
+}
+
+bool
+msp_f64_parse(msp_str s, double *out)
+{
+    decimal d;
+
+    if (!scan(&d, s))
+        return parse_word(s, out);
+    if (!try_exact(&d, out) && !try_product(&d, out))
+        *out = read_slowly(&d);
+    if (d.negative)
+        *out = -*out;
+    return true;
+}
+
+bool
+msp_i64_parse(msp_str s, int64_t *out)
+{
+    bool negative = s.len > 0 && s.p[0] == '-';
+    unsigned long long v;
+
+    if (negative) {
+        s.p++;
+        s.len--;
+    }
+    if (!msp_str_to_u64(s, &v) || v > (unsigned long long)INT64_MAX + negative)
+        return false;
+    *out = negative ? (int64_t)(0 - v) : (int64_t)v;
+    return true;
+}

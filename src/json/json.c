@@ -1,2 +1,0 @@
-/* json.c - nothing here yet. */
-typedef int msp_json_is_empty;

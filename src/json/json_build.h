@@ -1,0 +1,64 @@
+/*
+ * json_build.h - puts values together: what the JSON and the YAML reader have in common.
+ *
+ * Values of containers that are still open wait on one stack, a container in front of its items; closing a container
+ * moves its items into the arena as one block. So memory is the tree plus the items of what is open, and nothing
+ * recurses.
+ */
+#ifndef MSP_JSON_JSON_BUILD_H
+#define MSP_JSON_JSON_BUILD_H
+
+#include "core/arena.h"
+#include "json/json_node.h"
+
+typedef struct msp_json_builder {
+    msp_arena arena;
+    msp_json *nodes; /* the stack */
+    size_t n, cap;
+    int depth;
+    size_t first[MSP_JSON_MAX_DEPTH]; /* per open container: where its items begin; it stands right before them */
+} msp_json_builder;
+
+/* Slow path of json_push(): false when there is no memory. */
+bool msp_json_builder_grow(msp_json_builder *b);
+
+/* Add one value; false when there is no memory. */
+static inline bool
+json_push(msp_json_builder *b, msp_json node)
+{
+    if (b->n == b->cap && !msp_json_builder_grow(b))
+        return false;
+    b->nodes[b->n++] = node;
+    return true;
+}
+
+/* Add an empty container and make it the innermost open one. The caller keeps depth below MSP_JSON_MAX_DEPTH. */
+static inline bool
+json_open(msp_json_builder *b, msp_json node)
+{
+    if (!json_push(b, node))
+        return false;
+    b->first[b->depth++] = b->n;
+    return true;
+}
+
+/* The innermost open container; there must be one. */
+static inline msp_json *
+json_innermost(const msp_json_builder *b)
+{
+    return &b->nodes[b->first[b->depth - 1] - 1];
+}
+
+/* Close the innermost container; false when there is no memory. */
+MSP_CHECK bool msp_json_builder_close(msp_json_builder *b);
+
+/* The value at the bottom of the stack, moved into the arena; NULL when there is no memory. Nothing may be open. */
+const msp_json *msp_json_builder_root(msp_json_builder *b);
+
+/* A copy of len bytes that begins at this byte of the text, as a node with its flag set; u.text NULL: no memory. */
+msp_json msp_json_copied(msp_arena *a, msp_json_kind kind, uint64_t offset, const char *text, size_t len);
+
+/* Free stack and arena. */
+void msp_json_builder_release(msp_json_builder *b);
+
+#endif
