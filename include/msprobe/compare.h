@@ -198,13 +198,24 @@ typedef struct msp_compare_pair {
     double seconds;
 } msp_compare_pair;
 
+/* First-difference analysis: a call that differs before all others. Ties on several ranks are all reported. */
+typedef struct msp_compare_first {
+    int64_t rank; /* as in the pair */
+    char *op_name;
+    char **stack; /* frames, innermost first; empty when there is no stack.json */
+    size_t nstack;
+} msp_compare_first;
+
 typedef struct msp_compare_result {
     msp_compare_pair *pairs; /* in the order of group, step and rank */
     size_t npairs;
     size_t nfailed; /* pairs whose status is not MSP_OK */
     char **files;   /* results that belong to no single pair: diff_analyze_<ns>.json */
     size_t nfiles;
-    int64_t bytes; /* of JSON and tensor files, both sides */
+    msp_compare_first *first; /* with diff_analyze; none: no call differs */
+    size_t nfirst;
+    const char *first_stage; /* where they stand: "before", "during" or "after" communication; static, NULL: none */
+    int64_t bytes;           /* of JSON and tensor files, both sides */
     double seconds;
 } msp_compare_result;
 
