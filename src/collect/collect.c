@@ -1,2 +1,444 @@
-/* collect.c - nothing here yet. */
-typedef int msp_collect_is_empty;
+/*
+ * collect.c - the producer's side: the ring, the writer process, and commits.
+ *
+ * The hot path is msp_collect_commit(): one lock that nobody contends (the interpreter has a lock of its own), one copy
+ * into the ring, no system call. The writer looks into the ring by itself every 50 ms; it is woken only by who waits
+ * for it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include "collect/record.h"
+#include "collect/ring.h"
+#include "collect/writer.h"
+#include "core/alloc.h"
+#include "core/log.h"
+#include "core/path.h"
+#include "msprobe/collect.h"
+
+extern char **environ;
+
+enum { RING_DEFAULT = 32 << 20, START_MS = 5000, CHECK_MS = 100 };
+
+struct msp_collect {
+    pthread_mutex_t lock; /* guards everything below and the producer's end of the ring */
+    msp_ring ring;
+    char *writer_path; /* NULL: a thread writes */
+    pid_t owner;
+    pthread_t thread;
+    bool has_thread;
+    uint32_t units, stacks, tickets;
+    unsigned spills;
+    int restarts;
+    msp_record scratch;
+};
+
+static void
+sleep_ms(int ms)
+{
+    struct timespec ts = {ms / 1000, (long)(ms % 1000) * 1000000};
+
+    nanosleep(&ts, NULL);
+}
+
+static void *
+thread_main(void *ring)
+{
+    msp_error err;
+
+    if (msp_writer_serve(ring, atomic_load(&((msp_ring *)ring)->shared->tail) > 0, NULL, &err) != MSP_OK)
+        msp_warning("%s", err.message);
+    return NULL;
+}
+
+static msp_status
+start_thread(msp_collect *c, msp_error *err)
+{
+    sigset_t all, old;
+    int e;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    e = pthread_create(&c->thread, NULL, thread_main, &c->ring);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (e != 0)
+        return msp_error_set_errno(err, MSP_E_IO, e, "cannot start a thread");
+    c->has_thread = true;
+    atomic_store(&c->ring.shared->writer_start, c->ring.shared->producer_start);
+    atomic_store(&c->ring.shared->writer_pid, getpid());
+    return MSP_OK;
+}
+
+/*
+ * posix_spawn: a training process holds tens of gigabytes, and fork() would copy its page tables. The command detaches
+ * itself, so that what we wait for here is over at once and the program never sees a child of ours.
+ */
+static int
+spawn(const char *writer_path, const char *ring_path)
+{
+    char *argv[] = {(char *)writer_path, (char *)"__write", (char *)ring_path, NULL};
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attr;
+    sigset_t none, all;
+    pid_t pid;
+    int e, status;
+
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDWR, 0);
+    posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_RDWR, 0);
+    posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_RDWR, 0);
+    posix_spawnattr_init(&attr);
+    posix_spawnattr_setsigmask(&attr, &none);
+    posix_spawnattr_setsigdefault(&attr, &all);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
+    e = posix_spawn(&pid, writer_path, &files, &attr, argv, environ);
+    posix_spawnattr_destroy(&attr);
+    posix_spawn_file_actions_destroy(&files);
+    if (e == 0)
+        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+            ;
+    return e;
+}
+
+static msp_status
+start_process(msp_collect *c, msp_error *err)
+{
+    int e;
+
+    atomic_store(&c->ring.shared->writer_pid, 0);
+    e = spawn(c->writer_path, c->ring.path);
+    if (e != 0)
+        return msp_error_set_errno(err, MSP_E_IO, e, "%s: cannot start", c->writer_path);
+    for (int ms = 0; ms < START_MS; ms += 2) {
+        if (atomic_load(&c->ring.shared->writer_pid) != 0)
+            return MSP_OK;
+        sleep_ms(2);
+    }
+    return msp_error_set(err, MSP_E_IO, "%s: the writer did not come up within %d s", c->writer_path, START_MS / 1000);
+}
+
+static msp_status
+start_writer(msp_collect *c, msp_error *err)
+{
+    msp_error why;
+
+    if (c->writer_path != NULL) {
+        if (start_process(c, &why) == MSP_OK)
+            return MSP_OK;
+        msp_warning("%s; a thread of this process writes the dump instead", why.message);
+    }
+    return start_thread(c, err);
+}
+
+msp_status
+msp_collect_open(msp_collect **out, const msp_collect_options *opt, msp_error *err)
+{
+    msp_collect *c = msp_alloc_zero(1, sizeof(*c));
+    msp_status st;
+
+    *out = NULL;
+    if (c == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    c->ring.side_fd = -1;
+    c->owner = getpid();
+    pthread_mutex_init(&c->lock, NULL);
+    st = msp_path_make_dirs(opt->dir, err);
+    if (st == MSP_OK && opt->writer_path != NULL) {
+        c->writer_path = msp_path_join("", opt->writer_path);
+        if (c->writer_path == NULL)
+            st = msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    }
+    if (st == MSP_OK)
+        st = msp_ring_create(&c->ring, opt->dir, opt->ring_bytes > 0 ? opt->ring_bytes : RING_DEFAULT, err);
+    if (st == MSP_OK)
+        st = start_writer(c, err);
+    if (st != MSP_OK) {
+        msp_ring_close(&c->ring, true);
+        pthread_mutex_destroy(&c->lock);
+        msp_free(c->writer_path);
+        msp_free(c);
+        return st;
+    }
+    *out = c;
+    return MSP_OK;
+}
+
+static msp_status
+failure(msp_collect *c, msp_error *err)
+{
+    return msp_error_set(err, MSP_E_IO, "%s", c->ring.shared->error);
+}
+
+/* The writer died under us (somebody killed it): start another one, which goes on where it stopped. */
+static msp_status
+revive_writer(msp_collect *c, msp_error *err)
+{
+    if (atomic_load(&c->ring.shared->failed))
+        return failure(c, err);
+    if (c->has_thread || msp_ring_writer_lives(&c->ring))
+        return MSP_OK;
+    msp_warning("the writer process is gone; starting another one");
+    if (c->restarts++ >= 3)
+        return start_thread(c, err);
+    return start_writer(c, err);
+}
+
+/*
+ * Who waits calls back first, so that an interpreter can let go of its lock, and again when our own lock is free:
+ * holding the one while waiting for the other would be a deadlock between two threads that record.
+ */
+typedef struct waiter {
+    void (*call)(bool begin, void *payload);
+    void *payload;
+    bool waiting;
+} waiter;
+
+static void
+begin_wait(waiter *w)
+{
+    if (w->call != NULL && !w->waiting)
+        w->call(true, w->payload);
+    w->waiting = true;
+}
+
+static void
+enter(msp_collect *c, waiter *w)
+{
+    if (pthread_mutex_trylock(&c->lock) == 0)
+        return;
+    begin_wait(w);
+    pthread_mutex_lock(&c->lock);
+}
+
+static void
+leave(msp_collect *c, waiter *w)
+{
+    pthread_mutex_unlock(&c->lock);
+    if (w->call != NULL && w->waiting)
+        w->call(false, w->payload);
+    w->waiting = false;
+}
+
+typedef bool condition(msp_collect *c, const void *arg);
+
+/* Wait, inside the lock, until cond holds; the writer is woken and its health looked at. */
+static msp_status
+wait_for(msp_collect *c, condition *cond, const void *arg, waiter *w, msp_error *err)
+{
+    msp_status st = MSP_OK;
+    int slept = 0;
+
+    while (st == MSP_OK && !cond(c, arg)) {
+        begin_wait(w);
+        if (atomic_load(&c->ring.shared->failed))
+            return failure(c, err);
+        msp_ring_wake(&c->ring);
+        sleep_ms(1);
+        if (++slept % CHECK_MS == 0)
+            st = revive_writer(c, err);
+    }
+    return st;
+}
+
+static bool
+put_frame(msp_collect *c, const void *record)
+{
+    const msp_record *r = record;
+
+    return msp_ring_put(&c->ring, r->p, r->len);
+}
+
+/* A frame that the ring can never hold with room to spare goes through a file of its own. */
+static msp_status
+spill(msp_collect *c, msp_record *r, msp_error *err)
+{
+    char path[4096];
+    msp_file f = MSP_FILE_NONE;
+    msp_status st;
+    int n = snprintf(path, sizeof(path), "%s.%u.spill", c->ring.path, c->spills++);
+
+    st = msp_file_create(&f, path, 0640, err);
+    if (st == MSP_OK)
+        st = msp_file_write(&f, r->p, r->len, err);
+    if (st != MSP_OK) {
+        msp_file_abandon(&f);
+        return st;
+    }
+    st = msp_file_commit(&f, err);
+    msp_record_frame(r, FRAME_SPILL, 0, 0);
+    msp_record_frame_text(r, path, (size_t)n);
+    return st;
+}
+
+static msp_status
+seal(msp_record *r, msp_error *err)
+{
+    if (r->failed || r->len < sizeof(frame_header) || r->len > UINT32_MAX)
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory for a record");
+    ((frame_header *)r->p)->size = (uint32_t)r->len;
+    return MSP_OK;
+}
+
+msp_status
+msp_collect_commit(msp_collect *c, msp_record *r, void (*wait)(bool, void *), void *payload, msp_error *err)
+{
+    waiter w = {wait, payload, false};
+    msp_status st = seal(r, err);
+
+    if (st != MSP_OK)
+        return st;
+    if (getpid() != c->owner)
+        return MSP_OK; /* a forked child: data-loader workers record nothing */
+    enter(c, &w);
+    if (atomic_load_explicit(&c->ring.shared->failed, memory_order_relaxed))
+        st = failure(c, err);
+    else if (r->len > c->ring.shared->capacity / 4 && (st = spill(c, r, err)) == MSP_OK)
+        st = seal(r, err);
+    if (st == MSP_OK && !put_frame(c, r))
+        st = wait_for(c, put_frame, r, &w, err);
+    leave(c, &w);
+    r->len = 0;
+    return st;
+}
+
+static msp_status
+put_side(msp_collect *c, msp_record *r, msp_error *err)
+{
+    msp_status st = seal(r, err);
+
+    return st != MSP_OK ? st : msp_ring_side_put(&c->ring, r->p, r->len, err);
+}
+
+msp_status
+msp_collect_unit(msp_collect *c, uint32_t *unit, const msp_unit_info *info, msp_error *err)
+{
+    const char *texts[] = {info->dir, info->task, info->level, info->framework,
+                           info->data_dir == NULL ? "" : info->data_dir};
+    msp_record *r = &c->scratch;
+    msp_status st;
+
+    pthread_mutex_lock(&c->lock);
+    msp_record_frame(r, FRAME_UNIT, c->units, (uint32_t)info->kind | (info->data_dir == NULL ? 0x100 : 0));
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+        msp_record_frame_text(r, texts[i], strlen(texts[i]));
+    st = put_side(c, r, err);
+    if (st == MSP_OK)
+        *unit = c->units++;
+    pthread_mutex_unlock(&c->lock);
+    return st;
+}
+
+msp_status
+msp_collect_unit_close(msp_collect *c, uint32_t unit, msp_error *err)
+{
+    msp_record r = {0};
+    msp_status st;
+
+    msp_record_frame(&r, FRAME_CLOSE, unit, 0);
+    st = msp_collect_commit(c, &r, NULL, NULL, err);
+    msp_record_release(&r);
+    return st;
+}
+
+msp_status
+msp_collect_stack(msp_collect *c, uint32_t *id, const char *const *frames, size_t nframes, msp_error *err)
+{
+    msp_record *r = &c->scratch;
+    msp_status st;
+
+    pthread_mutex_lock(&c->lock);
+    msp_record_frame(r, FRAME_STACK, 0, c->stacks + 1);
+    for (size_t i = 0; i < nframes; i++)
+        msp_record_frame_text(r, frames[i], strlen(frames[i]));
+    st = put_side(c, r, err);
+    if (st == MSP_OK)
+        *id = ++c->stacks;
+    pthread_mutex_unlock(&c->lock);
+    return st;
+}
+
+msp_status
+msp_collect_note_error(msp_collect *c, uint32_t unit, const char *text, msp_error *err)
+{
+    msp_record r = {0};
+    msp_status st;
+
+    msp_record_frame(&r, FRAME_ERROR, unit, 0);
+    msp_record_frame_text(&r, text, strlen(text));
+    st = msp_collect_commit(c, &r, NULL, NULL, err);
+    msp_record_release(&r);
+    return st;
+}
+
+static bool
+ticket_is_flushed(msp_collect *c, const void *ticket)
+{
+    return (int32_t)(atomic_load(&c->ring.shared->flushed) - *(const uint32_t *)ticket) >= 0;
+}
+
+msp_status
+msp_collect_flush(msp_collect *c, void (*wait)(bool, void *), void *payload, msp_error *err)
+{
+    waiter w = {wait, payload, false};
+    msp_record r = {0};
+    uint32_t ticket;
+    msp_status st;
+
+    if (getpid() != c->owner)
+        return MSP_OK;
+    enter(c, &w);
+    ticket = ++c->tickets;
+    leave(c, &w);
+    msp_record_frame(&r, FRAME_FLUSH, 0, ticket);
+    st = msp_collect_commit(c, &r, wait, payload, err);
+    msp_record_release(&r);
+    if (st != MSP_OK)
+        return st;
+    msp_ring_wake(&c->ring);
+    enter(c, &w);
+    st = wait_for(c, ticket_is_flushed, &ticket, &w, err);
+    leave(c, &w);
+    return st;
+}
+
+static bool
+writer_is_done(msp_collect *c, const void *unused)
+{
+    (void)unused;
+    return atomic_load(&c->ring.shared->done) != 0;
+}
+
+void
+msp_collect_close(msp_collect *c)
+{
+    waiter w = {NULL, NULL, false};
+    msp_error err;
+
+    if (c == NULL)
+        return;
+    if (getpid() == c->owner) {
+        enter(c, &w);
+        atomic_store(&c->ring.shared->closing, 1);
+        msp_ring_wake(&c->ring);
+        if (wait_for(c, writer_is_done, NULL, &w, &err) != MSP_OK)
+            msp_warning("%s", err.message);
+        leave(c, &w);
+        if (c->has_thread)
+            pthread_join(c->thread, NULL);
+        /* after a failure the ring keeps what could not be written */
+        msp_ring_close(&c->ring, atomic_load(&c->ring.shared->done) != 0);
+    }
+    msp_record_release(&c->scratch);
+    pthread_mutex_destroy(&c->lock);
+    msp_free(c->writer_path);
+    msp_free(c);
+}

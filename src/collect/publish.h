@@ -1,0 +1,45 @@
+/*
+ * publish.h - a JSON file that grows by members and is valid at every moment, for every reader, whoever is killed.
+ *
+ * The file is head + members + tail, where tail closes what head opens. New members are written into its twin, a hidden
+ * file beside it that lags by one batch: first what the published file already has, then the new members, then the
+ * tail. The two names are then exchanged in one step (renameat2 with RENAME_EXCHANGE), and the old file becomes the
+ * next twin. Every byte is written twice, and never by the training process; rewriting the file at each flush, as the
+ * original does, costs the square of its size. On file systems without that call (NFS) members and tail are written
+ * over the old tail with one pwrite(2).
+ */
+#ifndef MSP_COLLECT_PUBLISH_H
+#define MSP_COLLECT_PUBLISH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "core/str.h"
+#include "msprobe/error.h"
+
+typedef struct msp_publish {
+    char *path, *twin;      /* one block */
+    int fd, twin_fd;        /* -1: none */
+    uint64_t len, twin_len; /* of head and members in each */
+    msp_str tail;           /* a literal */
+    bool no_exchange;
+    bool any; /* there is a member */
+} msp_publish;
+
+#define MSP_PUBLISH_NONE ((msp_publish){.fd = -1, .twin_fd = -1})
+
+/* Create path with head and tail, replacing what is there in one step. */
+MSP_CHECK msp_status msp_publish_create(msp_publish *out, const char *path, msp_str head, msp_str tail, msp_error *err);
+
+/*
+ * Go on with a file that an earlier writer left: it must end with tail. any is found from the byte before the tail ('{'
+ * : none).
+ */
+MSP_CHECK msp_status msp_publish_reopen(msp_publish *out, const char *path, msp_str tail, msp_error *err);
+
+/* Append text, which begins with a comma when p->any; the file is valid before, during and after. */
+MSP_CHECK msp_status msp_publish_append(msp_publish *p, msp_str text, msp_error *err);
+
+/* Close and remove the twin. Accepts MSP_PUBLISH_NONE. */
+void msp_publish_close(msp_publish *p);
+
+#endif

@@ -1,0 +1,234 @@
+/*
+ * record.c - building records: what runs once per call, in the training process.
+ *
+ * Everything here is a copy into a buffer that is kept from call to call; text is made by the writer, in its own
+ * process. A tensor is one packed token of some 80 bytes, because a call has several and their field names never
+ * change.
+ */
+#include <string.h>
+#include "collect/record.h"
+#include "core/alloc.h"
+#include "msprobe/collect.h"
+
+static unsigned char *
+room(msp_record *r, size_t n)
+{
+    unsigned char *at;
+
+    if (r->failed)
+        return NULL;
+    if (n > r->cap - r->len) {
+        size_t cap = r->cap < 1024 ? 1024 : r->cap;
+
+        while (n > cap - r->len) {
+            if (cap > UINT32_MAX) {
+                r->failed = true;
+                return NULL;
+            }
+            cap *= 2;
+        }
+        at = msp_realloc(r->p, cap, 1);
+        if (at == NULL) {
+            r->failed = true;
+            return NULL;
+        }
+        r->p = at;
+        r->cap = cap;
+    }
+    at = r->p + r->len;
+    r->len += n;
+    return at;
+}
+
+static void
+put(msp_record *r, const void *p, size_t n)
+{
+    unsigned char *at = room(r, n);
+
+    if (at != NULL && n > 0)
+        memcpy(at, p, n);
+}
+
+static void
+put_byte(msp_record *r, unsigned char b)
+{
+    put(r, &b, 1);
+}
+
+static void
+put_text(msp_record *r, const char *p, size_t len)
+{
+    uint32_t n = (uint32_t)len;
+
+    if (len > UINT32_MAX / 2) {
+        r->failed = true;
+        return;
+    }
+    put(r, &n, sizeof(n));
+    put(r, p, len);
+}
+
+void
+msp_record_frame(msp_record *r, frame_kind kind, uint32_t unit, uint32_t arg)
+{
+    frame_header h = {0, (uint16_t)kind, 0, unit, arg};
+
+    r->len = 0;
+    r->failed = false;
+    put(r, &h, sizeof(h));
+}
+
+void
+msp_record_frame_text(msp_record *r, const char *p, size_t len)
+{
+    put_text(r, p, len);
+}
+
+void
+msp_record_release(msp_record *r)
+{
+    msp_free(r->p);
+    *r = (msp_record){0};
+}
+
+void
+msp_record_begin(msp_record *r, uint32_t unit, const char *name, size_t len)
+{
+    msp_record_frame(r, FRAME_VALUE, unit, 0);
+    put_text(r, name, len);
+}
+
+void
+msp_record_site(msp_record *r, uint32_t unit, const char *name, size_t len, uint32_t stack, const char *parent,
+                size_t parent_len)
+{
+    msp_record_frame(r, FRAME_SITE, unit, stack);
+    put_text(r, name, len);
+    put_byte(r, parent != NULL);
+    put_text(r, parent == NULL ? "" : parent, parent == NULL ? 0 : parent_len);
+}
+
+void
+msp_record_object(msp_record *r)
+{
+    put_byte(r, TOKEN_OBJECT);
+}
+
+void
+msp_record_array(msp_record *r)
+{
+    put_byte(r, TOKEN_ARRAY);
+}
+
+void
+msp_record_end(msp_record *r)
+{
+    put_byte(r, TOKEN_END);
+}
+
+void
+msp_record_key(msp_record *r, const char *key, size_t len)
+{
+    put_byte(r, TOKEN_KEY);
+    put_text(r, key, len);
+}
+
+void
+msp_record_null(msp_record *r)
+{
+    put_byte(r, TOKEN_NULL);
+}
+
+void
+msp_record_bool(msp_record *r, bool v)
+{
+    put_byte(r, v ? TOKEN_TRUE : TOKEN_FALSE);
+}
+
+void
+msp_record_int(msp_record *r, int64_t v)
+{
+    put_byte(r, TOKEN_INT);
+    put(r, &v, sizeof(v));
+}
+
+void
+msp_record_float(msp_record *r, double v)
+{
+    put_byte(r, TOKEN_FLOAT);
+    put(r, &v, sizeof(v));
+}
+
+void
+msp_record_text(msp_record *r, const char *p, size_t len)
+{
+    put_byte(r, TOKEN_TEXT);
+    put_text(r, p, len);
+}
+
+static tensor_stats_form
+stats_form(const msp_tensor_note *note)
+{
+    msp_dtype_class c = msp_dtype_class_of(note->shape_of->dtype);
+
+    if (note->stats == NULL || note->stats->count == 0)
+        return STATS_NONE;
+    if (c == MSP_CLASS_BOOL)
+        return STATS_BOOL;
+    if (c == MSP_CLASS_COMPLEX)
+        return STATS_COMPLEX;
+    if (c == MSP_CLASS_INT)
+        return msp_dtype_is_signed_int(note->shape_of->dtype) ? STATS_SIGNED : STATS_UNSIGNED;
+    return STATS_FLOAT;
+}
+
+static void
+put_stats(msp_record *r, tensor_stats_form form, const msp_stats *s)
+{
+    if (form == STATS_NONE)
+        return;
+    if (form == STATS_FLOAT || form == STATS_COMPLEX) {
+        put(r, &s->max, sizeof(s->max));
+        put(r, &s->min, sizeof(s->min));
+    } else {
+        put(r, &s->max_int, sizeof(s->max_int));
+        put(r, &s->min_int, sizeof(s->min_int));
+    }
+    put(r, &s->mean, sizeof(s->mean));
+    put(r, &s->norm, sizeof(s->norm));
+}
+
+static void
+put_tensor(msp_record *r, const msp_tensor_note *note, bool open)
+{
+    const msp_tensor *t = note->shape_of;
+    tensor_token head = {TOKEN_TENSOR, (uint8_t)t->dtype, (uint8_t)t->ndim, (uint8_t)stats_form(note), 0, note->crc};
+
+    head.flags = (note->requires_grad ? TENSOR_GRAD : 0) | (note->has_crc ? TENSOR_CRC : 0) |
+                 (note->type != NULL ? TENSOR_TYPE : 0) | (note->dtype != NULL ? TENSOR_DTYPE : 0) |
+                 (note->data_name != NULL ? TENSOR_FILE : 0) | (note->why_no_values != NULL ? TENSOR_WHY : 0) |
+                 (open ? TENSOR_OPEN : 0);
+    put(r, &head, sizeof(head));
+    put(r, t->shape, (size_t)t->ndim * sizeof(t->shape[0]));
+    put_stats(r, (tensor_stats_form)head.form, note->stats);
+    if (note->type != NULL)
+        put_text(r, note->type, strlen(note->type));
+    if (note->dtype != NULL)
+        put_text(r, note->dtype, strlen(note->dtype));
+    if (note->data_name != NULL)
+        put_text(r, note->data_name, strlen(note->data_name));
+    if (note->why_no_values != NULL)
+        put_text(r, note->why_no_values, strlen(note->why_no_values));
+}
+
+void
+msp_record_tensor(msp_record *r, const msp_tensor_note *note)
+{
+    put_tensor(r, note, false);
+}
+
+void
+msp_record_tensor_open(msp_record *r, const msp_tensor_note *note)
+{
+    put_tensor(r, note, true);
+}

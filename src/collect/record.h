@@ -1,0 +1,59 @@
+/* record.h - the parts of the binary form that both ends know: see token.h for the frames. */
+#ifndef MSP_COLLECT_RECORD_H
+#define MSP_COLLECT_RECORD_H
+
+#include "collect/token.h"
+#include "core/str.h"
+#include "json/json.h"
+#include "msprobe/collect.h"
+
+typedef enum tensor_stats_form {
+    STATS_NONE = 0, /* four nulls */
+    STATS_FLOAT,    /* four doubles */
+    STATS_BOOL,     /* Max and Min as booleans, Mean and Norm null */
+    STATS_SIGNED,   /* int64 extremes, double mean and norm */
+    STATS_UNSIGNED, /* uint64 extremes, double mean and norm */
+    STATS_COMPLEX   /* three doubles, of the moduli; Norm null */
+} tensor_stats_form;
+
+enum {
+    TENSOR_GRAD = 1,
+    TENSOR_CRC = 2,
+    TENSOR_TYPE = 4,
+    TENSOR_DTYPE = 8,
+    TENSOR_FILE = 16,
+    TENSOR_WHY = 32,
+    TENSOR_OPEN = 64
+};
+
+/* Followed by the shape (i64 each), the statistics of its form, and the texts that flags name, in the flags' order. */
+typedef struct __attribute__((packed)) tensor_token {
+    uint8_t token;
+    uint8_t dtype;
+    uint8_t ndim;
+    uint8_t form;
+    uint32_t flags;
+    uint32_t crc;
+} tensor_token;
+
+/* Begin a frame of any kind in r, dropping what r held; and put a text into it. */
+void msp_record_frame(msp_record *r, frame_kind kind, uint32_t unit, uint32_t arg);
+void msp_record_frame_text(msp_record *r, const char *p, size_t len);
+void msp_record_release(msp_record *r);
+
+/*
+ * A reader over a frame's body. Every read checks what is left: the ring of a killed process is input like any other.
+ * After the first failure bad is set and all reads give zeros.
+ */
+typedef struct record_reader {
+    const unsigned char *p, *end;
+    bool bad;
+} record_reader;
+
+uint8_t msp_record_read_byte(record_reader *r);
+msp_str msp_record_read_text(record_reader *r);
+
+/* Write the value at r as JSON; false when the tokens are not one well-formed value. */
+bool msp_record_to_json(record_reader *r, msp_json_writer *w);
+
+#endif

@@ -1,0 +1,305 @@
+/*
+ * record_json.c - a record's value as JSON text: the writer's half of the binary form.
+ *
+ * Fields and their order are those of msprobe 8.3's tensor records: type, dtype, shape, Max, Min, Mean, Norm,
+ * requires_grad, data_name, md5.
+ */
+#include <stdio.h>
+#include "collect/record.h"
+
+enum { MAX_DEPTH = 512 };
+
+static const void *
+take(record_reader *r, size_t n)
+{
+    const unsigned char *p = r->p;
+
+    if (r->bad || n > (size_t)(r->end - r->p)) {
+        r->bad = true;
+        return NULL;
+    }
+    r->p += n;
+    return p;
+}
+
+uint8_t
+msp_record_read_byte(record_reader *r)
+{
+    const uint8_t *p = take(r, 1);
+
+    return p == NULL ? 0 : *p;
+}
+
+static int64_t
+read_i64(record_reader *r)
+{
+    const void *p = take(r, 8);
+    int64_t v = 0;
+
+    if (p != NULL)
+        memcpy(&v, p, 8);
+    return v;
+}
+
+static double
+read_f64(record_reader *r)
+{
+    const void *p = take(r, 8);
+    double v = 0;
+
+    if (p != NULL)
+        memcpy(&v, p, 8);
+    return v;
+}
+
+msp_str
+msp_record_read_text(record_reader *r)
+{
+    const void *p = take(r, 4);
+    uint32_t n = 0;
+
+    if (p != NULL)
+        memcpy(&n, p, 4);
+    p = take(r, n);
+    return p == NULL ? (msp_str){"", 0} : (msp_str){p, n};
+}
+
+static void
+key(msp_json_writer *w, const char *name)
+{
+    msp_json_write_key(w, msp_str_of(name));
+}
+
+/*
+ * The original passes integers through float32 and prints them with ".0". We print the same text where a double holds
+ * the number, and the digits themselves where it does not.
+ */
+static void
+write_extreme(msp_json_writer *w, tensor_stats_form form, int64_t v, bool scalar)
+{
+    const int64_t exact = (int64_t)1 << 53;
+    bool wide = form == STATS_UNSIGNED ? (uint64_t)v > (uint64_t)exact : v > exact || v < -exact;
+
+    if (form == STATS_UNSIGNED && (scalar || wide))
+        msp_json_write_u64(w, (uint64_t)v);
+    else if (scalar || wide)
+        msp_json_write_i64(w, v);
+    else
+        msp_json_write_f64(w, (double)v);
+}
+
+static void
+write_int_stats(record_reader *r, msp_json_writer *w, tensor_stats_form form, bool scalar)
+{
+    int64_t max = read_i64(r), min = read_i64(r);
+    double mean = read_f64(r), norm = read_f64(r);
+
+    key(w, "Max");
+    write_extreme(w, form, max, scalar);
+    key(w, "Min");
+    write_extreme(w, form, min, scalar);
+    key(w, "Mean");
+    scalar ? write_extreme(w, form, max, true) : msp_json_write_f64(w, mean);
+    key(w, "Norm");
+    scalar ? write_extreme(w, form, max, true) : msp_json_write_f64(w, norm);
+}
+
+static void
+write_float_stats(record_reader *r, msp_json_writer *w, tensor_stats_form form, bool scalar)
+{
+    double max = read_f64(r), min = read_f64(r), mean = read_f64(r), norm = read_f64(r);
+
+    key(w, "Max");
+    msp_json_write_f64(w, max);
+    key(w, "Min");
+    msp_json_write_f64(w, min);
+    key(w, "Mean");
+    msp_json_write_f64(w, mean);
+    key(w, "Norm");
+    if (form == STATS_COMPLEX)
+        msp_json_write_null(w);
+    else
+        msp_json_write_f64(w, scalar ? max : norm); /* a 0-d tensor repeats its value: no absolute value for Norm */
+}
+
+static void
+write_bool_stats(record_reader *r, msp_json_writer *w)
+{
+    int64_t max = read_i64(r), min = read_i64(r);
+
+    read_f64(r);
+    read_f64(r);
+    key(w, "Max");
+    msp_json_write_bool(w, max != 0);
+    key(w, "Min");
+    msp_json_write_bool(w, min != 0);
+    key(w, "Mean");
+    msp_json_write_null(w);
+    key(w, "Norm");
+    msp_json_write_null(w);
+}
+
+static void
+write_stats(record_reader *r, msp_json_writer *w, tensor_stats_form form, bool scalar)
+{
+    static const char *const names[] = {"Max", "Min", "Mean", "Norm"};
+
+    if (form == STATS_BOOL) {
+        write_bool_stats(r, w);
+    } else if (form == STATS_SIGNED || form == STATS_UNSIGNED) {
+        write_int_stats(r, w, form, scalar);
+    } else if (form == STATS_FLOAT || form == STATS_COMPLEX) {
+        write_float_stats(r, w, form, scalar);
+    } else {
+        for (int i = 0; i < 4; i++) {
+            key(w, names[i]);
+            msp_json_write_null(w);
+        }
+    }
+}
+
+/* What follows the statistics in the frame, but is partly written before them. */
+typedef struct tensor_texts {
+    msp_str type, dtype, file, why;
+} tensor_texts;
+
+static tensor_texts
+read_texts(record_reader *r, uint32_t flags, msp_dtype dtype)
+{
+    tensor_texts t = {MSP_STR("torch.Tensor"), msp_str_of(msp_dtype_torch_name(dtype)), {0}, {0}};
+
+    if (flags & TENSOR_TYPE)
+        t.type = msp_record_read_text(r);
+    if (flags & TENSOR_DTYPE)
+        t.dtype = msp_record_read_text(r);
+    if (flags & TENSOR_FILE)
+        t.file = msp_record_read_text(r);
+    if (flags & TENSOR_WHY)
+        t.why = msp_record_read_text(r);
+    return t;
+}
+
+static bool
+write_tensor(record_reader *r, msp_json_writer *w, bool *open)
+{
+    record_reader shape, stats;
+    tensor_token head;
+    tensor_texts texts;
+    const void *p;
+    char crc[9];
+
+    r->p--; /* the token byte is part of the head */
+    p = take(r, sizeof(head));
+    if (p == NULL)
+        return false;
+    memcpy(&head, p, sizeof(head));
+    shape = *r;
+    take(r, (size_t)head.ndim * 8);
+    stats = *r;
+    take(r, head.form == STATS_NONE ? 0 : 4 * 8);
+    if (head.dtype >= MSP_DTYPE_COUNT || head.form > STATS_COMPLEX)
+        r->bad = true;
+    if (r->bad)
+        return false;
+    texts = read_texts(r, head.flags, (msp_dtype)head.dtype);
+
+    msp_json_begin_object(w);
+    key(w, "type");
+    msp_json_write_string(w, texts.type);
+    key(w, "dtype");
+    msp_json_write_string(w, texts.dtype);
+    key(w, "shape");
+    msp_json_begin_array(w);
+    for (int i = 0; i < head.ndim; i++)
+        msp_json_write_i64(w, read_i64(&shape));
+    msp_json_end_array(w);
+    write_stats(&stats, w, (tensor_stats_form)head.form, head.ndim == 0);
+    key(w, "requires_grad");
+    msp_json_write_bool(w, (head.flags & TENSOR_GRAD) != 0);
+    if (head.flags & TENSOR_FILE) {
+        key(w, "data_name");
+        msp_json_write_string(w, texts.file);
+    }
+    if (head.flags & TENSOR_CRC) {
+        snprintf(crc, sizeof(crc), "%08x", head.crc);
+        key(w, "md5");
+        msp_json_write_string(w, msp_str_of(crc));
+    }
+    if (head.flags & TENSOR_WHY) {
+        key(w, "note");
+        msp_json_write_string(w, texts.why);
+    }
+    *open = (head.flags & TENSOR_OPEN) != 0;
+    if (!*open)
+        msp_json_end_object(w);
+    return !r->bad;
+}
+
+/* A scalar value for the token t; false when it is none. */
+static bool
+write_scalar(record_reader *r, msp_json_writer *w, int t)
+{
+    switch (t) {
+    case TOKEN_NULL:
+        msp_json_write_null(w);
+        return true;
+    case TOKEN_TRUE:
+    case TOKEN_FALSE:
+        msp_json_write_bool(w, t == TOKEN_TRUE);
+        return true;
+    case TOKEN_INT:
+        msp_json_write_i64(w, read_i64(r));
+        return true;
+    case TOKEN_FLOAT:
+        msp_json_write_f64(w, read_f64(r));
+        return true;
+    case TOKEN_TEXT:
+        msp_json_write_string(w, msp_record_read_text(r));
+        return true;
+    default:
+        return false;
+    }
+}
+
+bool
+msp_record_to_json(record_reader *r, msp_json_writer *w)
+{
+    char is_object[MAX_DEPTH];
+    bool want_key = false; /* in an object, and no key has been read */
+    int depth = 0;
+
+    do {
+        int t = msp_record_read_byte(r);
+        bool open = false;
+
+        if (r->bad)
+            return false;
+        if (t == TOKEN_END) {
+            if (depth == 0 || (is_object[depth - 1] && !want_key))
+                return false;
+            is_object[--depth] ? msp_json_end_object(w) : msp_json_end_array(w);
+        } else if (t == TOKEN_KEY) {
+            if (!want_key)
+                return false;
+            msp_json_write_key(w, msp_record_read_text(r));
+            want_key = false;
+            continue;
+        } else if (want_key) {
+            return false;
+        } else if (t == TOKEN_OBJECT || t == TOKEN_ARRAY) {
+            if (depth == MAX_DEPTH)
+                return false;
+            is_object[depth++] = t == TOKEN_OBJECT;
+            t == TOKEN_OBJECT ? msp_json_begin_object(w) : msp_json_begin_array(w);
+        } else if (t == TOKEN_TENSOR) {
+            if (!write_tensor(r, w, &open) || (open && depth == MAX_DEPTH))
+                return false;
+            if (open)
+                is_object[depth++] = 1;
+        } else if (!write_scalar(r, w, t)) {
+            return false;
+        }
+        want_key = depth > 0 && is_object[depth - 1];
+    } while (depth > 0);
+    return !r->bad && r->p == r->end;
+}

@@ -1,0 +1,286 @@
+/* ring.c - see ring.h. */
+#include "collect/ring.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#include "core/alloc.h"
+
+static const char MAGIC[8] = "MSPRING1";
+
+_Static_assert(sizeof(ring_shared) <= RING_HEADER, "the shared part must fit its page");
+
+static msp_status
+set_paths(msp_ring *r, const char *path, msp_error *err)
+{
+    size_t len = strlen(path);
+    char *text = msp_alloc(2 * len + 16, 1);
+
+    if (text == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "%s: out of memory", path);
+    memcpy(text, path, len + 1);
+    r->path = text;
+    r->side_path = text + len + 1;
+    snprintf(r->side_path, len + 8, "%.*s.side", (int)(len - strlen(".ring")), path);
+    return MSP_OK;
+}
+
+uint64_t
+msp_process_start(int64_t pid)
+{
+    char path[64], text[1024], *p;
+    unsigned long long start = 0;
+    ssize_t n;
+    int fd;
+
+    snprintf(path, sizeof(path), "/proc/%lld/stat", (long long)pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    n = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    if (n <= 0)
+        return 0;
+    text[n] = '\0';
+    p = strrchr(text, ')'); /* the name before it may hold anything */
+    if (p == NULL || p[1] == '\0' || p[2] == 'Z' || p[2] == 'X')
+        return 0; /* a zombie does nothing any more */
+    for (int field = 2; field < 22 && p != NULL; field++)
+        p = strchr(p + 1, ' ');
+    if (p != NULL)
+        start = strtoull(p, NULL, 10);
+    return start;
+}
+
+static bool
+lives(int64_t pid, uint64_t start)
+{
+    uint64_t now;
+
+    if (pid <= 0 || (kill((pid_t)pid, 0) != 0 && errno == ESRCH))
+        return false;
+    now = msp_process_start(pid);
+    return start == 0 ? now != 0 : now == start;
+}
+
+bool
+msp_ring_producer_lives(const msp_ring *r)
+{
+    return lives(r->shared->producer_pid, r->shared->producer_start);
+}
+
+bool
+msp_ring_writer_lives(const msp_ring *r)
+{
+    return lives(atomic_load(&r->shared->writer_pid), atomic_load(&r->shared->writer_start));
+}
+
+static msp_status
+map_ring(msp_ring *r, int fd, size_t size, msp_error *err)
+{
+    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+    if (p == MAP_FAILED)
+        return msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot map %zu bytes", r->path, size);
+    r->shared = p;
+    r->data = (unsigned char *)p + RING_HEADER;
+    r->mapped = size;
+    return MSP_OK;
+}
+
+static void
+init_shared(ring_shared *s, uint64_t capacity)
+{
+    s->capacity = capacity;
+    s->producer_pid = getpid();
+    s->producer_start = msp_process_start(getpid());
+    memcpy(s->magic, MAGIC, sizeof(MAGIC)); /* last: who sees it finds the rest */
+}
+
+msp_status
+msp_ring_create(msp_ring *out, const char *dir, size_t capacity, msp_error *err)
+{
+    static _Atomic unsigned serial;
+    size_t cap = 1 << 16;
+    msp_status st;
+    char path[4096];
+    int fd, e;
+
+    *out = (msp_ring){.side_fd = -1};
+    while (cap < capacity && cap < ((size_t)1 << 40))
+        cap *= 2;
+    if ((size_t)snprintf(path, sizeof(path), "%s/.msprobe-%ld-%u.ring", dir, (long)getpid(),
+                         atomic_fetch_add(&serial, 1u)) >= sizeof(path))
+        return msp_error_set(err, MSP_E_INVALID, "%s: path too long", dir);
+    st = set_paths(out, path, err);
+    if (st != MSP_OK)
+        return st;
+    unlink(path); /* of an earlier process with our number */
+    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0640);
+    if (fd < 0) {
+        st = msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot create", path);
+    } else if ((e = posix_fallocate(fd, 0, (off_t)(RING_HEADER + cap))) != 0) {
+        st = msp_error_set_errno(err, MSP_E_IO, e, "%s: cannot reserve %zu MiB", path, cap >> 20);
+    } else {
+        st = map_ring(out, fd, RING_HEADER + cap, err);
+    }
+    if (fd >= 0)
+        close(fd);
+    if (st == MSP_OK) {
+        out->side_fd = open(out->side_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_APPEND | O_NOFOLLOW, 0640);
+        if (out->side_fd < 0)
+            st = msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot create", out->side_path);
+        else
+            init_shared(out->shared, cap);
+    }
+    if (st != MSP_OK)
+        msp_ring_close(out, true);
+    return st;
+}
+
+msp_status
+msp_ring_open(msp_ring *out, const char *path, msp_error *err)
+{
+    struct stat sb;
+    msp_status st;
+    uint64_t cap, head, tail;
+    int fd;
+
+    *out = (msp_ring){.side_fd = -1};
+    if (!msp_str_ends(msp_str_of(path), MSP_STR(".ring")))
+        return msp_error_set(err, MSP_E_INVALID, "%s: not the name of a ring", path);
+    st = set_paths(out, path, err);
+    if (st != MSP_OK)
+        return st;
+    fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 || fstat(fd, &sb) != 0)
+        st = msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot open", path);
+    else if (!S_ISREG(sb.st_mode) || sb.st_size <= RING_HEADER)
+        st = msp_error_set(err, MSP_E_FORMAT, "%s: not a ring", path);
+    else
+        st = map_ring(out, fd, (size_t)sb.st_size, err);
+    if (fd >= 0)
+        close(fd);
+    if (st == MSP_OK) {
+        cap = out->shared->capacity;
+        head = atomic_load(&out->shared->head);
+        tail = atomic_load(&out->shared->tail);
+        if (memcmp(out->shared->magic, MAGIC, sizeof(MAGIC)) != 0 || cap != (uint64_t)sb.st_size - RING_HEADER ||
+            (cap & (cap - 1)) != 0 || head - tail > cap || head % 8 != 0 || tail % 8 != 0)
+            st = msp_error_set(err, MSP_E_FORMAT, "%s: not a ring", path);
+    }
+    if (st == MSP_OK) {
+        out->side_fd = open(out->side_path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        if (out->side_fd < 0)
+            st = msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot open", out->side_path);
+    }
+    if (st != MSP_OK)
+        msp_ring_close(out, false);
+    return st;
+}
+
+void
+msp_ring_close(msp_ring *r, bool remove)
+{
+    if (r->shared != NULL)
+        munmap(r->shared, r->mapped);
+    if (r->path != NULL && r->side_fd >= 0)
+        close(r->side_fd);
+    if (r->path != NULL && remove) {
+        unlink(r->path);
+        unlink(r->side_path);
+    }
+    msp_free(r->path);
+    *r = (msp_ring){.side_fd = -1};
+}
+
+static size_t
+padded(size_t size)
+{
+    return (size + 7) & ~(size_t)7;
+}
+
+bool
+msp_ring_put(msp_ring *r, const void *frame, size_t size)
+{
+    ring_shared *s = r->shared;
+    uint64_t head = atomic_load_explicit(&s->head, memory_order_relaxed);
+    uint64_t tail = atomic_load_explicit(&s->tail, memory_order_acquire);
+    size_t at = (size_t)(head & (s->capacity - 1)), to_end = s->capacity - at, need = padded(size);
+    size_t skip = need > to_end ? to_end : 0;
+
+    if (need + skip > s->capacity - (head - tail))
+        return false;
+    if (skip >= sizeof(frame_header))
+        memset(r->data + at, 0, sizeof(frame_header)); /* FRAME_SKIP; a shorter rest needs no mark */
+    at = skip > 0 ? 0 : at;
+    memcpy(r->data + at, frame, size);
+    atomic_store_explicit(&s->head, head + skip + need, memory_order_release);
+    return true;
+}
+
+const frame_header *
+msp_ring_next(const msp_ring *r, uint64_t *position, bool *bad)
+{
+    const ring_shared *s = r->shared;
+    uint64_t head = atomic_load_explicit(&s->head, memory_order_acquire);
+
+    while (*position != head) {
+        size_t at = (size_t)(*position & (s->capacity - 1)), to_end = s->capacity - at;
+        const frame_header *h = (const frame_header *)(r->data + at);
+
+        if (to_end < sizeof(*h) || (h->kind == FRAME_SKIP && h->size == 0)) {
+            *position += to_end;
+            if (head - *position > s->capacity)
+                break;
+            continue;
+        }
+        if (h->size < sizeof(*h) || padded(h->size) > to_end || padded(h->size) > head - *position)
+            break;
+        *position += padded(h->size);
+        return h;
+    }
+    *bad = *position != head;
+    return NULL;
+}
+
+msp_status
+msp_ring_side_put(msp_ring *r, const void *frame, size_t size, msp_error *err)
+{
+    const unsigned char *at = frame;
+
+    while (size > 0) {
+        ssize_t k = write(r->side_fd, at, size);
+
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k < 0)
+            return msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot write", r->side_path);
+        at += k;
+        size -= (size_t)k;
+    }
+    return MSP_OK;
+}
+
+void
+msp_ring_wake(msp_ring *r)
+{
+    atomic_fetch_add(&r->shared->wake, 1u);
+    syscall(SYS_futex, &r->shared->wake, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+void
+msp_ring_wait(msp_ring *r, uint32_t seen, int ms)
+{
+    struct timespec ts = {ms / 1000, (long)(ms % 1000) * 1000000};
+
+    syscall(SYS_futex, &r->shared->wake, FUTEX_WAIT, seen, &ts, NULL, 0);
+}

@@ -1,0 +1,80 @@
+/*
+ * ring.h - the file through which records go from the training process to the writer.
+ *
+ * Two files in the dump folder, ".msprobe-<pid>-<n>.ring" and ".side". The ring is mapped by both sides; frames
+ * (token.h) lie in it in the order of their commits, each padded to 8 bytes and never split over the end. Three
+ * positions, counted in bytes since the beginning of time: head   behind the newest whole frame; moved by the producer
+ * after the frame's bytes are there tail   behind the newest frame whose text is published; moved by the writer after
+ * publishing A frame is therefore in the ring until its text is safe: whoever dies, the other side or a later reader
+ * finds it. What later frames refer to, units and call stacks, goes to the side file, appended with write(2), and stays
+ * there.
+ *
+ * Disk blocks are reserved when the ring is made: storing into a mapped hole of a full disk would be a SIGBUS in the
+ * user's training.
+ */
+#ifndef MSP_COLLECT_RING_H
+#define MSP_COLLECT_RING_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include "collect/record.h"
+#include "core/file.h"
+
+enum { RING_HEADER = 4096 };
+
+/* The first page of the ring file. */
+typedef struct ring_shared {
+    char magic[8]; /* "MSPRING1" */
+    uint64_t capacity;
+    int64_t producer_pid;
+    uint64_t producer_start; /* field 22 of /proc/<pid>/stat: tells the process from a later one with its number */
+    _Alignas(64) _Atomic uint64_t head;
+    _Atomic uint32_t wake; /* the writer sleeps on it; bumped by whoever cannot wait for its next look */
+    _Alignas(64) _Atomic uint64_t tail;
+    _Atomic uint32_t flushed; /* newest ticket that is published */
+    _Atomic uint32_t closing; /* the producer has said goodbye */
+    _Atomic uint32_t done;    /* the writer has finished: nothing is left */
+    _Atomic int64_t writer_pid;
+    _Atomic uint64_t writer_start;
+    _Atomic uint32_t failed; /* the writer cannot go on; error says why */
+    char error[1024];
+} ring_shared;
+
+typedef struct msp_ring {
+    ring_shared *shared; /* NULL: closed */
+    unsigned char *data;
+    size_t mapped;
+    int side_fd;
+    char *path, *side_path;
+} msp_ring;
+
+/* Make a ring in dir for this process. capacity is rounded up to a power of two. */
+MSP_CHECK msp_status msp_ring_create(msp_ring *out, const char *dir, size_t capacity, msp_error *err);
+
+/* Open one that exists; MSP_E_FORMAT when it is not a whole ring. */
+MSP_CHECK msp_status msp_ring_open(msp_ring *out, const char *path, msp_error *err);
+
+/* Unmap and close; remove also deletes both files. Accepts a zeroed ring. */
+void msp_ring_close(msp_ring *r, bool remove);
+
+/* Copy a whole frame (its header's size set) into the ring; false when there is no room now. */
+bool msp_ring_put(msp_ring *r, const void *frame, size_t size);
+
+/* The frame at position *at, or NULL when there is none; *at moves behind it. *bad is set when the ring is damaged. */
+const frame_header *msp_ring_next(const msp_ring *r, uint64_t *at, bool *bad);
+
+/* Append a frame to the side file. */
+MSP_CHECK msp_status msp_ring_side_put(msp_ring *r, const void *frame, size_t size, msp_error *err);
+
+/* True when the process that made the ring, or its writer, is still there. */
+bool msp_ring_producer_lives(const msp_ring *r);
+bool msp_ring_writer_lives(const msp_ring *r);
+
+/* This process as the ring knows processes: its start time, 0 when unknown. */
+uint64_t msp_process_start(int64_t pid);
+
+/* Wake the writer, or wait up to ms milliseconds until somebody does. */
+void msp_ring_wake(msp_ring *r);
+void msp_ring_wait(msp_ring *r, uint32_t seen, int ms);
+
+#endif

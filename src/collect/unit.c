@@ -1,0 +1,313 @@
+/* unit.c - see unit.h. */
+#include "collect/unit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "core/alloc.h"
+#include "core/file.h"
+#include "core/path.h"
+#include "core/vec.h"
+
+static const msp_str DATA_TAIL = {"\n }\n}", 5};
+static const msp_str PLAIN_TAIL = {"\n}", 2};
+
+static record_reader
+body_of(const frame_header *h)
+{
+    const unsigned char *p = (const unsigned char *)h;
+
+    return (record_reader){p + sizeof(*h), p + h->size, false};
+}
+
+/* {"task": ..., "data": {   in the form that json.dump(indent=1) gives it */
+static void
+make_head(msp_buf *out, msp_str task, msp_str level, msp_str framework, msp_str data_dir, bool no_dir)
+{
+    msp_json_writer w;
+
+    msp_json_writer_init(&w, out, 1);
+    msp_json_begin_object(&w);
+    msp_json_write_key(&w, MSP_STR("task"));
+    msp_json_write_string(&w, task);
+    msp_json_write_key(&w, MSP_STR("level"));
+    msp_json_write_string(&w, level);
+    msp_json_write_key(&w, MSP_STR("framework"));
+    msp_json_write_string(&w, framework);
+    msp_json_write_key(&w, MSP_STR("dump_data_dir"));
+    no_dir ? msp_json_write_null(&w) : msp_json_write_string(&w, data_dir);
+    msp_json_write_key(&w, MSP_STR("data"));
+    msp_json_begin_object(&w); /* left open: the tail closes both */
+}
+
+/* The next number for stack.json when an earlier writer has begun it. */
+static msp_status
+count_keys(uint64_t *out, const char *path, msp_error *err)
+{
+    msp_json_doc doc;
+    msp_mapping map;
+    msp_status st = msp_map_open(&map, path, err);
+
+    *out = 0;
+    if (st != MSP_OK)
+        return st;
+    st = msp_json_parse(&doc, map.addr, map.size, err);
+    if (st == MSP_OK) {
+        *out = msp_json_count(doc.root);
+        msp_json_doc_release(&doc);
+    }
+    msp_map_close(&map);
+    return st;
+}
+
+static msp_status
+open_file(msp_publish *out, const char *dir, const char *name, msp_str head, msp_str tail, bool again, msp_error *err)
+{
+    char *path = msp_path_join(dir, name);
+    msp_status st;
+
+    if (path == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "%s: out of memory", dir);
+    if (again && msp_path_kind_of(path) == MSP_PATH_FILE)
+        st = msp_publish_reopen(out, path, tail, err);
+    else
+        st = msp_publish_create(out, path, head, tail, err);
+    msp_free(path);
+    return st;
+}
+
+static msp_status
+open_files(msp_unit *u, msp_str head, bool again, msp_error *err)
+{
+    msp_status st = open_file(&u->data, u->dir, u->debug ? "debug.json" : "dump.json", head, DATA_TAIL, again, err);
+
+    if (st != MSP_OK || u->debug)
+        return st;
+    st = open_file(&u->stack, u->dir, "stack.json", MSP_STR("{"), PLAIN_TAIL, again, err);
+    if (st == MSP_OK)
+        st = open_file(&u->construct, u->dir, "construct.json", MSP_STR("{"), PLAIN_TAIL, again, err);
+    if (st == MSP_OK && u->stack.any)
+        st = count_keys(&u->stack_keys, u->stack.path, err);
+    return st;
+}
+
+msp_status
+msp_unit_open(msp_unit *u, const frame_header *h, bool again, msp_error *err)
+{
+    record_reader r = body_of(h);
+    msp_str dir = msp_record_read_text(&r), task = msp_record_read_text(&r), level = msp_record_read_text(&r);
+    msp_str framework = msp_record_read_text(&r), data_dir = msp_record_read_text(&r);
+    msp_buf head = {0};
+    msp_status st;
+
+    *u = (msp_unit){.data = MSP_PUBLISH_NONE, .stack = MSP_PUBLISH_NONE, .construct = MSP_PUBLISH_NONE};
+    if (r.bad || dir.len == 0 || memchr(dir.p, '\0', dir.len) != NULL)
+        return msp_error_set(err, MSP_E_FORMAT, "the description of a dump folder is damaged");
+    u->debug = (h->arg & 0xff) == MSP_UNIT_DEBUG;
+    u->dir = msp_alloc(dir.len + 1, 1);
+    if (u->dir == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    memcpy(u->dir, dir.p, dir.len);
+    u->dir[dir.len] = '\0';
+    make_head(&head, task, level, framework, data_dir, (h->arg & 0x100) != 0);
+    st = msp_buf_status(&head, err);
+    if (st == MSP_OK)
+        st = msp_path_make_dirs(u->dir, err);
+    if (st == MSP_OK)
+        st = open_files(u, msp_buf_view(&head), again, err);
+    msp_buf_release(&head);
+    u->open = st == MSP_OK;
+    if (!u->open)
+        msp_unit_close(u);
+    return st;
+}
+
+/* A writer that stands inside an object of this depth, so that the next key gets its comma, newline and indentation. */
+static msp_json_writer
+member_writer(msp_buf *out, int depth, bool any)
+{
+    msp_json_writer w;
+
+    msp_json_writer_init(&w, out, 1);
+    w.depth = depth;
+    w.first = !any && out->len == 0;
+    return w;
+}
+
+static msp_status
+add_value(msp_unit *u, record_reader *r, int64_t *damaged, msp_error *err)
+{
+    msp_json_writer w = member_writer(&u->data_text, 2, u->data.any);
+    size_t before = u->data_text.len;
+
+    msp_json_write_key(&w, msp_record_read_text(r));
+    if (!msp_record_to_json(r, &w)) {
+        (*damaged)++;
+        u->data_text.len = before;
+    } else {
+        u->records++;
+    }
+    return msp_buf_status(&u->data_text, err);
+}
+
+static msp_status
+add_site(msp_unit *u, const frame_header *h, record_reader *r, int64_t *damaged, msp_error *err)
+{
+    msp_str name = msp_record_read_text(r);
+    bool has_parent = msp_record_read_byte(r) != 0;
+    msp_str parent = msp_record_read_text(r);
+    char *copy;
+
+    if (r->bad) {
+        (*damaged)++;
+        return MSP_OK;
+    }
+    if (has_parent) {
+        msp_json_writer w = member_writer(&u->construct_text, 1, u->construct.any);
+
+        msp_json_write_key(&w, name);
+        parent.len > 0 ? msp_json_write_string(&w, parent) : msp_json_write_null(&w);
+    }
+    if (h->arg != 0) {
+        copy = msp_arena_text(&u->names, name.p, name.len);
+        if (copy == NULL || !msp_vec_grow((void **)&u->sites, &u->sites_cap, u->nsites + 1, sizeof(*u->sites)))
+            return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+        u->sites[u->nsites] = (unit_site){h->arg, (uint32_t)u->nsites, {copy, name.len}};
+        u->nsites++;
+    }
+    return msp_buf_status(&u->construct_text, err);
+}
+
+static msp_status
+add_error(const msp_unit *u, record_reader *r, msp_error *err)
+{
+    msp_str text = msp_record_read_text(r);
+    char *path = msp_path_join(u->dir, "dump_error_info.log");
+    msp_status st = MSP_OK;
+    int fd;
+
+    if (path == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640);
+    if (fd < 0 || write(fd, text.p, text.len) != (ssize_t)text.len)
+        st = msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot write", path);
+    if (fd >= 0)
+        close(fd);
+    msp_free(path);
+    return st;
+}
+
+msp_status
+msp_unit_add(msp_unit *u, const frame_header *h, int64_t *damaged, msp_error *err)
+{
+    record_reader r = body_of(h);
+
+    if (h->kind == FRAME_VALUE)
+        return add_value(u, &r, damaged, err);
+    if (h->kind == FRAME_SITE && !u->debug)
+        return add_site(u, h, &r, damaged, err);
+    if (h->kind == FRAME_ERROR)
+        return add_error(u, &r, err);
+    return MSP_OK;
+}
+
+size_t
+msp_unit_pending(const msp_unit *u)
+{
+    return u->data_text.len + u->construct_text.len + u->nsites * sizeof(*u->sites);
+}
+
+static int
+by_stack(const void *a, const void *b)
+{
+    const unit_site *x = a, *y = b;
+
+    if (x->stack != y->stack)
+        return x->stack < y->stack ? -1 : 1;
+    return x->seq < y->seq ? -1 : 1;
+}
+
+static void
+write_frames(msp_json_writer *w, const unit_stack *s)
+{
+    record_reader r = {s->body, s->body + s->size, false};
+
+    while (!r.bad && r.p < r.end) {
+        msp_str frame = msp_record_read_text(&r);
+
+        if (!r.bad)
+            msp_json_write_string(w, frame);
+    }
+}
+
+/*
+ * "3": [["Functional.relu.0.forward", ...], ["File a.py, line 3, in f, ...", ...]]. A stack that is met again after a
+ * publishing gets another entry: readers look names up, and appending is what keeps the cost linear.
+ */
+static void
+make_stack_text(msp_unit *u, msp_buf *out, const unit_stack *stacks, size_t nstacks)
+{
+    msp_json_writer w = member_writer(out, 1, u->stack.any);
+    char number[32];
+
+    if (u->nsites > 1)
+        qsort(u->sites, u->nsites, sizeof(*u->sites), by_stack);
+    for (size_t i = 0; i < u->nsites;) {
+        uint32_t id = u->sites[i].stack;
+        int n = snprintf(number, sizeof(number), "%llu", (unsigned long long)u->stack_keys++);
+
+        msp_json_write_key(&w, (msp_str){number, (size_t)n});
+        msp_json_begin_array(&w);
+        msp_json_begin_array(&w);
+        for (; i < u->nsites && u->sites[i].stack == id; i++)
+            msp_json_write_string(&w, u->sites[i].name);
+        msp_json_end_array(&w);
+        msp_json_begin_array(&w);
+        if (id <= nstacks)
+            write_frames(&w, &stacks[id - 1]);
+        msp_json_end_array(&w);
+        msp_json_end_array(&w);
+    }
+}
+
+msp_status
+msp_unit_publish(msp_unit *u, const unit_stack *stacks, size_t nstacks, msp_error *err)
+{
+    msp_buf stack_text = {0};
+    msp_status st;
+
+    if (msp_unit_pending(u) == 0)
+        return MSP_OK;
+    make_stack_text(u, &stack_text, stacks, nstacks);
+    st = msp_buf_status(&stack_text, err);
+    if (st == MSP_OK)
+        st = msp_publish_append(&u->data, msp_buf_view(&u->data_text), err);
+    if (st == MSP_OK && !u->debug)
+        st = msp_publish_append(&u->stack, msp_buf_view(&stack_text), err);
+    if (st == MSP_OK && !u->debug)
+        st = msp_publish_append(&u->construct, msp_buf_view(&u->construct_text), err);
+    msp_buf_release(&stack_text);
+    if (st != MSP_OK)
+        return st;
+    msp_buf_clear(&u->data_text);
+    msp_buf_clear(&u->construct_text);
+    u->nsites = 0;
+    msp_arena_release(&u->names);
+    return MSP_OK;
+}
+
+void
+msp_unit_close(msp_unit *u)
+{
+    msp_publish_close(&u->data);
+    msp_publish_close(&u->stack);
+    msp_publish_close(&u->construct);
+    msp_buf_release(&u->data_text);
+    msp_buf_release(&u->construct_text);
+    msp_free(u->sites);
+    msp_free(u->dir);
+    msp_arena_release(&u->names);
+    *u = (msp_unit){.data = MSP_PUBLISH_NONE, .stack = MSP_PUBLISH_NONE, .construct = MSP_PUBLISH_NONE};
+}

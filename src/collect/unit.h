@@ -1,0 +1,54 @@
+/*
+ * unit.h - one folder of a dump while it is written: its files, and the text that waits for the next publishing.
+ */
+#ifndef MSP_COLLECT_UNIT_H
+#define MSP_COLLECT_UNIT_H
+
+#include "collect/publish.h"
+#include "collect/record.h"
+#include "core/arena.h"
+
+/* A call stack as the side file holds it: texts, one per frame. */
+typedef struct unit_stack {
+    const unsigned char *body;
+    size_t size;
+} unit_stack;
+
+typedef struct unit_site {
+    uint32_t stack;
+    uint32_t seq;
+    msp_str name;
+} unit_site;
+
+typedef struct msp_unit {
+    bool open;
+    bool debug; /* debug.json alone */
+    char *dir;
+    msp_publish data, stack, construct;
+    msp_buf data_text, construct_text;
+    unit_site *sites; /* names with a stack since the last publishing */
+    size_t nsites, sites_cap;
+    msp_arena names;     /* of sites */
+    uint64_t stack_keys; /* entries in stack.json so far */
+    int64_t records;
+} msp_unit;
+
+/*
+ * Make the folder and its files from the body of a FRAME_UNIT; with again set, go on with files that an earlier writer
+ * left. On failure the unit is not open.
+ */
+MSP_CHECK msp_status msp_unit_open(msp_unit *u, const frame_header *h, bool again, msp_error *err);
+
+/* Take in a frame for this unit. Damaged frames are counted in *damaged and otherwise ignored. */
+MSP_CHECK msp_status msp_unit_add(msp_unit *u, const frame_header *h, int64_t *damaged, msp_error *err);
+
+/* Bytes that wait for publishing. */
+size_t msp_unit_pending(const msp_unit *u);
+
+/* Put everything that waits into the files. */
+MSP_CHECK msp_status msp_unit_publish(msp_unit *u, const unit_stack *stacks, size_t nstacks, msp_error *err);
+
+/* Close the files; what was not published is dropped. */
+void msp_unit_close(msp_unit *u);
+
+#endif

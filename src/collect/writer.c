@@ -1,0 +1,360 @@
+/*
+ * writer.c - see writer.h.
+ *
+ * Nothing leaves the ring before its text is published. Text is published when somebody waits for it, when a quarter of
+ * a second has passed, when 4 MiB wait, or when the ring is half full: often enough that a record is never older than a
+ * second outside the files, and rarely enough that small records do not cost a rename each.
+ */
+#include "collect/writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+#include "collect/unit.h"
+#include "core/alloc.h"
+#include "core/log.h"
+#include "core/path.h"
+#include "core/vec.h"
+
+enum { PUBLISH_MS = 250, IDLE_MS = 50, LIFE_CHECK_MS = 200, PENDING_MAX = 4 << 20, SIDE_MAX = 1 << 30 };
+
+typedef struct writer {
+    msp_ring *ring;
+    bool again;
+    uint64_t read; /* position behind the newest frame taken in */
+    msp_unit *units;
+    size_t nunits, units_cap;
+    unit_stack *stacks; /* stack id - 1 */
+    size_t nstacks, stacks_cap;
+    msp_arena side;   /* bodies of the stacks */
+    uint64_t side_at; /* how much of the side file is read */
+    uint32_t ticket;  /* newest flush seen, not yet answered */
+    int64_t records, damaged;
+    bool unpublished;
+    struct timespec published;
+} writer;
+
+static int64_t
+ms_since(const struct timespec *then)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (now.tv_sec - then->tv_sec) * 1000 + (now.tv_nsec - then->tv_nsec) / 1000000;
+}
+
+static msp_status
+add_unit(writer *w, const frame_header *h, msp_error *err)
+{
+    /* units are numbered from 0 in the order of the side file */
+    if (!msp_vec_grow((void **)&w->units, &w->units_cap, w->nunits + 1, sizeof(*w->units)))
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    return msp_unit_open(&w->units[w->nunits++], h, w->again, err);
+}
+
+static msp_status
+add_stack(writer *w, const frame_header *h, msp_error *err)
+{
+    size_t size = h->size - sizeof(*h);
+    char *body = msp_arena_text(&w->side, (const char *)(h + 1), size);
+
+    if (body == NULL || !msp_vec_grow((void **)&w->stacks, &w->stacks_cap, w->nstacks + 1, sizeof(*w->stacks)))
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    w->stacks[w->nstacks++] = (unit_stack){(const unsigned char *)body, size};
+    return MSP_OK;
+}
+
+/* Read one frame of the side file; *more is false at its end, or before a frame that is still being written. */
+static msp_status
+read_side_frame(writer *w, bool *more, msp_error *err)
+{
+    frame_header head, *h;
+    msp_status st;
+    int fd = w->ring->side_fd;
+
+    *more = false;
+    if (pread(fd, &head, sizeof(head), (off_t)w->side_at) != (ssize_t)sizeof(head))
+        return MSP_OK;
+    if (head.size < sizeof(head) || head.size > SIDE_MAX)
+        return msp_error_set(err, MSP_E_FORMAT, "%s: damaged at byte %llu", w->ring->side_path,
+                             (unsigned long long)w->side_at);
+    h = msp_alloc(head.size, 1);
+    if (h == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    if (pread(fd, h, head.size, (off_t)w->side_at) != (ssize_t)head.size) {
+        msp_free(h);
+        return MSP_OK;
+    }
+    w->side_at += head.size;
+    *more = true;
+    st = h->kind == FRAME_UNIT ? add_unit(w, h, err) : h->kind == FRAME_STACK ? add_stack(w, h, err) : MSP_OK;
+    msp_free(h);
+    return st;
+}
+
+static msp_status
+read_side(writer *w, msp_error *err)
+{
+    msp_status st;
+    bool more;
+
+    do
+        st = read_side_frame(w, &more, err);
+    while (st == MSP_OK && more);
+    return st;
+}
+
+static msp_status
+publish(writer *w, msp_error *err)
+{
+    msp_status st = MSP_OK;
+
+    for (size_t i = 0; i < w->nunits && st == MSP_OK; i++)
+        if (w->units[i].open)
+            st = msp_unit_publish(&w->units[i], w->stacks, w->nstacks, err);
+    if (st != MSP_OK)
+        return st;
+    atomic_store_explicit(&w->ring->shared->tail, w->read, memory_order_release);
+    if (w->ticket != 0)
+        atomic_store(&w->ring->shared->flushed, w->ticket);
+    w->ticket = 0;
+    w->unpublished = false;
+    clock_gettime(CLOCK_MONOTONIC, &w->published);
+    return MSP_OK;
+}
+
+static msp_status take_in(writer *w, const frame_header *h, msp_error *err);
+
+static msp_status
+take_in_spilled(writer *w, const frame_header *h, msp_error *err)
+{
+    record_reader r = {(const unsigned char *)(h + 1), (const unsigned char *)h + h->size, false};
+    msp_str name = msp_record_read_text(&r);
+    frame_header *frame = NULL;
+    msp_status st;
+    size_t size;
+    char path[4096], *text;
+
+    if (r.bad || name.len >= sizeof(path)) {
+        w->damaged++;
+        return MSP_OK;
+    }
+    memcpy(path, name.p, name.len);
+    path[name.len] = '\0';
+    st = msp_file_read(&text, &size, path, UINT32_MAX, err);
+    if (st != MSP_OK)
+        return st;
+    frame = (frame_header *)text;
+    if (size < sizeof(*frame) || frame->size != size || frame->kind == FRAME_SPILL)
+        w->damaged++;
+    else
+        st = take_in(w, frame, err);
+    msp_free(text);
+    if (st == MSP_OK)
+        st = publish(w, err);
+    if (st == MSP_OK)
+        unlink(path); /* not before its text is safe */
+    return st;
+}
+
+static msp_status
+take_in(writer *w, const frame_header *h, msp_error *err)
+{
+    msp_status st = MSP_OK;
+    msp_unit *u;
+
+    if (h->kind == FRAME_FLUSH) {
+        w->ticket = h->arg;
+        return MSP_OK;
+    }
+    if (h->kind == FRAME_SPILL)
+        return take_in_spilled(w, h, err);
+    if (h->unit >= w->nunits || (h->kind == FRAME_SITE && h->arg > w->nstacks))
+        st = read_side(w, err);
+    if (st != MSP_OK)
+        return st;
+    u = h->unit < w->nunits ? &w->units[h->unit] : NULL;
+    if (u == NULL || !u->open) {
+        w->damaged++;
+        return MSP_OK;
+    }
+    w->records += h->kind == FRAME_VALUE;
+    if (h->kind == FRAME_CLOSE) {
+        st = publish(w, err);
+        if (st == MSP_OK)
+            msp_unit_close(u);
+        return st;
+    }
+    return msp_unit_add(u, h, &w->damaged, err);
+}
+
+static size_t
+pending(const writer *w)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < w->nunits; i++)
+        n += w->units[i].open ? msp_unit_pending(&w->units[i]) : 0;
+    return n;
+}
+
+/* Take in what is there, publishing on the way when it is much. */
+static msp_status
+drain(writer *w, msp_error *err)
+{
+    const uint64_t half = w->ring->shared->capacity / 2;
+    const frame_header *h;
+    msp_status st = MSP_OK;
+    bool bad = false;
+
+    while (st == MSP_OK && (h = msp_ring_next(w->ring, &w->read, &bad)) != NULL) {
+        st = take_in(w, h, err);
+        w->unpublished = true;
+        if (st == MSP_OK &&
+            (w->ticket != 0 || pending(w) > PENDING_MAX || w->read - atomic_load(&w->ring->shared->tail) > half))
+            st = publish(w, err);
+    }
+    if (st == MSP_OK && bad)
+        return msp_error_set(err, MSP_E_FORMAT, "%s: damaged at position %llu", w->ring->path,
+                             (unsigned long long)w->read);
+    return st;
+}
+
+static msp_status
+serve(writer *w, msp_error *err)
+{
+    ring_shared *s = w->ring->shared;
+    msp_status st = read_side(w, err); /* units that have no record yet get their files now */
+    int64_t since_check = 0;
+
+    while (st == MSP_OK) {
+        uint32_t seen = atomic_load(&s->wake);
+        bool last = atomic_load(&s->closing) != 0;
+
+        if (!last && since_check >= LIFE_CHECK_MS) {
+            last = !msp_ring_producer_lives(w->ring);
+            since_check = 0;
+        }
+        st = read_side(w, err);
+        if (st == MSP_OK)
+            st = drain(w, err); /* after last was read: nothing can come behind it */
+        if (st == MSP_OK && w->unpublished && (last || ms_since(&w->published) >= PUBLISH_MS))
+            st = publish(w, err);
+        if (st != MSP_OK || last)
+            break;
+        msp_ring_wait(w->ring, seen, IDLE_MS);
+        since_check += IDLE_MS;
+    }
+    return st;
+}
+
+msp_status
+msp_writer_serve(msp_ring *r, bool again, int64_t *records, msp_error *err)
+{
+    writer w = {.ring = r, .again = again, .read = atomic_load(&r->shared->tail)};
+    msp_error local = {0};
+    msp_status st;
+
+    clock_gettime(CLOCK_MONOTONIC, &w.published);
+    st = serve(&w, &local);
+    if (st != MSP_OK) {
+        snprintf(r->shared->error, sizeof(r->shared->error), "%s", local.message);
+        atomic_store(&r->shared->failed, 1);
+        if (err != NULL)
+            *err = local;
+    } else {
+        atomic_store(&r->shared->done, 1);
+    }
+    if (w.damaged > 0)
+        msp_warning("%s: %lld damaged records were left out", r->path, (long long)w.damaged);
+    if (records != NULL)
+        *records = w.records;
+    for (size_t i = 0; i < w.nunits; i++)
+        msp_unit_close(&w.units[i]);
+    msp_free(w.units);
+    msp_free(w.stacks);
+    msp_arena_release(&w.side);
+    return st;
+}
+
+/* The program's own descriptors, and whatever leaked into it, are not ours to keep open. */
+static void
+close_inherited(void)
+{
+    if (close_range(3, ~0U, 0) == 0)
+        return;
+    for (int fd = 3; fd < 65536; fd++)
+        close(fd);
+}
+
+msp_status
+msp_collect_write(const char *ring_path, msp_error *err)
+{
+    msp_ring ring;
+    msp_status st;
+
+    close_inherited();
+    st = msp_ring_open(&ring, ring_path, err);
+    if (st != MSP_OK)
+        return st;
+    atomic_store(&ring.shared->writer_start, msp_process_start(getpid()));
+    atomic_store(&ring.shared->writer_pid, getpid());
+    st = msp_writer_serve(&ring, atomic_load(&ring.shared->tail) > 0, NULL, err);
+    msp_ring_close(&ring, st == MSP_OK); /* after a failure the ring keeps what could not be written */
+    return st;
+}
+
+static bool
+nobody_serves(const msp_ring *r)
+{
+    return !msp_ring_writer_lives(r) && !msp_ring_producer_lives(r);
+}
+
+static msp_status
+recover_ring(const char *path, int64_t *recovered, msp_error *err)
+{
+    msp_ring ring;
+    int64_t n = 0;
+    msp_status st = msp_ring_open(&ring, path, err);
+
+    if (st != MSP_OK)
+        return st;
+    if (!nobody_serves(&ring)) {
+        msp_ring_close(&ring, false);
+        return MSP_OK;
+    }
+    atomic_store(&ring.shared->failed, 0);
+    atomic_store(&ring.shared->closing, 1);
+    st = msp_writer_serve(&ring, atomic_load(&ring.shared->tail) > 0, &n, err);
+    *recovered += n;
+    msp_ring_close(&ring, st == MSP_OK);
+    return st;
+}
+
+msp_status
+msp_collect_recover(const char *dir, int64_t *recovered, msp_error *err)
+{
+    msp_dir_list list;
+    msp_status st = msp_dir_list_read(&list, dir, err);
+
+    *recovered = 0;
+    if (st != MSP_OK)
+        return st;
+    for (size_t i = 0; i < list.count && st == MSP_OK; i++) {
+        msp_str name = msp_str_of(list.names[i]);
+        char *path;
+
+        if (!msp_str_starts(name, MSP_STR(".msprobe-")) || !msp_str_ends(name, MSP_STR(".ring")))
+            continue;
+        path = msp_path_join(dir, list.names[i]);
+        if (path == NULL)
+            st = msp_error_set(err, MSP_E_NOMEM, "out of memory");
+        else
+            st = recover_ring(path, recovered, err);
+        msp_free(path);
+    }
+    msp_dir_list_release(&list);
+    return st;
+}
