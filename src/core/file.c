@@ -18,6 +18,7 @@ open_regular(int *out, size_t *size, const char *path, msp_error *err)
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
     *out = -1;
+    *size = 0;
     if (fd < 0)
         return msp_error_set_errno(err, errno == ENOENT ? MSP_E_NOT_FOUND : MSP_E_IO, errno, "%s: cannot open", path);
     if (fstat(fd, &st) != 0) {
@@ -40,7 +41,7 @@ msp_status
 msp_map_open(msp_mapping *out, const char *path, msp_error *err)
 {
     msp_status st;
-    size_t size = 0;
+    size_t size;
     void *addr;
     int fd;
 
@@ -86,7 +87,7 @@ msp_map_drop(const msp_mapping *m, size_t offset, size_t len)
 msp_status
 msp_file_read(char **out, size_t *size, const char *path, size_t limit, msp_error *err)
 {
-    size_t n = 0, got = 0;
+    size_t n, got = 0;
     msp_status st;
     char *p = NULL;
     int fd;
@@ -159,6 +160,25 @@ msp_file_write(msp_file *f, const void *p, size_t n, msp_error *err)
         if (k < 0)
             return msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot write", f->path);
         at += k;
+        n -= (size_t)k;
+    }
+    return MSP_OK;
+}
+
+msp_status
+msp_file_patch(msp_file *f, uint64_t offset, const void *p, size_t n, msp_error *err)
+{
+    const char *at = p;
+
+    while (n > 0) {
+        ssize_t k = pwrite(f->fd, at, n, (off_t)offset);
+
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k < 0)
+            return msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot write", f->path);
+        at += k;
+        offset += (uint64_t)k;
         n -= (size_t)k;
     }
     return MSP_OK;

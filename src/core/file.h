@@ -51,6 +51,9 @@ MSP_CHECK msp_status msp_file_create(msp_file *out, const char *path, unsigned m
 /* All n bytes or an error; interrupted and short writes are continued. */
 MSP_CHECK msp_status msp_file_write(msp_file *f, const void *p, size_t n, msp_error *err);
 
+/* Overwrite n bytes at offset, which must have been written before; the place where the next write goes stays. */
+MSP_CHECK msp_status msp_file_patch(msp_file *f, uint64_t offset, const void *p, size_t n, msp_error *err);
+
 /* Close and rename into place, replacing what is there. f is empty afterwards, whatever happened. */
 MSP_CHECK msp_status msp_file_commit(msp_file *f, msp_error *err);
 
