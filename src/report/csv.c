@@ -45,7 +45,7 @@ put_cell(msp_buf *b, const msp_cell *c)
         put_text(b, (msp_str){c->as.text.p, c->as.text.len});
         break;
     case MSP_CELL_INT:
-        msp_table_put_i64(b, c->as.i);
+        msp_buf_add(b, number, msp_i64_text(number, c->as.i));
         break;
     case MSP_CELL_FLOAT:
         msp_buf_add(b, number, msp_f64_repr(number, c->as.f));

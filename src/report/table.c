@@ -5,7 +5,6 @@
  * learns the reason, and a table with a hole in it never reaches its final name.
  */
 #include <assert.h>
-#include <inttypes.h>
 #include "core/alloc.h"
 #include "report/writer.h"
 
@@ -163,18 +162,4 @@ msp_table_flush(msp_table *t, size_t least, msp_error *err)
     st = msp_file_write(&t->file, t->out.p, t->out.len, err);
     msp_buf_clear(&t->out);
     return st;
-}
-
-void
-msp_table_put_i64(msp_buf *b, int64_t v)
-{
-    char digits[24], *p = digits + sizeof(digits);
-    uint64_t u = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
-
-    do
-        *--p = (char)('0' + u % 10);
-    while ((u /= 10) > 0);
-    if (v < 0)
-        *--p = '-';
-    msp_buf_add(b, p, (size_t)(digits + sizeof(digits) - p));
 }

@@ -39,7 +39,4 @@ MSP_CHECK msp_status msp_table_flush(msp_table *t, size_t least, msp_error *err)
 /* How much text csv and json collect before they write it. */
 enum { MSP_TABLE_CHUNK = 256 * 1024 };
 
-/* Append the shortest digits that read back as v, in whole numbers too. */
-void msp_table_put_i64(msp_buf *b, int64_t v);
-
 #endif

@@ -7,8 +7,8 @@
  * to be kept until the end; numbers and booleans are <v>; text is never a formula because a formula is another element.
  * The remaining parts of the workbook are added at the end, when the sheets and their names are known: xlsx_book.h.
  */
-#include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include "core/alloc.h"
 #include "core/number.h"
 #include "core/vec.h"
@@ -18,12 +18,12 @@
 #include "report/zip_out.h"
 
 enum {
-    ROWS_PER_SHEET = 1048500,    /* where the original tool splits */
-    EXCEL_ROWS = 1048576,        /* in one sheet, the header among them */
+    ROWS_PER_SHEET = 1048500, /* where the original tool splits */
+    EXCEL_ROWS = 1048576,     /* in one sheet, the header among them */
     EXCEL_COLUMNS = 16384,
-    EXCEL_CELL_UNITS = 32767,    /* UTF-16 units of text in one cell */
+    EXCEL_CELL_UNITS = 32767, /* UTF-16 units of text in one cell */
     EXCEL_COLUMN_WIDTH = 255,
-    CUT_NOTE_ROOM = 64,          /* for the note at the end of a text that was cut */
+    CUT_NOTE_ROOM = 64, /* for the note at the end of a text that was cut */
     XML_CHUNK = 64 * 1024
 };
 
@@ -165,6 +165,14 @@ put_text(msp_buf *b, msp_str s)
     msp_buf_text(b, "</t></is></c>");
 }
 
+static void
+put_digits(msp_buf *b, const char *digits, size_t n)
+{
+    msp_buf_text(b, "><v>");
+    msp_buf_add(b, digits, n);
+    msp_buf_text(b, "</v></c>");
+}
+
 /* Digits that read back as the same number. "1.0" loses its ".0": a cell has no integers, and others write "1". */
 static void
 put_number(msp_buf *b, double v)
@@ -178,14 +186,14 @@ put_number(msp_buf *b, double v)
     }
     if (n > 2 && memcmp(text + n - 2, ".0", 2) == 0)
         n -= 2;
-    msp_buf_text(b, "><v>");
-    msp_buf_add(b, text, n);
-    msp_buf_text(b, "</v></c>");
+    put_digits(b, text, n);
 }
 
 static void
 put_value(msp_buf *b, const msp_cell *c)
 {
+    char number[MSP_INT_TEXT_MAX];
+
     switch (c->kind) {
     case MSP_CELL_EMPTY:
         msp_buf_text(b, "/>");
@@ -194,9 +202,7 @@ put_value(msp_buf *b, const msp_cell *c)
         put_text(b, (msp_str){c->as.text.p, c->as.text.len});
         break;
     case MSP_CELL_INT:
-        msp_buf_text(b, "><v>");
-        msp_table_put_i64(b, c->as.i);
-        msp_buf_text(b, "</v></c>");
+        put_digits(b, number, msp_i64_text(number, c->as.i));
         break;
     case MSP_CELL_FLOAT:
         put_number(b, c->as.f);
@@ -228,15 +234,12 @@ static void
 put_row(xlsx_table *x, int64_t number, const msp_cell *cells, msp_xlsx_style style)
 {
     msp_buf *b = &x->base.out;
-    size_t at = b->len + sizeof("<row r=\"") - 1, len;
-    char digits[24];
+    char digits[MSP_INT_TEXT_MAX];
+    size_t len = msp_i64_text(digits, number);
+    const char s[] = {'"', ' ', 's', '=', '"', (char)('0' + style), '"'};
 
     msp_buf_text(b, "<row r=\"");
-    msp_table_put_i64(b, number);
-    if (b->failed)
-        return;
-    len = b->len - at;
-    memcpy(digits, b->p + at, len);
+    msp_buf_add(b, digits, len);
     msp_buf_text(b, "\">");
     for (size_t i = 0; i < x->base.ncolumns; i++) {
         if (cells[i].kind == MSP_CELL_EMPTY && style == MSP_XLSX_PLAIN)
@@ -244,13 +247,7 @@ put_row(xlsx_table *x, int64_t number, const msp_cell *cells, msp_xlsx_style sty
         msp_buf_text(b, "<c r=\"");
         msp_buf_text(b, x->letters[i]);
         msp_buf_add(b, digits, len);
-        if (style == MSP_XLSX_PLAIN) {
-            msp_buf_char(b, '"');
-        } else {
-            msp_buf_text(b, "\" s=\"");
-            msp_buf_char(b, (char)('0' + style));
-            msp_buf_char(b, '"');
-        }
+        msp_buf_add(b, s, style == MSP_XLSX_PLAIN ? 1 : sizeof(s)); /* the style, or just the quote */
         put_value(b, &cells[i]);
     }
     msp_buf_text(b, "</row>");
@@ -294,11 +291,12 @@ begin_part(xlsx_table *x, msp_error *err)
     snprintf(entry, sizeof(entry), "xl/worksheets/sheet%zu.xml", number);
     st = msp_zip_out_begin(x->zip, entry, err);
     x->rows = 0;
-    msp_buf_printf(&x->base.out,
-                   "<?xml version=\"1.0\" encoding=\"UTF-8\" standalone=\"yes\"?>\n"
-                   "<worksheet xmlns=\"http://schemas.openxmlformats.org/spreadsheetml/2006/main\">"
-                   "<sheetViews><sheetView %sworkbookViewId=\"0\"/></sheetViews><sheetFormatPr defaultRowHeight=\"15\"/>",
-                   number == 1 ? "tabSelected=\"1\" " : "");
+    msp_buf_printf(
+        &x->base.out,
+        "<?xml version=\"1.0\" encoding=\"UTF-8\" standalone=\"yes\"?>\n"
+        "<worksheet xmlns=\"http://schemas.openxmlformats.org/spreadsheetml/2006/main\">"
+        "<sheetViews><sheetView %sworkbookViewId=\"0\"/></sheetViews><sheetFormatPr defaultRowHeight=\"15\"/>",
+        number == 1 ? "tabSelected=\"1\" " : "");
     put_widths(x);
     msp_buf_text(&x->base.out, "<sheetData>");
     put_header(x);

@@ -1,6 +1,8 @@
 /* xlsx_book.c - see xlsx_book.h. */
 #include "report/xlsx_book.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <strings.h>
 #include <xlsxwriter.h>
 #include "core/alloc.h"
@@ -9,8 +11,10 @@
 #include "report/text.h"
 
 enum {
-    NAME_UNITS = 31,          /* Excel's limit for a sheet name, in UTF-16 units */
-    PART_LIMIT = 256 << 20    /* bytes of one part; the list of sheets is the only one that grows */
+    NAME_UNITS = 31,        /* Excel's limit for a sheet name, in UTF-16 units */
+    PART_LIMIT = 256 << 20, /* bytes of one part; the list of sheets is the only one that grows */
+    BOOK_ROOM = 64 << 10,   /* three times what a book of one sheet takes, its temporary files included */
+    SHEET_ROOM = 4 << 10
 };
 
 /* ---- sheet names ------------------------------------------------------------------------------------------------ */
@@ -175,6 +179,17 @@ copy_parts(msp_zip_out *z, const char *path, msp_error *err)
     return st;
 }
 
+/* libxlsxwriter meets a full disk with a line on stderr, which is not ours to write on: find out before it does. */
+static msp_status
+reserve_room(msp_file *book, size_t sheets, msp_error *err)
+{
+    int e = posix_fallocate(book->fd, 0, (off_t)(BOOK_ROOM + sheets * SHEET_ROOM));
+
+    if (e == 0 || e == EOPNOTSUPP || e == EINVAL)
+        return MSP_OK;
+    return msp_error_set_errno(err, MSP_E_IO, e, "%s: cannot write", book->path);
+}
+
 msp_status
 msp_xlsx_book_write(msp_zip_out *z, const char *path, char *const *names, size_t count, msp_error *err)
 {
@@ -186,6 +201,8 @@ msp_xlsx_book_write(msp_zip_out *z, const char *path, char *const *names, size_t
     st = msp_buf_status(&dir, err);
     if (st == MSP_OK)
         st = msp_file_create(&book, path, 0640, err);
+    if (st == MSP_OK)
+        st = reserve_room(&book, count, err);
     if (st == MSP_OK)
         st = make_book(book.temp, dir.p, names, count, err);
     if (st == MSP_OK)

@@ -10,10 +10,10 @@ enum {
     BLOCK = 128 * 1024, /* small enough to share out, large enough that the 5 bytes between blocks do not matter */
     BLOCKS = 8,         /* compressed at once */
     BATCH = BLOCK * BLOCKS,
-    WINDOW = 32 * 1024,      /* deflate looks back no further */
-    LEVEL = 1,               /* on result tables: three times as fast as 6, files a sixth larger */
+    WINDOW = 32 * 1024,                   /* deflate looks back no further */
+    LEVEL = 1,                            /* on result tables: three times as fast as 6, files a sixth larger */
     BLOCK_ROOM = BLOCK + BLOCK / 8 + 256, /* above deflateBound(BLOCK) plus the flush marker */
-    HINT_SIZE = 20,          /* bytes of the extra field in the local header */
+    HINT_SIZE = 20,                       /* bytes of the extra field in the local header */
     VERSION_DEFLATE = 20,
     VERSION_ZIP64 = 45,
     DOS_DATE = (0 << 9) | (1 << 5) | 1 /* 1 January 1980: the bytes depend on the content alone */
@@ -43,7 +43,7 @@ struct msp_zip_out {
     uint64_t header_at, size, packed;
     uint32_t crc;
 
-    unsigned char *text;       /* WINDOW bytes of what came before, then up to BATCH bytes waiting */
+    unsigned char *text;        /* WINDOW bytes of what came before, then up to BATCH bytes waiting */
     size_t window_len, waiting; /* how much of each is filled; the window is filled from its end */
     unsigned char *packed_text;
     block blocks[BLOCKS];

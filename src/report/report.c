@@ -1,2 +1,0 @@
-/* report.c - nothing here yet. */
-typedef int msp_report_is_empty;
