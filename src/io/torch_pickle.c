@@ -1,0 +1,608 @@
+/* torch_pickle.c - see torch_pickle.h. */
+#include "io/torch_pickle.h"
+
+#include "core/alloc.h"
+
+/* What an OBJECT is. */
+enum { TAG_CALLABLE = 1, TAG_DTYPE, TAG_STORAGE_CLASS, TAG_STORAGE, TAG_TENSOR };
+
+/* One persistent id: a typed window on a blob. */
+typedef struct storage {
+    msp_torch_blob *blob;
+    msp_dtype dtype; /* MSP_DTYPE_NONE: untyped, numel counts bytes */
+    uint64_t offset; /* in bytes; legacy files have storages that are parts of others */
+    uint64_t numel;
+} storage;
+
+typedef msp_pickle_value value;
+typedef msp_status action(value *out, const value *args, size_t n, msp_torch_model *m, msp_error *err);
+
+/*
+ * An expanded tensor has more elements than its storage. This much more is honest; beyond it a file of a hundred bytes
+ * would keep whoever walks its elements busy for years.
+ */
+static const uint64_t EXPAND_FACTOR = 65536, EXPAND_CONSTANT = (uint64_t)1 << 32;
+
+/* ---- arguments ----------------------------------------------------------------------------------------------------
+ */
+
+static value
+object(int tag, void *p)
+{
+    return (value){.kind = MSP_PICKLE_OBJECT, .tag = (uint8_t)tag, .as.object = p};
+}
+
+static bool
+is_object(value v, int tag)
+{
+    return v.kind == MSP_PICKLE_OBJECT && v.tag == tag;
+}
+
+msp_torch_tensor *
+msp_torch_tensor_of(msp_pickle_value v)
+{
+    return is_object(v, TAG_TENSOR) ? v.as.object : NULL;
+}
+
+static msp_status
+wrong_arguments(msp_error *err, const char *what)
+{
+    return msp_error_set(err, MSP_E_FORMAT, "%s", what);
+}
+
+/* Sizes or strides: a tuple of integers that are not negative. */
+static msp_status
+read_dims(const int64_t **out, value v, msp_budget *b, msp_error *err)
+{
+    int64_t *dims;
+    msp_status st;
+    void *p;
+
+    *out = NULL;
+    if (v.kind != MSP_PICKLE_TUPLE)
+        return wrong_arguments(err, "the sizes or strides of a tensor are no tuple");
+    if (v.len > MSP_MAX_NDIM)
+        return msp_error_set(err, MSP_E_UNSUPPORTED, "a tensor of %u dimensions; %d are possible", v.len, MSP_MAX_NDIM);
+    st = msp_budget_alloc(&p, b, v.len, sizeof(*dims), err);
+    if (st != MSP_OK)
+        return st;
+    dims = p;
+    for (uint32_t i = 0; i < v.len; i++) {
+        if (v.as.items[i].kind != MSP_PICKLE_INT || v.as.items[i].as.integer < 0)
+            return wrong_arguments(err, "a size or stride of a tensor is no number, or is negative");
+        dims[i] = v.as.items[i].as.integer;
+    }
+    *out = dims;
+    return MSP_OK;
+}
+
+/* The number of elements, and the number of storage elements from the first to the last of them, both of which fit. */
+static bool
+measure(uint64_t *numel, uint64_t *reach, const int64_t *shape, const int64_t *strides, uint32_t ndim)
+{
+    *numel = *reach = 1;
+    for (uint32_t i = 0; i < ndim; i++) {
+        if (shape[i] == 0) {
+            *numel = *reach = 0;
+            return true;
+        }
+    }
+    for (uint32_t i = 0; i < ndim; i++) {
+        uint64_t step;
+
+        if (__builtin_mul_overflow((uint64_t)shape[i] - 1, (uint64_t)strides[i], &step) ||
+            __builtin_add_overflow(*reach, step, reach) || __builtin_mul_overflow(*numel, (uint64_t)shape[i], numel))
+            return false;
+    }
+    return *numel <= INT64_MAX / 16; /* 16: the largest element */
+}
+
+/* Can a tensor of this extent lie at offset (in elements) in the storage? */
+static msp_status
+check_extent(const storage *s, msp_dtype dtype, uint64_t offset, uint64_t numel, uint64_t reach, msp_error *err)
+{
+    uint64_t have = s->dtype == MSP_DTYPE_NONE ? s->numel / msp_dtype_size(dtype) : s->numel;
+
+    if (numel > 0 && (offset > have || reach > have - offset))
+        return msp_error_set(err, MSP_E_FORMAT,
+                             "a tensor reaches from element %llu over %llu elements of storage '%.*s', which has %llu",
+                             (unsigned long long)offset, (unsigned long long)reach, (int)s->blob->key.len,
+                             s->blob->key.p, (unsigned long long)have);
+    if (numel > EXPAND_CONSTANT && (numel - EXPAND_CONSTANT) / EXPAND_FACTOR > have)
+        return msp_error_set(err, MSP_E_LIMIT, "a tensor of %llu elements over a storage of %llu",
+                             (unsigned long long)numel, (unsigned long long)have);
+    return MSP_OK;
+}
+
+/* ---- tensors ------------------------------------------------------------------------------------------------------
+ */
+
+/* Bytes that a machine of the other byte order would turn round together. */
+static unsigned
+number_width(msp_dtype t)
+{
+    size_t size = msp_dtype_size(t);
+
+    return (unsigned)(msp_dtype_class_of(t) == MSP_CLASS_COMPLEX ? size / 2 : size);
+}
+
+static msp_status
+make_tensor(value *out, const storage *s, msp_dtype dtype, const value *args, msp_torch_model *m, msp_error *err)
+{
+    uint64_t numel, reach, offset = (uint64_t)args[1].as.integer;
+    msp_torch_tensor *t;
+    msp_status st;
+    void *p;
+
+    if (args[1].kind != MSP_PICKLE_INT || args[1].as.integer < 0)
+        return wrong_arguments(err, "the offset of a tensor is no number, or is negative");
+    st = msp_budget_alloc(&p, m->budget, 1, sizeof(*t), err);
+    if (st != MSP_OK)
+        return st;
+    t = p;
+    st = read_dims(&t->shape, args[2], m->budget, err);
+    if (st == MSP_OK)
+        st = read_dims(&t->strides, args[3], m->budget, err);
+    if (st != MSP_OK)
+        return st;
+    if (args[2].len != args[3].len)
+        return msp_error_set(err, MSP_E_FORMAT, "a tensor of %u sizes and %u strides", args[2].len, args[3].len);
+    if (!measure(&numel, &reach, t->shape, t->strides, args[2].len))
+        return wrong_arguments(err, "the extent of a tensor does not fit 63 bits");
+    st = check_extent(s, dtype, offset, numel, reach, err);
+    if (st != MSP_OK)
+        return st;
+    t->blob = s->blob;
+    t->offset = numel > 0 ? s->offset + offset * msp_dtype_size(dtype) : 0;
+    t->dtype = dtype;
+    t->ndim = (int32_t)args[2].len;
+    t->numel = (int64_t)numel;
+    if (t->blob->swap_width == 0)
+        t->blob->swap_width = number_width(dtype);
+    else if (t->blob->swap_width != number_width(dtype))
+        t->blob->swap_width = UINT32_MAX; /* tensors that disagree: cannot be turned round */
+    *out = object(TAG_TENSOR, t);
+    return MSP_OK;
+}
+
+/* {"conj": True} and {"neg": True} mean that the bytes are not the values. */
+static msp_status
+check_metadata(value v, msp_error *err)
+{
+    const msp_pickle_sequence *s = v.kind == MSP_PICKLE_DICT ? v.as.sequence : NULL;
+
+    for (size_t i = 0; s != NULL && i + 1 < s->count; i += 2) {
+        msp_str key = msp_pickle_text(s->items[i]);
+
+        if ((msp_str_eq(key, MSP_STR("conj")) || msp_str_eq(key, MSP_STR("neg"))) &&
+            s->items[i + 1].kind == MSP_PICKLE_BOOL && s->items[i + 1].as.boolean)
+            return msp_error_set(err, MSP_E_UNSUPPORTED,
+                                 "a tensor is stored before its %.*s is applied: save it after .resolve_%.*s()",
+                                 (int)key.len, key.p, (int)key.len, key.p);
+    }
+    return MSP_OK;
+}
+
+static void
+set_requires_grad(value tensor, value flag)
+{
+    msp_torch_tensor_of(tensor)->requires_grad = flag.kind == MSP_PICKLE_BOOL && flag.as.boolean;
+}
+
+/* (storage, offset, size, stride): what files had before torch 0.4, and what the others begin with. */
+static msp_status
+rebuild_v1(value *out, const value *args, size_t n, msp_torch_model *m, msp_error *err)
+{
+    const storage *s = n >= 4 && is_object(args[0], TAG_STORAGE) ? args[0].as.object : NULL;
+
+    if (s == NULL || s->dtype == MSP_DTYPE_NONE)
+        return wrong_arguments(err, "a tensor is rebuilt without a typed storage");
+    return make_tensor(out, s, s->dtype, args, m, err);
+}
+
+/* (storage, offset, size, stride, requires_grad, hooks[, metadata]) */
+static msp_status
+rebuild_v2(value *out, const value *args, size_t n, msp_torch_model *m, msp_error *err)
+{
+    msp_status st = n < 6 ? wrong_arguments(err, "a tensor is rebuilt with too few arguments") : MSP_OK;
+
+    if (st == MSP_OK && n > 6)
+        st = check_metadata(args[6], err);
+    if (st == MSP_OK)
+        st = rebuild_v1(out, args, n, m, err);
+    if (st == MSP_OK)
+        set_requires_grad(*out, args[4]);
+    return st;
+}
+
+/* (untyped storage, offset, size, stride, requires_grad, hooks, dtype[, metadata]) */
+static msp_status
+rebuild_v3(value *out, const value *args, size_t n, msp_torch_model *m, msp_error *err)
+{
+    msp_status st = MSP_OK;
+
+    if (n < 7 || !is_object(args[0], TAG_STORAGE) || !is_object(args[6], TAG_DTYPE))
+        return wrong_arguments(err, "a tensor is rebuilt without a storage and a dtype");
+    if (n > 7)
+        st = check_metadata(args[7], err);
+    if (st == MSP_OK) {
+        storage *s = args[0].as.object, bytes = *s;
+
+        if (s->dtype != MSP_DTYPE_NONE) { /* a typed one is as good: count its bytes */
+            bytes.numel *= msp_dtype_size(s->dtype);
+            bytes.dtype = MSP_DTYPE_NONE;
+        }
+        st = make_tensor(out, &bytes, (msp_dtype)args[6].len, args, m, err);
+    }
+    if (st == MSP_OK)
+        set_requires_grad(*out, args[4]);
+    return st;
+}
+
+/* (data, requires_grad, hooks[, state]); the tensor may also be used as itself, so the parameter is a copy. */
+static msp_status
+rebuild_parameter(value *out, const value *args, size_t n, msp_torch_model *m, msp_error *err)
+{
+    msp_torch_tensor *t = n >= 2 ? msp_torch_tensor_of(args[0]) : NULL;
+    msp_status st;
+    void *p;
+
+    if (t == NULL)
+        return wrong_arguments(err, "a parameter is rebuilt without a tensor");
+    st = msp_budget_alloc(&p, m->budget, 1, sizeof(*t), err);
+    if (st != MSP_OK)
+        return st;
+    *(msp_torch_tensor *)p = *t;
+    *out = object(TAG_TENSOR, p);
+    set_requires_grad(*out, args[1]);
+    return MSP_OK;
+}
+
+/* (tensor, dtype, device, requires_grad): devices whose tensors have no storage save a copy on the host. */
+static msp_status
+rebuild_device(value *out, const value *args, size_t n, msp_torch_model *m, msp_error *err)
+{
+    const value parameter[] = {n > 0 ? args[0] : (value){0}, n > 3 ? args[3] : (value){0}};
+
+    if (n < 4 || msp_torch_tensor_of(args[0]) == NULL || !is_object(args[1], TAG_DTYPE))
+        return wrong_arguments(err, "a device tensor is rebuilt without a tensor and a dtype");
+    if (msp_torch_tensor_of(args[0])->dtype != (msp_dtype)args[1].len)
+        return msp_error_set(err, MSP_E_UNSUPPORTED, "a device tensor is stored in another type than its own");
+    return rebuild_parameter(out, parameter, 2, m, err);
+}
+
+static action *callable(value v);
+
+/* (function, class, args, state): tensors with attributes, and parameters of newer torch. */
+static msp_status
+rebuild_from_type(value *out, const value *args, size_t n, msp_torch_model *m, msp_error *err)
+{
+    action *f = n >= 3 ? callable(args[0]) : NULL;
+
+    /* only functions that cannot lead back here: the depth of calls must not be the file's to choose */
+    if (f != rebuild_v1 && f != rebuild_v2 && f != rebuild_v3 && f != rebuild_parameter)
+        return wrong_arguments(err, "a tensor subclass is rebuilt by something that rebuilds no tensor");
+    if (args[2].kind != MSP_PICKLE_TUPLE)
+        return wrong_arguments(err, "a tensor subclass is rebuilt without arguments");
+    return f(out, args[2].as.items, args[2].len, m, err);
+}
+
+/* ---- containers and the rest --------------------------------------------------------------------------------------
+ */
+
+/* OrderedDict(), OrderedDict([[key, value], ...]), defaultdict(factory), dict(). */
+static msp_status
+make_dict(value *out, const value *args, size_t n, msp_torch_model *m, msp_error *err)
+{
+    msp_status st = msp_pickle_new_sequence(out, MSP_PICKLE_DICT, m->budget, err);
+    const msp_pickle_sequence *s = n > 0 && args[0].kind == MSP_PICKLE_LIST ? args[0].as.sequence : NULL;
+
+    for (size_t i = 0; st == MSP_OK && s != NULL && i < s->count; i++) {
+        value pair = s->items[i];
+        const value *two = pair.kind == MSP_PICKLE_TUPLE && pair.len == 2                 ? pair.as.items
+                           : pair.kind == MSP_PICKLE_LIST && pair.as.sequence->count == 2 ? pair.as.sequence->items
+                                                                                          : NULL;
+
+        if (two == NULL)
+            return wrong_arguments(err, "a dict is made of something that is no pair");
+        st = msp_pickle_append(out->as.sequence, two, 2, m->budget, err);
+    }
+    return st;
+}
+
+/* torch.Size((2, 3)) */
+static msp_status
+make_size(value *out, const value *args, size_t n, msp_torch_model *m, msp_error *err)
+{
+    (void)m;
+    if (n != 1 || args[0].kind != MSP_PICKLE_TUPLE)
+        return wrong_arguments(err, "a torch.Size is made of something that is no tuple");
+    *out = args[0];
+    return MSP_OK;
+}
+
+static msp_status
+make_opaque(value *out, const value *args, size_t n, msp_torch_model *m, msp_error *err)
+{
+    (void)args, (void)n, (void)m, (void)err;
+    *out = (value){.kind = MSP_PICKLE_OPAQUE};
+    return MSP_OK;
+}
+
+/* ---- names --------------------------------------------------------------------------------------------------------
+ */
+
+/* A name has either an action or, when it is known but not read, a reason. The most frequent stand first. */
+static const struct known {
+    const char *module, *name;
+    action *run;
+    const char *reason;
+} known[] = {
+    {"torch._utils", "_rebuild_tensor_v2", rebuild_v2, NULL},
+    {"collections", "OrderedDict", make_dict, NULL},
+    {"torch._utils", "_rebuild_parameter", rebuild_parameter, NULL},
+    {"torch._utils", "_rebuild_tensor_v3", rebuild_v3, NULL},
+    {"torch._utils", "_rebuild_parameter_with_state", rebuild_parameter, NULL},
+    {"torch._utils", "_rebuild_tensor", rebuild_v1, NULL},
+    {"torch._utils", "_rebuild_device_tensor_from_cpu_tensor", rebuild_device, NULL},
+    {"torch._tensor", "_rebuild_from_type", rebuild_from_type, NULL},
+    {"torch._tensor", "_rebuild_from_type_v2", rebuild_from_type, NULL},
+    {"torch.tensor", "_rebuild_from_type", rebuild_from_type, NULL},
+    {"torch.tensor", "_rebuild_from_type_v2", rebuild_from_type, NULL},
+    {"torch_npu.utils.storage", "_rebuild_npu_tensor", rebuild_v2, NULL}, /* the seventh argument is a format number */
+    {"torch_npu.utils.serialization", "_rebuild_npu_tensor", rebuild_v2, NULL},
+    {"torch_npu.npu._format", "Format", make_opaque, NULL},
+    {"torch", "Size", make_size, NULL},
+    {"torch", "device", make_opaque, NULL},
+    {"torch", "Tensor", make_opaque, NULL},
+    {"torch.nn.parameter", "Parameter", make_opaque, NULL},
+    {"torch.nn.parameter", "Buffer", make_opaque, NULL},
+    {"torch.serialization", "_get_layout", make_opaque, NULL},
+    {"torch._utils", "_get_layout", make_opaque, NULL},
+    {"collections", "defaultdict", make_dict, NULL},
+    {"collections", "Counter", make_opaque, NULL},
+    {"builtins", "dict", make_dict, NULL},
+    {"__builtin__", "dict", make_dict, NULL},
+    {"builtins", "list", make_opaque, NULL},
+    {"__builtin__", "list", make_opaque, NULL},
+    {"builtins", "set", make_opaque, NULL},
+    {"__builtin__", "set", make_opaque, NULL},
+    {"builtins", "frozenset", make_opaque, NULL},
+    {"builtins", "int", make_opaque, NULL},
+    {"builtins", "float", make_opaque, NULL},
+    {"builtins", "complex", make_opaque, NULL},
+    {"__builtin__", "complex", make_opaque, NULL},
+    {"builtins", "slice", make_opaque, NULL},
+    {"builtins", "bytearray", make_opaque, NULL},
+    {"__builtin__", "bytearray", make_opaque, NULL},
+    {"_codecs", "encode", make_opaque, NULL},
+    {"numpy", "dtype", make_opaque, NULL},
+    {"numpy.core.multiarray", "scalar", make_opaque, NULL},
+    {"numpy._core.multiarray", "scalar", make_opaque, NULL},
+    {"torch", "complex32", NULL, "elements of the type torch.complex32"},
+    {"torch", "float8_e8m0fnu", NULL, "elements of the type torch.float8_e8m0fnu"},
+    {"torch", "float4_e2m1fn_x2", NULL, "elements of the type torch.float4_e2m1fn_x2"},
+    {"torch", "bits8", NULL, "elements of the type torch.bits8"},
+    {"torch", "bits16", NULL, "elements of the type torch.bits16"},
+    {"torch._utils", "_rebuild_sparse_tensor", NULL, "a sparse tensor: save it after .to_dense()"},
+    {"torch._utils", "_rebuild_sparse_csr_tensor", NULL, "a sparse tensor: save it after .to_dense()"},
+    {"torch._utils", "_rebuild_qtensor", NULL, "a quantized tensor: save it after .dequantize() or .int_repr()"},
+    {"torch._utils", "_rebuild_nested_tensor", NULL, "a nested tensor: save its parts"},
+    {"torch._utils", "_rebuild_meta_tensor_no_storage", NULL, "a meta tensor, which holds no values"},
+    {"torch._utils", "_rebuild_wrapper_subclass", NULL, "a tensor subclass without bytes of its own"},
+    {"torch._utils", "_rebuild_device_tensor_from_numpy", NULL,
+     "a device tensor kept as a NumPy array: save it after .cpu()"},
+    {"torch.storage", "_load_from_bytes", NULL, "a tensor written by pickle.dump(): write it with torch.save()"},
+    {"numpy.core.multiarray", "_reconstruct", NULL, "a NumPy array: save it as a tensor, or with numpy.save()"},
+    {"numpy._core.multiarray", "_reconstruct", NULL, "a NumPy array: save it as a tensor, or with numpy.save()"},
+};
+
+static bool
+equals(msp_str s, const char *text)
+{
+    return strlen(text) == s.len && memcmp(s.p, text, s.len) == 0;
+}
+
+static const struct known *
+find_known(msp_str module, msp_str name)
+{
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (equals(name, known[i].name) && equals(module, known[i].module))
+            return &known[i];
+    return NULL;
+}
+
+static action *
+callable(value v)
+{
+    return is_object(v, TAG_CALLABLE) ? ((const struct known *)v.as.object)->run : NULL;
+}
+
+/* torch.FloatStorage, torch.storage.UntypedStorage, torch.npu.HalfStorage, ... */
+static bool
+is_storage_class(msp_str module, msp_str name)
+{
+    static const char *const modules[] = {"torch", "torch.storage", "torch.cuda", "torch.npu", "torch_npu.npu"};
+
+    if (!msp_str_ends(name, MSP_STR("Storage")))
+        return false;
+    for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++)
+        if (equals(module, modules[i]))
+            return true;
+    return false;
+}
+
+/* A dtype travels in the value's len: it needs no memory. */
+static value
+dtype_object(int tag, msp_dtype t)
+{
+    return (value){.kind = MSP_PICKLE_OBJECT, .tag = (uint8_t)tag, .len = t};
+}
+
+static msp_status
+storage_class(value *out, msp_str name, msp_error *err)
+{
+    msp_dtype t = msp_dtype_parse(name.p, name.len);
+
+    if (equals(name, "UntypedStorage") || equals(name, "_UntypedStorage"))
+        t = MSP_DTYPE_NONE;
+    else if (t == MSP_DTYPE_NONE)
+        return msp_error_set(err, MSP_E_UNSUPPORTED, "torch.%.*s has elements of a type that is not read",
+                             (int)name.len, name.p);
+    *out = dtype_object(TAG_STORAGE_CLASS, t);
+    return MSP_OK;
+}
+
+static bool
+torch_dtype(value *out, msp_str name)
+{
+    for (int t = 1; t < MSP_DTYPE_COUNT; t++) {
+        if (equals(name, msp_dtype_torch_name((msp_dtype)t) + strlen("torch."))) {
+            *out = dtype_object(TAG_DTYPE, (msp_dtype)t);
+            return true;
+        }
+    }
+    return false;
+}
+
+static msp_status
+rule_global(value *out, msp_str module, msp_str name, void *payload, msp_error *err)
+{
+    const struct known *k = find_known(module, name);
+
+    (void)payload;
+    if (k != NULL && k->run != NULL) {
+        *out = object(TAG_CALLABLE, (void *)k);
+        return MSP_OK;
+    }
+    if (k != NULL)
+        return msp_error_set(err, MSP_E_UNSUPPORTED, "not read: %s", k->reason);
+    if (is_storage_class(module, name))
+        return storage_class(out, name, err);
+    if (equals(module, "torch") && torch_dtype(out, name))
+        return MSP_OK;
+    return msp_error_set(err, MSP_E_UNSUPPORTED,
+                         "refused %.*s.%.*s: only tensors in dicts, lists and tuples are read, and nothing is executed",
+                         (int)module.len, module.p, (int)name.len, name.p);
+}
+
+static msp_status
+rule_call(value *out, value callee, value args, void *payload, msp_error *err)
+{
+    action *f = callable(callee);
+
+    if (f == NULL)
+        return wrong_arguments(err, "a call of something that is no function");
+    return f(out, args.as.items, args.len, payload, err);
+}
+
+/* ---- storages -----------------------------------------------------------------------------------------------------
+ */
+
+static msp_status
+find_blob(msp_torch_blob **out, msp_torch_model *m, msp_str key, msp_dtype dtype, msp_error *err)
+{
+    msp_map_entry *e;
+    msp_status st;
+    bool added;
+    void *p;
+
+    e = msp_map_get(&m->keys, key);
+    if (e != NULL) {
+        *out = (msp_torch_blob *)(intptr_t)e->value;
+        return MSP_OK;
+    }
+    st = msp_budget_alloc(&p, m->budget, 1, sizeof(**out), err);
+    if (st == MSP_OK)
+        st = msp_budget_spend(m->budget, 2, sizeof(*e), err);
+    if (st != MSP_OK)
+        return st;
+    *out = p;
+    (*out)->key = key;
+    (*out)->dtype = dtype == MSP_DTYPE_NONE ? MSP_U8 : dtype;
+    if (msp_map_put(&m->keys, key, (intptr_t)p, &added) == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    *m->blobs_end = *out;
+    m->blobs_end = &(*out)->next;
+    return MSP_OK;
+}
+
+/* (view_key, offset, numel) in legacy files: a part of the storage under key. */
+static msp_status
+apply_view(storage *s, value view, msp_error *err)
+{
+    size_t size = s->dtype == MSP_DTYPE_NONE ? 1 : msp_dtype_size(s->dtype);
+    const value *v = view.as.items;
+
+    if (view.kind == MSP_PICKLE_NONE)
+        return MSP_OK;
+    if (view.kind != MSP_PICKLE_TUPLE || view.len != 3 || v[1].kind != MSP_PICKLE_INT || v[2].kind != MSP_PICKLE_INT ||
+        v[1].as.integer < 0 || v[2].as.integer < 0 || (uint64_t)v[1].as.integer > s->numel ||
+        (uint64_t)v[2].as.integer > s->numel - (uint64_t)v[1].as.integer)
+        return wrong_arguments(err, "a storage is a part of another that it does not fit");
+    s->offset = (uint64_t)v[1].as.integer * size;
+    s->numel = (uint64_t)v[2].as.integer;
+    return MSP_OK;
+}
+
+/* ("storage", class, key, location, numel[, view]) */
+static msp_status
+rule_persistent(value *out, value id, void *payload, msp_error *err)
+{
+    msp_torch_model *m = payload;
+    const value *v = id.as.items;
+    uint64_t bytes;
+    msp_status st;
+    storage *s;
+    void *p;
+
+    if (id.kind == MSP_PICKLE_TUPLE && id.len > 0 && msp_str_eq(msp_pickle_text(v[0]), MSP_STR("module")))
+        return msp_error_set(err, MSP_E_UNSUPPORTED, "a whole module was saved: save its state_dict()");
+    if (id.kind != MSP_PICKLE_TUPLE || id.len < 5 || !msp_str_eq(msp_pickle_text(v[0]), MSP_STR("storage")) ||
+        !is_object(v[1], TAG_STORAGE_CLASS) || v[2].kind != MSP_PICKLE_TEXT || v[4].kind != MSP_PICKLE_INT ||
+        v[4].as.integer < 0)
+        return wrong_arguments(err, "a persistent id that is no storage");
+    st = msp_budget_alloc(&p, m->budget, 1, sizeof(*s), err);
+    if (st != MSP_OK)
+        return st;
+    s = p;
+    s->dtype = (msp_dtype)v[1].len;
+    s->numel = (uint64_t)v[4].as.integer;
+    if (__builtin_mul_overflow(s->numel, s->dtype == MSP_DTYPE_NONE ? 1 : msp_dtype_size(s->dtype), &bytes))
+        return wrong_arguments(err, "a storage whose size does not fit 64 bits");
+    st = find_blob(&s->blob, m, msp_pickle_text(v[2]), s->dtype, err);
+    if (st != MSP_OK)
+        return st;
+    if (s->blob->need < bytes)
+        s->blob->need = bytes;
+    if (id.len > 5)
+        st = apply_view(s, v[5], err);
+    *out = object(TAG_STORAGE, s);
+    return st;
+}
+
+/* ---- the model ----------------------------------------------------------------------------------------------------
+ */
+
+void
+msp_torch_model_init(msp_torch_model *m, msp_budget *budget)
+{
+    *m = (msp_torch_model){.budget = budget};
+    m->blobs_end = &m->blobs;
+}
+
+void
+msp_torch_model_release(msp_torch_model *m)
+{
+    msp_map_release(&m->keys);
+    *m = (msp_torch_model){0};
+}
+
+msp_status
+msp_torch_unpickle(msp_pickle_value *out, size_t *used, msp_torch_model *m, const void *bytes, size_t size,
+                   msp_error *err)
+{
+    const msp_pickle_rules rules = {rule_global, rule_call, rule_persistent, m};
+
+    return msp_pickle_read(out, used, bytes, size, m->budget, &rules, err);
+}
