@@ -77,8 +77,8 @@ find_directory(directory *out, const unsigned char *p, size_t size, msp_error *e
     out->count = load_u16(p + end + 10);
     out->size = load_u32(p + end + 12);
     offset = load_u32(p + end + 16);
-    if ((out->count == UINT16_MAX || out->size == UINT32_MAX || offset == UINT32_MAX) && end >= LOCATOR_SIZE &&
-        load_u32(p + end - LOCATOR_SIZE) == SIG_LOCATOR) {
+    /* torch writes the ZIP64 end record even where nothing needs it: the directory then ends before that one */
+    if (end >= LOCATOR_SIZE && load_u32(p + end - LOCATOR_SIZE) == SIG_LOCATOR) {
         st = find_end64(&end, p, end - LOCATOR_SIZE, err);
         if (st != MSP_OK)
             return st;
@@ -368,10 +368,14 @@ inflate_all(char *out, size_t size, msp_str packed, msp_error *err)
     return MSP_OK;
 }
 
-/* Before any memory is taken: an entry cannot inflate to more than this. */
-static msp_status
-check_size(const msp_zip_entry *e, msp_str packed, size_t limit, msp_error *err)
+msp_status
+msp_zip_check(const msp_zip *z, const msp_zip_entry *e, size_t limit, msp_error *err)
 {
+    msp_str packed;
+    msp_status st = msp_zip_packed(&packed, z, e, err);
+
+    if (st != MSP_OK)
+        return st;
     if (e->method != METHOD_STORED && e->method != METHOD_DEFLATED)
         return msp_error_set(err, MSP_E_UNSUPPORTED, "zip: '%.*s' is compressed with method %u; only deflate is read",
                              e->name_len, e->name, e->method);
@@ -386,28 +390,34 @@ check_size(const msp_zip_entry *e, msp_str packed, size_t limit, msp_error *err)
 }
 
 msp_status
+msp_zip_read_into(void *to, const msp_zip *z, const msp_zip_entry *e, msp_error *err)
+{
+    msp_str packed;
+    msp_status st = msp_zip_packed(&packed, z, e, err);
+
+    if (st != MSP_OK)
+        return st;
+    if (e->method != METHOD_STORED)
+        st = inflate_all(to, e->size, packed, err);
+    else if (packed.len > 0)
+        memcpy(to, packed.p, packed.len);
+    return st == MSP_OK ? msp_zip_check_crc(e, to, err) : st;
+}
+
+msp_status
 msp_zip_read(char **out, const msp_zip *z, const msp_zip_entry *e, size_t limit, msp_error *err)
 {
-    msp_status st;
-    msp_str packed;
+    msp_status st = msp_zip_check(z, e, limit, err);
     char *p;
 
     *out = NULL;
-    st = msp_zip_packed(&packed, z, e, err);
-    if (st == MSP_OK)
-        st = check_size(e, packed, limit, err);
     if (st != MSP_OK)
         return st;
     p = e->size == SIZE_MAX ? NULL : msp_alloc(e->size + 1, 1);
     if (p == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "zip: out of memory for the %llu bytes of '%.*s'",
                              (unsigned long long)e->size, e->name_len, e->name);
-    if (e->method == METHOD_STORED)
-        memcpy(p, packed.p, packed.len);
-    else
-        st = inflate_all(p, e->size, packed, err);
-    if (st == MSP_OK)
-        st = msp_zip_check_crc(e, p, err);
+    st = msp_zip_read_into(p, z, e, err);
     if (st != MSP_OK) {
         msp_free(p);
         return st;

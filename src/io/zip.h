@@ -68,10 +68,19 @@ const msp_zip_entry *msp_zip_find(const msp_zip *z, msp_str name);
 MSP_CHECK msp_status msp_zip_packed(msp_str *out, const msp_zip *z, const msp_zip_entry *e, msp_error *err);
 
 /*
- * The data of an entry as a copy, inflated if need be and checked against its CRC-32 unless that is 0. *out has e->size
- * bytes and one more, 0, and is given back with msp_free(). Returns what msp_zip_packed() returns, MSP_E_LIMIT when the
- * entry is larger than limit, MSP_E_UNSUPPORTED for other methods, MSP_E_FORMAT when the data is corrupt.
+ * Can this entry be read at all? Returns what msp_zip_packed() returns, MSP_E_LIMIT when it is larger than limit,
+ * MSP_E_UNSUPPORTED for methods other than stored and deflated, MSP_E_FORMAT when it promises more than deflate can
+ * pack. Afterwards e->size is a number of bytes that may be allocated.
  */
+MSP_CHECK msp_status msp_zip_check(const msp_zip *z, const msp_zip_entry *e, size_t limit, msp_error *err);
+
+/*
+ * Put the e->size bytes of an entry that passed msp_zip_check() at to, inflated if need be and checked against the
+ * CRC-32 unless that is 0. MSP_E_FORMAT when the data is corrupt.
+ */
+MSP_CHECK msp_status msp_zip_read_into(void *to, const msp_zip *z, const msp_zip_entry *e, msp_error *err);
+
+/* Both in one, into e->size bytes and one more, 0, that are given back with msp_free(). */
 MSP_CHECK msp_status msp_zip_read(char **out, const msp_zip *z, const msp_zip_entry *e, size_t limit, msp_error *err);
 
 /* MSP_E_FORMAT when data, which must be e->size bytes, does not have the entry's CRC-32 and that is not 0. */
