@@ -1,0 +1,517 @@
+/*
+ * pt.c - files that torch.save() wrote.
+ *
+ * Since torch 1.6 they are archives with one directory of any name: data.pkl, the pickle; data/<key>, the bytes of each
+ * storage; byteorder, "little" or "big" (little when absent); version and others that matter to torch alone. The format
+ * before, which torch.save(..., _use_new_zipfile_serialization=False) still writes, is a row of pickles (magic number,
+ * protocol version, sizes of the writer's types, the object, the list of storage keys), then for every key the number
+ * of elements as 8 bytes and the bytes themselves, always little-endian.
+ */
+#include "io/tensor_file.h"
+
+#include "core/alloc.h"
+#include "io/bytes.h"
+#include "io/torch_pickle.h"
+#include "io/zip.h"
+
+enum {
+    DEPTH_MAX = 100,            /* dicts within lists within ... */
+    NAME_MAX_BYTES = 64 * 1024, /* of a name joined from all of them */
+    LEGACY_VERSION = 1001,
+    TAR_MAGIC_AT = 257,
+    STEPS_CONSTANT = 1 << 20
+};
+
+/* 0x1950a86a20f9469cfc6c, as LONG1 writes it */
+static const unsigned char LEGACY_MAGIC[] = {0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19};
+
+static bool
+host_is_big_endian(void)
+{
+    const uint16_t one = 1;
+
+    return *(const unsigned char *)&one == 0;
+}
+
+static bool
+is_zip(const void *bytes, size_t size)
+{
+    return size >= 4 && (memcmp(bytes, "PK\3\4", 4) == 0 || memcmp(bytes, "PK\5\6", 4) == 0);
+}
+
+static bool
+is_pickle(const void *bytes, size_t size)
+{
+    const unsigned char *p = bytes;
+
+    return size >= 2 && p[0] == 0x80 && p[1] <= 5;
+}
+
+static bool
+is_tar(const void *bytes, size_t size)
+{
+    return size > TAR_MAGIC_AT + 5 && memcmp((const char *)bytes + TAR_MAGIC_AT, "ustar", 5) == 0;
+}
+
+bool
+msp_pt_is(const void *bytes, size_t size)
+{
+    return is_zip(bytes, size) || is_pickle(bytes, size) || is_tar(bytes, size);
+}
+
+/* ---- from the tree to named views ---------------------------------------------------------------------------------
+ */
+
+typedef struct walk {
+    msp_tensor_file *file;
+    msp_buf name;
+    size_t steps; /* a list that is in a list twice is walked twice: this ends doublings of doublings */
+    msp_error *err;
+} walk;
+
+static msp_status
+make_view(walk *w, msp_torch_tensor *t)
+{
+    msp_tensor *v;
+    msp_status st = msp_tensor_file_new_view(&v, w->file, w->err);
+
+    if (st != MSP_OK)
+        return st;
+    v->data = t->numel > 0 ? (const char *)t->blob->data + t->offset : NULL;
+    v->dtype = t->dtype;
+    v->ndim = t->ndim;
+    v->requires_grad = t->requires_grad;
+    v->numel = t->numel;
+    if (t->ndim > 0) {
+        memcpy(v->shape, t->shape, (size_t)t->ndim * sizeof(*t->shape));
+        memcpy(v->strides, t->strides, (size_t)t->ndim * sizeof(*t->strides));
+    }
+    t->view = v;
+    return MSP_OK;
+}
+
+static msp_status
+add_tensor(walk *w, msp_torch_tensor *t)
+{
+    msp_status st = msp_buf_status(&w->name, w->err);
+
+    if (st == MSP_OK && t->view == NULL)
+        st = make_view(w, t);
+    return st == MSP_OK ? msp_tensor_file_add(w->file, msp_buf_view(&w->name), t->view, w->err) : st;
+}
+
+static msp_status walk_value(walk *w, msp_pickle_value v, int depth);
+
+/* The value with ".key" added to the name. Keys that are neither text nor number are known by their position. */
+static msp_status
+walk_child(walk *w, const msp_pickle_value *key, size_t index, msp_pickle_value v, int depth)
+{
+    size_t len = w->name.len;
+    msp_status st;
+
+    if (w->steps-- == 0)
+        return msp_error_set(w->err, MSP_E_LIMIT, "lists within lists unfold to more values than the file has bytes");
+    if (len > 0)
+        msp_buf_char(&w->name, '.');
+    if (key == NULL)
+        msp_buf_printf(&w->name, "%zu", index);
+    else if (key->kind == MSP_PICKLE_TEXT)
+        msp_buf_add(&w->name, key->as.text, key->len > NAME_MAX_BYTES ? NAME_MAX_BYTES + 1 : key->len);
+    else if (key->kind == MSP_PICKLE_INT)
+        msp_buf_printf(&w->name, "%lld", (long long)key->as.integer);
+    else
+        msp_buf_printf(&w->name, "#%zu", index);
+    if (w->name.len > NAME_MAX_BYTES)
+        return msp_error_set(w->err, MSP_E_LIMIT, "a tensor's name of more than %d bytes", NAME_MAX_BYTES);
+    st = walk_value(w, v, depth + 1);
+    if (w->name.p != NULL)
+        w->name.p[w->name.len = len] = '\0';
+    return st;
+}
+
+static msp_status
+walk_value(walk *w, msp_pickle_value v, int depth)
+{
+    msp_torch_tensor *t = msp_torch_tensor_of(v);
+    msp_status st = MSP_OK;
+
+    if (t != NULL)
+        return add_tensor(w, t);
+    if (v.kind != MSP_PICKLE_TUPLE && v.kind != MSP_PICKLE_LIST && v.kind != MSP_PICKLE_DICT)
+        return MSP_OK;
+    if (depth >= DEPTH_MAX)
+        return msp_error_set(w->err, MSP_E_LIMIT, "dicts and lists nested deeper than %d, or within themselves",
+                             DEPTH_MAX);
+    if (v.kind == MSP_PICKLE_TUPLE) {
+        for (size_t i = 0; st == MSP_OK && i < v.len; i++)
+            st = walk_child(w, NULL, i, v.as.items[i], depth);
+    } else if (v.kind == MSP_PICKLE_LIST) {
+        for (size_t i = 0; st == MSP_OK && i < v.as.sequence->count; i++)
+            st = walk_child(w, NULL, i, v.as.sequence->items[i], depth);
+    } else {
+        for (size_t i = 0; st == MSP_OK && i + 1 < v.as.sequence->count; i += 2)
+            st = walk_child(w, &v.as.sequence->items[i], i / 2, v.as.sequence->items[i + 1], depth);
+    }
+    return st;
+}
+
+static msp_status
+add_all(msp_tensor_file *f, msp_pickle_value root, size_t size, msp_error *err)
+{
+    walk w = {.file = f, .steps = size + STEPS_CONSTANT, .err = err};
+    msp_status st = walk_value(&w, root, 0);
+
+    msp_buf_release(&w.name);
+    return st;
+}
+
+/* ---- archives -----------------------------------------------------------------------------------------------------
+ */
+
+typedef struct archive {
+    msp_tensor_file *file;
+    msp_zip zip;
+    msp_str prefix; /* "archive/" or whatever the directory is called */
+    bool swap;
+    const msp_zip_entry *pickle_entry;
+    msp_str pickle;
+    char *inflated; /* where pickle stands when it was stored compressed */
+} archive;
+
+/* The entry prefix + name, NULL when there is none. */
+static msp_status
+find_entry(const msp_zip_entry **out, const archive *a, const char *folder, msp_str name, msp_error *err)
+{
+    msp_buf full = {0};
+    msp_status st;
+
+    msp_buf_str(&full, a->prefix);
+    msp_buf_text(&full, folder);
+    msp_buf_str(&full, name);
+    st = msp_buf_status(&full, err);
+    *out = st == MSP_OK ? msp_zip_find(&a->zip, msp_buf_view(&full)) : NULL;
+    msp_buf_release(&full);
+    return st;
+}
+
+static msp_status
+find_pickle(archive *a, msp_error *err)
+{
+    const msp_str name = MSP_STR("data.pkl");
+    bool npz = false;
+
+    for (size_t i = 0; i < a->zip.count; i++) {
+        const msp_zip_entry *e = &a->zip.entries[i];
+        msp_str full = msp_zip_name(e);
+
+        npz |= msp_str_ends(full, MSP_STR(".npy"));
+        if (!msp_str_ends(full, name) || (full.len > name.len && full.p[full.len - name.len - 1] != '/'))
+            continue;
+        a->prefix = (msp_str){full.p, full.len - name.len};
+        a->pickle_entry = e;
+        return MSP_OK;
+    }
+    if (npz)
+        return msp_error_set(err, MSP_E_UNSUPPORTED, "an .npz archive: save each array with numpy.save()");
+    return msp_error_set(err, MSP_E_FORMAT, "an archive without data.pkl: torch.save() did not write it");
+}
+
+static msp_status
+refuse_torchscript(const archive *a, msp_error *err)
+{
+    const msp_zip_entry *e;
+    msp_status st = find_entry(&e, a, "", MSP_STR("constants.pkl"), err);
+
+    if (st == MSP_OK && e != NULL)
+        return msp_error_set(err, MSP_E_UNSUPPORTED,
+                             "a TorchScript program: save its state_dict() with torch.save() instead");
+    return st;
+}
+
+static msp_status
+read_byte_order(archive *a, msp_error *err)
+{
+    bool big = false;
+    const msp_zip_entry *e;
+    msp_status st = find_entry(&e, a, "", MSP_STR("byteorder"), err);
+    msp_str text;
+
+    if (st == MSP_OK && e != NULL) {
+        char *p;
+
+        st = msp_zip_read(&p, &a->zip, e, 16, err);
+        if (st != MSP_OK)
+            return st;
+        text = (msp_str){p, e->size};
+        big = msp_str_eq(text, MSP_STR("big"));
+        if (!big && !msp_str_eq(text, MSP_STR("little")))
+            st = msp_error_set(err, MSP_E_FORMAT, "the record 'byteorder' says neither little nor big");
+        msp_free(p);
+    }
+    a->swap = big != host_is_big_endian();
+    return st;
+}
+
+static msp_status
+read_pickle(archive *a, msp_error *err)
+{
+    const msp_zip_entry *e = a->pickle_entry;
+    msp_status st;
+
+    if (e->method == 0) {
+        st = msp_zip_packed(&a->pickle, &a->zip, e, err);
+        return st == MSP_OK ? msp_zip_check_crc(e, a->pickle.p, err) : st;
+    }
+    st = msp_budget_spend(&a->file->budget, e->size, 1, err);
+    if (st == MSP_OK)
+        st = msp_zip_read(&a->inflated, &a->zip, e, SIZE_MAX - 1, err);
+    a->pickle = (msp_str){a->inflated, e->size};
+    return st;
+}
+
+/* The bytes of a compressed storage, in a copy that the file keeps. */
+static msp_status
+inflate_blob(archive *a, msp_torch_blob *b, const msp_zip_entry *e, msp_error *err)
+{
+    void *room;
+    msp_status st = msp_zip_check(&a->zip, e, SIZE_MAX, err);
+
+    if (st == MSP_OK)
+        st = msp_tensor_file_copy_room(&room, a->file, e->size, err);
+    if (st == MSP_OK)
+        st = msp_zip_read_into(room, &a->zip, e, err);
+    if (st != MSP_OK)
+        return st;
+    b->data = room;
+    b->size = e->size;
+    return MSP_OK;
+}
+
+static msp_status
+load_blob(archive *a, msp_torch_blob *b, msp_error *err)
+{
+    const msp_zip_entry *e;
+    msp_status st = find_entry(&e, a, "data/", b->key, err);
+    msp_str data;
+
+    if (st != MSP_OK)
+        return st;
+    if (e == NULL)
+        return msp_error_set(err, MSP_E_FORMAT, "storage '%.*s' is not in the archive", (int)b->key.len, b->key.p);
+    if (e->method == 0) {
+        st = msp_zip_packed(&data, &a->zip, e, err);
+        b->data = data.p;
+        b->size = data.len;
+    } else {
+        st = inflate_blob(a, b, e, err);
+    }
+    if (st == MSP_OK && b->size < b->need)
+        st = msp_error_set(err, MSP_E_FORMAT, "storage '%.*s' has %zu bytes and should have %llu", (int)b->key.len,
+                           b->key.p, b->size, (unsigned long long)b->need);
+    return st;
+}
+
+/* Storages of the other byte order become copies; a file holds each once, so all copies together fit its size. */
+static msp_status
+swap_blob(msp_tensor_file *f, msp_torch_blob *b, msp_error *err)
+{
+    msp_status st;
+    void *room;
+
+    if (b->swap_width <= 1)
+        return MSP_OK;
+    if (b->swap_width > 8)
+        return msp_error_set(err, MSP_E_UNSUPPORTED,
+                             "storage '%.*s' is big-endian and has tensors of different element sizes", (int)b->key.len,
+                             b->key.p);
+    st = msp_tensor_file_copy_room(&room, f, b->size, err);
+    if (st != MSP_OK)
+        return st;
+    msp_swap_copy(room, b->data, b->size, b->swap_width);
+    b->data = room;
+    return MSP_OK;
+}
+
+static msp_status
+load_blobs(archive *a, msp_torch_model *m, msp_error *err)
+{
+    msp_status st = MSP_OK;
+
+    for (msp_torch_blob *b = m->blobs; st == MSP_OK && b != NULL; b = b->next) {
+        st = load_blob(a, b, err);
+        if (st == MSP_OK && a->swap)
+            st = swap_blob(a->file, b, err);
+    }
+    return st;
+}
+
+/* What both formats end with, and the memory that only reading needs: its budget is the file's own. */
+typedef struct reading {
+    msp_budget budget;
+    msp_torch_model model;
+    msp_pickle_value root;
+} reading;
+
+static void
+reading_init(reading *r, const msp_tensor_file *f)
+{
+    *r = (reading){.budget = {.left = f->budget.left}};
+    msp_torch_model_init(&r->model, &r->budget);
+}
+
+static msp_status
+reading_finish(reading *r, msp_tensor_file *f, size_t size, msp_error *err)
+{
+    f->budget.left = r->budget.left;
+    return add_all(f, r->root, size, err);
+}
+
+static void
+reading_release(reading *r)
+{
+    msp_torch_model_release(&r->model);
+    msp_budget_release(&r->budget);
+}
+
+static msp_status
+parse_archive(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err)
+{
+    archive a = {.file = f};
+    reading r = {0};
+    msp_status st = msp_zip_open(&a.zip, bytes, size, err);
+
+    if (st == MSP_OK)
+        st = find_pickle(&a, err);
+    if (st == MSP_OK)
+        st = refuse_torchscript(&a, err);
+    if (st == MSP_OK)
+        st = read_byte_order(&a, err);
+    if (st == MSP_OK)
+        st = read_pickle(&a, err);
+    reading_init(&r, f);
+    if (st == MSP_OK) {
+        st = msp_torch_unpickle(&r.root, NULL, &r.model, a.pickle.p, a.pickle.len, err);
+        if (st != MSP_OK)
+            msp_error_prefix(err, st, "data.pkl: ");
+    }
+    if (st == MSP_OK)
+        st = load_blobs(&a, &r.model, err);
+    if (st == MSP_OK)
+        st = reading_finish(&r, f, size, err);
+    reading_release(&r);
+    msp_zip_close(&a.zip);
+    msp_free(a.inflated);
+    return st;
+}
+
+/* ---- legacy files -------------------------------------------------------------------------------------------------
+ */
+
+typedef struct legacy {
+    const unsigned char *p;
+    size_t size, at;
+    reading r;
+} legacy;
+
+/* The next pickle of the row. */
+static msp_status
+next_pickle(msp_pickle_value *out, legacy *l, msp_error *err)
+{
+    size_t used;
+    msp_status st = msp_torch_unpickle(out, &used, &l->r.model, l->p + l->at, l->size - l->at, err);
+
+    if (st != MSP_OK)
+        return msp_error_prefix(err, st, "the pickle at byte %zu: ", l->at);
+    l->at += used;
+    return MSP_OK;
+}
+
+static msp_status
+read_legacy_head(legacy *l, msp_error *err)
+{
+    msp_pickle_value magic, version, info;
+    msp_status st = next_pickle(&magic, l, err);
+
+    if (st != MSP_OK)
+        return st;
+    if (magic.kind != MSP_PICKLE_BIGINT || magic.len != sizeof(LEGACY_MAGIC) ||
+        memcmp(magic.as.text, LEGACY_MAGIC, sizeof(LEGACY_MAGIC)) != 0)
+        return msp_error_set(err, MSP_E_FORMAT, "a pickle, but not one that torch.save() wrote");
+    st = next_pickle(&version, l, err);
+    if (st == MSP_OK && (version.kind != MSP_PICKLE_INT || version.as.integer != LEGACY_VERSION))
+        return msp_error_set(err, MSP_E_UNSUPPORTED, "a legacy torch file of a version other than %d", LEGACY_VERSION);
+    return st == MSP_OK ? next_pickle(&info, l, err) : st;
+}
+
+/* One storage: the number of elements and the bytes. */
+static msp_status
+read_legacy_blob(legacy *l, msp_str key, msp_error *err)
+{
+    msp_map_entry *e = msp_map_get(&l->r.model.keys, key);
+    msp_torch_blob *b = e != NULL ? (msp_torch_blob *)(intptr_t)e->value : NULL;
+    uint64_t bytes;
+
+    if (b == NULL || b->data != NULL)
+        return msp_error_set(err, MSP_E_FORMAT, "storage '%.*s' is listed, but %s", (int)key.len, key.p,
+                             b == NULL ? "nothing uses it" : "was there already");
+    if (l->size - l->at < 8 || __builtin_mul_overflow(load_u64(l->p + l->at), msp_dtype_size(b->dtype), &bytes) ||
+        bytes > l->size - l->at - 8)
+        return msp_error_set(err, MSP_E_FORMAT, "storage '%.*s' is cut short at byte %zu", (int)key.len, key.p, l->at);
+    if (bytes < b->need)
+        return msp_error_set(err, MSP_E_FORMAT, "storage '%.*s' at byte %zu has %llu bytes and should have %llu",
+                             (int)key.len, key.p, l->at, (unsigned long long)bytes, (unsigned long long)b->need);
+    b->data = l->p + l->at + 8;
+    b->size = bytes;
+    l->at += 8 + bytes;
+    return MSP_OK;
+}
+
+static msp_status
+read_legacy_blobs(legacy *l, msp_tensor_file *f, msp_error *err)
+{
+    msp_pickle_value keys;
+    msp_status st = next_pickle(&keys, l, err);
+
+    if (st == MSP_OK && keys.kind != MSP_PICKLE_LIST)
+        return msp_error_set(err, MSP_E_FORMAT, "the pickle before byte %zu should list the storages", l->at);
+    for (size_t i = 0; st == MSP_OK && i < keys.as.sequence->count; i++)
+        st = read_legacy_blob(l, msp_pickle_text(keys.as.sequence->items[i]), err);
+    for (msp_torch_blob *b = l->r.model.blobs; st == MSP_OK && b != NULL; b = b->next) {
+        if (b->data == NULL)
+            st = msp_error_set(err, MSP_E_FORMAT, "storage '%.*s' is not in the file", (int)b->key.len, b->key.p);
+        else if (host_is_big_endian())
+            st = swap_blob(f, b, err);
+    }
+    return st;
+}
+
+static msp_status
+parse_legacy(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err)
+{
+    legacy l = {.p = bytes, .size = size};
+    msp_status st;
+
+    reading_init(&l.r, f);
+    st = read_legacy_head(&l, err);
+    if (st == MSP_OK)
+        st = next_pickle(&l.r.root, &l, err);
+    if (st == MSP_OK)
+        st = read_legacy_blobs(&l, f, err);
+    if (st == MSP_OK)
+        st = reading_finish(&l.r, f, size, err);
+    reading_release(&l.r);
+    return st;
+}
+
+msp_status
+msp_pt_parse(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err)
+{
+    if (is_zip(bytes, size))
+        return parse_archive(f, bytes, size, err);
+    if (is_pickle(bytes, size))
+        return parse_legacy(f, bytes, size, err);
+    if (is_tar(bytes, size))
+        return msp_error_set(err, MSP_E_UNSUPPORTED,
+                             "a torch file from before 0.1.10: load and save it again with torch 1.x");
+    return msp_error_set(err, MSP_E_FORMAT, "not a .pt file: the first bytes are neither an archive nor a pickle");
+}

@@ -1,0 +1,219 @@
+/* tensor_file.c - files of tensors, whatever their format: recognised by content, opened, listed, closed. */
+#include "io/tensor_file.h"
+
+#include "core/alloc.h"
+#include "core/vec.h"
+#include "io/bytes.h"
+
+/* ---- what readers use ---------------------------------------------------------------------------------------------
+ */
+
+msp_status
+msp_tensor_file_new_view(msp_tensor **out, msp_tensor_file *f, msp_error *err)
+{
+    void *p;
+    msp_status st = msp_budget_alloc(&p, &f->budget, 1, sizeof(**out), err);
+
+    *out = p;
+    return st;
+}
+
+msp_status
+msp_tensor_file_add(msp_tensor_file *f, msp_str name, const msp_tensor *t, msp_error *err)
+{
+    msp_status st = msp_budget_spend(&f->budget, 1, name.len + 1 + 2 * sizeof(*f->items), err);
+    char *text;
+
+    if (st != MSP_OK)
+        return st;
+    if (name.len > 0 && memchr(name.p, '\0', name.len) != NULL)
+        return msp_error_set(err, MSP_E_FORMAT, "the name of tensor %zu has a 0 byte in it", f->count);
+    text = msp_arena_text(&f->budget.arena, name.p, name.len);
+    if (text == NULL || !msp_vec_grow((void **)&f->items, &f->cap, f->count + 1, sizeof(*f->items)))
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    f->items[f->count++] = (msp_tensor_item){text, t};
+    return MSP_OK;
+}
+
+msp_status
+msp_tensor_file_copy_room(void **out, msp_tensor_file *f, size_t n, msp_error *err)
+{
+    *out = NULL;
+    if (!msp_vec_grow((void **)&f->copies, &f->copies_cap, f->ncopies + 1, sizeof(*f->copies)) ||
+        (*out = msp_alloc(n, 1)) == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory for a copy of %zu bytes", n);
+    f->copies[f->ncopies++] = *out;
+    return MSP_OK;
+}
+
+void
+msp_swap_copy(void *to, const void *from, size_t n, unsigned width)
+{
+    const unsigned char *in = from;
+    unsigned char *out = to;
+
+    for (; n >= width; n -= width, in += width, out += width)
+        for (unsigned k = 0; k < width; k++)
+            out[k] = in[width - 1 - k];
+    if (n > 0)
+        memcpy(out, in, n);
+}
+
+/* ---- opening ------------------------------------------------------------------------------------------------------
+ */
+
+typedef msp_status parser(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err);
+
+static msp_status
+parse_any(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err)
+{
+    if (msp_npy_is(bytes, size))
+        return msp_npy_parse(f, bytes, size, err);
+    if (msp_safetensors_is(bytes, size)) /* before .pt: a header of 640 bytes begins as a pickle does */
+        return msp_safetensors_parse(f, bytes, size, err);
+    if (msp_pt_is(bytes, size))
+        return msp_pt_parse(f, bytes, size, err);
+    if (size == 0)
+        return msp_error_set(err, MSP_E_FORMAT, "the file is empty");
+    return msp_error_set(err, MSP_E_FORMAT,
+                         "neither .npy nor .pt nor .safetensors: the first bytes are of none of them");
+}
+
+static msp_status
+new_file(msp_tensor_file **out, size_t size, msp_error *err)
+{
+    *out = msp_alloc_zero(1, sizeof(**out));
+    if (*out == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    msp_budget_init(&(*out)->budget, size);
+    return MSP_OK;
+}
+
+static msp_status
+open_with(msp_tensor_file **out, const char *path, parser *parse, msp_error *err)
+{
+    msp_mapping map;
+    msp_status st;
+
+    *out = NULL;
+    st = msp_map_open(&map, path, err); /* its message names the path */
+    if (st != MSP_OK)
+        return st;
+    st = new_file(out, map.size, err);
+    if (st == MSP_OK) {
+        (*out)->map = map;
+        st = parse(*out, map.addr, map.size, err);
+    } else {
+        msp_map_close(&map);
+    }
+    if (st == MSP_OK)
+        return MSP_OK;
+    msp_error_prefix(err, st, "%s: ", path);
+    msp_tensor_file_close(*out);
+    *out = NULL;
+    return st;
+}
+
+msp_status
+msp_tensor_file_open(msp_tensor_file **out, const char *path, msp_error *err)
+{
+    return open_with(out, path, parse_any, err);
+}
+
+msp_status
+msp_tensor_file_parse(msp_tensor_file **out, const void *bytes, size_t size, msp_error *err)
+{
+    msp_status st = new_file(out, size, err);
+
+    if (st == MSP_OK)
+        st = parse_any(*out, bytes, size, err);
+    if (st != MSP_OK) {
+        msp_tensor_file_close(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+void
+msp_tensor_file_close(msp_tensor_file *f)
+{
+    if (f == NULL)
+        return;
+    for (size_t i = 0; i < f->ncopies; i++)
+        msp_free(f->copies[i]);
+    msp_free(f->copies);
+    msp_free(f->items);
+    msp_budget_release(&f->budget);
+    msp_map_close(&f->map);
+    msp_free(f);
+}
+
+size_t
+msp_tensor_file_count(const msp_tensor_file *f)
+{
+    return f->count;
+}
+
+const char *
+msp_tensor_file_name(const msp_tensor_file *f, size_t i)
+{
+    return f->items[i].name;
+}
+
+const msp_tensor *
+msp_tensor_file_at(const msp_tensor_file *f, size_t i)
+{
+    return f->items[i].tensor;
+}
+
+/* ---- one tensor ---------------------------------------------------------------------------------------------------
+ */
+
+static void
+close_owner(void *owner)
+{
+    msp_tensor_file_close(owner);
+}
+
+static msp_status
+open_one(msp_tensor *out, const char *path, parser *parse, msp_error *err)
+{
+    msp_tensor_file *f;
+    msp_status st;
+
+    *out = (msp_tensor){0};
+    st = open_with(&f, path, parse, err);
+    if (st != MSP_OK)
+        return st;
+    if (f->count == 1) {
+        *out = *f->items[0].tensor;
+        out->owner = f;
+        out->release_owner = close_owner;
+        return MSP_OK;
+    }
+    if (f->count == 0)
+        st = msp_error_set(err, MSP_E_NOT_FOUND, "%s: no tensor inside", path);
+    else
+        st = msp_error_set(err, MSP_E_INVALID, "%s: %zu tensors inside ('%s', '%s', ...), where one is expected", path,
+                           f->count, f->items[0].name, f->items[1].name);
+    msp_tensor_file_close(f);
+    return st;
+}
+
+msp_status
+msp_tensor_open(msp_tensor *out, const char *path, msp_error *err)
+{
+    return open_one(out, path, parse_any, err);
+}
+
+msp_status
+msp_npy_open(msp_tensor *out, const char *path, msp_error *err)
+{
+    return open_one(out, path, msp_npy_parse, err);
+}
+
+msp_status
+msp_pt_open(msp_tensor *out, const char *path, msp_error *err)
+{
+    return open_one(out, path, msp_pt_parse, err);
+}

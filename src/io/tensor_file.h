@@ -1,0 +1,51 @@
+/*
+ * tensor_file.h - what the readers of the three formats fill in.
+ *
+ * A reader gets (pointer, size) and adds a name and a view for every tensor. Views point into the bytes; where that is
+ * impossible (compressed, other byte order) they point into a copy that the file keeps.
+ */
+#ifndef MSP_IO_TENSOR_FILE_H
+#define MSP_IO_TENSOR_FILE_H
+
+#include "core/file.h"
+#include "core/str.h"
+#include "io/budget.h"
+#include "msprobe/tensor.h"
+
+typedef struct msp_tensor_item {
+    const char *name;
+    const msp_tensor *tensor;
+} msp_tensor_item;
+
+struct msp_tensor_file {
+    msp_mapping map;   /* empty when the caller keeps the bytes */
+    msp_budget budget; /* names and views */
+    msp_tensor_item *items;
+    size_t count, cap;
+    void **copies; /* given back with msp_free() */
+    size_t ncopies, copies_cap;
+};
+
+/* The readers, by content. Each is given a file without items; on failure what it has added does not matter. */
+MSP_CHECK msp_status msp_npy_parse(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err);
+MSP_CHECK msp_status msp_pt_parse(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err);
+MSP_CHECK msp_status msp_safetensors_parse(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err);
+
+/* Does it begin as the format does? */
+bool msp_npy_is(const void *bytes, size_t size);
+bool msp_pt_is(const void *bytes, size_t size);
+bool msp_safetensors_is(const void *bytes, size_t size);
+
+/* An empty view that lives as long as the file, for the reader to fill in. */
+MSP_CHECK msp_status msp_tensor_file_new_view(msp_tensor **out, msp_tensor_file *f, msp_error *err);
+
+/* Put a tensor at the end. The name is copied; one that holds a 0 byte is a MSP_E_FORMAT. */
+MSP_CHECK msp_status msp_tensor_file_add(msp_tensor_file *f, msp_str name, const msp_tensor *t, msp_error *err);
+
+/* n bytes that live as long as the file, outside the budget: the caller has checked that n is honest. */
+MSP_CHECK msp_status msp_tensor_file_copy_room(void **out, msp_tensor_file *f, size_t n, msp_error *err);
+
+/* Copy n bytes and turn round every number of width bytes on the way; what is left at the end stays as it is. */
+void msp_swap_copy(void *to, const void *from, size_t n, unsigned width);
+
+#endif
