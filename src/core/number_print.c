@@ -76,20 +76,25 @@ to_decimal(uint64_t bits)
     return d;
 }
 
+static const char pairs[] = "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
+                            "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
+                            "8081828384858687888990919293949596979899";
+
 /* Digits without a terminator. */
 static size_t
 put_digits(char *buf, uint64_t v)
 {
-    char reversed[20];
-    size_t n = 0;
+    char text[20], *end = text + sizeof(text), *at = end;
 
-    do {
-        reversed[n++] = (char)('0' + v % 10);
-        v /= 10;
-    } while (v > 0);
-    for (size_t i = 0; i < n; i++)
-        buf[i] = reversed[n - 1 - i];
-    return n;
+    while (v >= 10) {
+        at -= 2;
+        memcpy(at, pairs + v % 100 * 2, 2);
+        v /= 100;
+    }
+    if (v > 0 || at == end)
+        *--at = (char)('0' + v);
+    memcpy(buf, at, (size_t)(end - at));
+    return (size_t)(end - at);
 }
 
 static char *

@@ -38,19 +38,6 @@ is_digit(char c)
     return (unsigned)(c - '0') < 10;
 }
 
-static void
-add_digit(decimal *d, unsigned digit, int *count, bool fraction)
-{
-    if (*count < DIGITS_MAX) {
-        d->w = d->w * 10 + digit;
-        *count += d->w != 0; /* leading zeros do not count */
-        d->k -= fraction;
-    } else {
-        d->more |= digit != 0;
-        d->k += !fraction;
-    }
-}
-
 /* The digits of the exponent in [p, end), at least one and nothing else. */
 static bool
 scan_exponent(const char *p, const char *end, int64_t *out)
@@ -72,33 +59,58 @@ scan_exponent(const char *p, const char *end, int64_t *out)
     return true;
 }
 
+/* w and k of the digits that d->digits holds, when there are too many for 64 bits: take the first that count. */
+static void
+take_leading(decimal *d)
+{
+    bool fraction = false;
+    int taken = 0;
+
+    d->w = 0;
+    d->k = d->exponent;
+    for (size_t i = 0; i < d->digits.len; i++) {
+        char c = d->digits.p[i];
+
+        if (c == '.') {
+            fraction = true;
+        } else if (taken < DIGITS_MAX) {
+            d->w = d->w * 10 + (unsigned)(c - '0');
+            taken += d->w != 0; /* leading zeros do not count */
+            d->k -= fraction;
+        } else {
+            d->more |= c != '0';
+            d->k += !fraction;
+        }
+    }
+}
+
 static bool
 scan(decimal *d, msp_str s)
 {
-    const char *p = s.p, *end = s.p + s.len;
-    bool fraction = false, any = false;
-    int count = 0;
+    const char *p = s.p, *end = s.p + s.len, *point = NULL;
+    size_t count;
 
     *d = (decimal){0};
     if (p < end && (*p == '-' || *p == '+'))
         d->negative = *p++ == '-';
     d->digits.p = p;
-    for (; p < end && (is_digit(*p) || (*p == '.' && !fraction)); p++) {
-        if (*p == '.') {
-            fraction = true;
-            continue;
-        }
-        any = true;
-        add_digit(d, (unsigned)(*p - '0'), &count, fraction);
+    for (; p < end && is_digit(*p); p++)
+        d->w = d->w * 10 + (unsigned)(*p - '0');
+    if (p < end && *p == '.') {
+        point = p++;
+        for (; p < end && is_digit(*p); p++)
+            d->w = d->w * 10 + (unsigned)(*p - '0');
     }
     d->digits.len = (size_t)(p - d->digits.p);
-    if (!any)
+    count = d->digits.len - (point != NULL);
+    if (count == 0)
         return false;
-    if (p < end) {
-        if ((*p | 0x20) != 'e' || !scan_exponent(p + 1, end, &d->exponent))
-            return false;
-        d->k += d->exponent;
-    }
+    if (p < end && ((*p | 0x20) != 'e' || !scan_exponent(p + 1, end, &d->exponent)))
+        return false;
+    if (count > DIGITS_MAX)
+        take_leading(d);
+    else
+        d->k = d->exponent - (point == NULL ? 0 : p - point - 1);
     return true;
 }
 

@@ -72,6 +72,46 @@ load8(const char *at)
     return w;
 }
 
+/* How many bytes of memory come before the first one of w that is not zero; w itself is not. */
+static inline int
+leading(uint64_t w)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    return __builtin_ctzll(w) / 8;
+#else
+    return __builtin_clzll(w) / 8;
+#endif
+}
+
+/*
+ * The next three have the top bit of each byte set that is not (a space, a plain character of a string, a digit). No
+ * sum carries into the next byte: seven bits plus at most 0x7F.
+ */
+static inline uint64_t
+not_spaces(uint64_t w)
+{
+    return w ^ EACH_BYTE(' '); /* any bit will do here */
+}
+
+static inline uint64_t
+not_plain(uint64_t w)
+{
+    uint64_t low = w & EACH_BYTE(0x7F);
+    uint64_t no_control = low + EACH_BYTE(0x80 - ' ');
+    uint64_t no_quote = (low ^ EACH_BYTE('"')) + EACH_BYTE(0x7F);
+    uint64_t no_backslash = (low ^ EACH_BYTE('\\')) + EACH_BYTE(0x7F);
+
+    return ~(no_control & no_quote & no_backslash & ~w) & EACH_BYTE(0x80);
+}
+
+static inline uint64_t
+not_digits(uint64_t w)
+{
+    uint64_t v = w ^ EACH_BYTE('0'); /* digits become 0 to 9 */
+
+    return (((v & EACH_BYTE(0x7F)) + EACH_BYTE(0x80 - 10)) | v) & EACH_BYTE(0x80);
+}
+
 static inline bool
 is_space(char c)
 {
@@ -83,35 +123,44 @@ skip_space(const char *at, const char *end)
 {
     while (at < end && is_space(*at)) {
         at++;
-        while (end - at >= 8 && load8(at) == EACH_BYTE(' ')) /* indentation */
+        while (end - at >= 8) { /* indentation */
+            uint64_t stop = not_spaces(load8(at));
+
+            if (stop != 0) {
+                at += leading(stop);
+                break;
+            }
             at += 8;
+        }
     }
     return at;
 }
 
-/* The high bit of each byte that is zero; bytes behind the first such one may be wrong. */
-static inline uint64_t
-zero_bytes(uint64_t w)
-{
-    return (w - EACH_BYTE(0x01)) & ~w & EACH_BYTE(0x80);
-}
-
-/* True when none of eight bytes needs a look: no quote, backslash, control character or byte above 0x7F. */
-static inline bool
-all_plain(uint64_t w)
-{
-    uint64_t special = zero_bytes(w ^ EACH_BYTE('"')) | zero_bytes(w ^ EACH_BYTE('\\'));
-
-    special |= (w - EACH_BYTE(0x20)) & EACH_BYTE(0x80); /* below 0x20, unless the byte is above 0x7F, which: */
-    return ((special | w) & EACH_BYTE(0x80)) == 0;
-}
-
+/* To the first byte of a string that needs a look: a quote, backslash, control character or a byte above 0x7F. */
 static inline const char *
 skip_plain(const char *at, const char *end)
 {
-    while (end - at >= 8 && all_plain(load8(at)))
-        at += 8;
+    for (; end - at >= 8; at += 8) {
+        uint64_t stop = not_plain(load8(at));
+
+        if (stop != 0)
+            return at + leading(stop);
+    }
     while (at < end && *at != '"' && *at != '\\' && (unsigned char)*at >= 0x20 && (unsigned char)*at < 0x80)
+        at++;
+    return at;
+}
+
+static inline const char *
+skip_digits(const char *at, const char *end)
+{
+    for (; end - at >= 8; at += 8) {
+        uint64_t stop = not_digits(load8(at));
+
+        if (stop != 0)
+            return at + leading(stop);
+    }
+    while (at < end && (unsigned)(*at - '0') < 10)
         at++;
     return at;
 }
@@ -263,14 +312,6 @@ read_literal(parser *p, const char *word, msp_json_kind kind)
             return fail(p, at, "expected null, true, false, NaN, Infinity or -Infinity");
     p->at = at;
     return json_push(&p->build, node_of_text(kind, from, (size_t)(at - from))) || fail_memory(p);
-}
-
-static inline const char *
-skip_digits(const char *at, const char *end)
-{
-    while (at < end && (unsigned)(*at - '0') < 10)
-        at++;
-    return at;
 }
 
 /* At least one digit at *at; moves behind them. */
