@@ -20,7 +20,7 @@ msp_json_builder_close(msp_json_builder *b)
 
     b->depth--;
     if (n == 0)
-        return true; /* it goes on pointing at its bracket */
+        return true; /* it goes on saying where it begins */
     items = msp_arena_alloc(&b->arena, n, sizeof(*items));
     if (items == NULL)
         return false;

@@ -3,17 +3,14 @@
  *
  * word is (n << 4) | flag << 3 | kind. What u and n are depends on the kind:
  *
- *   string, number   the text and its length. Flag clear: a view into the text that was parsed, a string's without its
- *                    quotes. Flag set: a copy in the arena, with a uint64_t in front of it that says at which byte of
- *                    the text the value begins.
- *   null, bool       the same, for the sake of msp_json_position().
- *   array            n elements, one after the other.
- *   object           n members, 2n nodes: key, value, key, value, ... Keys are string nodes.
- *   empty array or   u.text is the opening bracket; with the flag, a copy as above.
- *   object
+ *   string, number         the text and its length. Flag clear: a view into the text that was parsed, a string's
+ * without its quotes. Flag set: a copy in the arena, with a uint64_t in front of it that says at which byte of the text
+ * the value begins. array                  n elements, one after the other. object                 n members, 2n nodes:
+ * key, value, key, value, ... Keys are string nodes. null, bool, and array  the byte at which the value begins; n is 0.
+ * So is an open container while it is being read. or object without items
  *
- * A container does not know where it begins: its first item does, and the bracket stands before that with only white
- * space between. In YAML's block style there is no bracket; a container with its flag set begins at its first item.
+ * A container with items does not know where it begins. In JSON its first item does: the bracket stands before that,
+ * with only white space between. In YAML there need not be one: a container with its flag set begins at its first item.
  */
 #ifndef MSP_JSON_JSON_NODE_H
 #define MSP_JSON_JSON_NODE_H
@@ -24,6 +21,7 @@ struct msp_json {
     union {
         const char *text;
         const msp_json *items;
+        uint64_t offset;
     } u;
     uint64_t word;
 };
@@ -34,6 +32,12 @@ static inline msp_json
 node_of_text(msp_json_kind kind, const char *text, size_t len)
 {
     return (msp_json){{.text = text}, (uint64_t)len << NODE_SHIFT | (unsigned)kind};
+}
+
+static inline msp_json
+node_at(msp_json_kind kind, uint64_t offset)
+{
+    return (msp_json){{.offset = offset}, (unsigned)kind};
 }
 
 static inline msp_json_kind
@@ -60,17 +64,28 @@ node_text(const msp_json *v)
     return (msp_str){v->u.text, node_len(v)};
 }
 
-/* The byte of the text at which a value begins that is a scalar or an empty container. */
+/* Strings and numbers. */
+static inline bool
+node_has_text(const msp_json *v)
+{
+    msp_json_kind kind = node_kind(v);
+
+    return kind == MSP_JSON_STRING || kind == MSP_JSON_INT || kind == MSP_JSON_FLOAT;
+}
+
+/* The byte of the text at which a value begins that is not a container with items. */
 static inline size_t
 node_offset(const msp_json *v, const char *text)
 {
-    uint64_t offset;
+    uint64_t offset = v->u.offset;
 
-    if (node_flag(v)) {
-        memcpy(&offset, v->u.text - sizeof(offset), sizeof(offset));
+    if (!node_has_text(v))
         return (size_t)offset;
-    }
-    return (size_t)(v->u.text - text) - (node_kind(v) == MSP_JSON_STRING); /* its quote */
+    if (node_flag(v))
+        memcpy(&offset, v->u.text - sizeof(offset), sizeof(offset));
+    else
+        offset = (uint64_t)(v->u.text - text) - (node_kind(v) == MSP_JSON_STRING); /* its quote */
+    return (size_t)offset;
 }
 
 #endif

@@ -303,15 +303,31 @@ read_string(parser *p)
  */
 
 static bool
-read_literal(parser *p, const char *word, msp_json_kind kind)
+expect_word(parser *p, const char *word)
 {
-    const char *from = p->at, *at = from;
+    const char *at = p->at;
 
     for (; *word != '\0'; word++, at++)
         if (at == p->end || *at != *word)
             return fail(p, at, "expected null, true, false, NaN, Infinity or -Infinity");
     p->at = at;
-    return json_push(&p->build, node_of_text(kind, from, (size_t)(at - from))) || fail_memory(p);
+    return true;
+}
+
+static bool
+read_literal(parser *p, const char *word, msp_json_kind kind)
+{
+    msp_json node = node_at(kind, (uint64_t)(p->at - p->text));
+
+    return expect_word(p, word) && (json_push(&p->build, node) || fail_memory(p));
+}
+
+static bool
+read_special_float(parser *p, const char *word)
+{
+    msp_json node = node_of_text(MSP_JSON_FLOAT, p->at, strlen(word));
+
+    return expect_word(p, word) && (json_push(&p->build, node) || fail_memory(p));
 }
 
 /* At least one digit at *at; moves behind them. */
@@ -332,7 +348,7 @@ read_number(parser *p)
 
     at += *at == '-';
     if (at < p->end && *at == 'I' && at > from)
-        return read_literal(p, "-Infinity", MSP_JSON_FLOAT);
+        return read_special_float(p, "-Infinity");
     if (at < p->end && *at == '0')
         at++; /* and no digit may follow */
     else if (!digits(p, &at))
@@ -372,7 +388,7 @@ open_container(parser *p, msp_json_kind kind)
         p->status = MSP_E_LIMIT;
         return false;
     }
-    return json_open(&p->build, node_of_text(kind, p->at++, 0)) || fail_memory(p);
+    return json_open(&p->build, node_at(kind, (uint64_t)(p->at++ - p->text))) || fail_memory(p);
 }
 
 /* A value that begins at `at`: a whole scalar, or the opening bracket of a container. */
@@ -396,9 +412,9 @@ read_value(parser *p)
     case 'f':
         return read_literal(p, "false", MSP_JSON_FALSE);
     case 'N':
-        return read_literal(p, "NaN", MSP_JSON_FLOAT);
+        return read_special_float(p, "NaN");
     case 'I':
-        return read_literal(p, "Infinity", MSP_JSON_FLOAT);
+        return read_special_float(p, "Infinity");
     case '-':
     case '0' ... '9':
         return read_number(p);
@@ -481,7 +497,11 @@ read_root(parser *p)
 static bool
 read_document(parser *p)
 {
-    p->at += msp_utf8_bom(p->at, (size_t)(p->end - p->at));
+    size_t size = (size_t)(p->end - p->at);
+
+    if (size > 0 && size < 3 && memcmp(p->at, "\xEF\xBB", size) == 0)
+        return fail(p, p->end, "expected the rest of a byte order mark");
+    p->at += msp_utf8_bom(p->at, size);
     if (!read_root(p))
         return false;
     p->at = skip_space(p->at, p->end);
@@ -490,6 +510,14 @@ read_document(parser *p)
 
 /* ---- recovery -------------------------------------------------------------------------------------------------------
  */
+
+static bool
+ends_in_digit(const msp_json *v)
+{
+    msp_str text = msp_json_number_text(v);
+
+    return text.len > 0 && text.p[text.len - 1] >= '0' && text.p[text.len - 1] <= '9';
+}
 
 /*
  * The text ended too early. Drop what is incomplete, and what keep_depth says may not be kept in part; close the rest.
@@ -511,8 +539,8 @@ close_cut(parser *p, int keep_depth, size_t *cut_at)
         b->n = b->first[keep_depth] - 1;
         b->depth = keep_depth;
         *cut_at = node_offset(&b->nodes[b->n], p->text);
-    } else if (msp_json_number_text(last).len > 0 && last->u.text + node_len(last) == p->end) {
-        b->n--; /* more digits may have followed */
+    } else if (ends_in_digit(last) && last->u.text + node_len(last) == p->end) {
+        b->n--; /* more of them may have followed */
         *cut_at = node_offset(last, p->text);
     }
     if (in_object(p) && (b->n - b->first[b->depth - 1]) % 2 != 0) {

@@ -2,9 +2,18 @@
  * yaml.h - YAML files (mappings for compare, API lists) as the same values that json.h has.
  *
  * Parsed by libyaml into a msp_json_doc, so that one set of accessors serves both. Scalars follow YAML 1.1 as PyYAML's
- * safe_load reads them: null, true/false (yes/no, on/off), integers, floats; everything else is a string. Depth at most
- * 64, text at most 64 MiB, aliases refused (they make small files explode), keys must be scalars. Several documents: an
- * error.
+ * safe_load reads them: null, true/false (yes/no, on/off), integers (decimal, 0b, 0x, octal 010, 1:30 as sixties, with
+ * underscores), floats (with a point; .inf, .nan); quoted ones and everything else are strings. Numbers are stored as
+ * JSON writes them: 0x1F has the text "31", 1_000.5 "1000.5", -.inf "-Infinity".
+ *
+ * Where this differs from safe_load: keys keep their text ("yes", "012"); dates stay strings; integers in other bases
+ * than ten that need more than 64 bits stay strings; repeated keys are all there, as in JSON.
+ *
+ * Refused, with line and column: aliases (they make small files explode), merge keys, keys that are not scalars, tags
+ * other than !!str !!int !!float !!bool !!null !!seq !!map, a second document; depth beyond 64, texts beyond 64 MiB,
+ * anything but UTF-8.
+ *
+ * msp_json_position() of a list or mapping is where its first item begins: block style has no bracket to point at.
  */
 #ifndef MSP_JSON_YAML_H
 #define MSP_JSON_YAML_H
