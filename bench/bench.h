@@ -17,6 +17,7 @@
 #include <time.h>
 #include "core/cpu.h"
 #include "core/pool.h"
+#include "msprobe/error.h"
 
 static inline double
 bench_now(void)
