@@ -11,6 +11,8 @@
 #include <unistd.h>
 #include "core/alloc.h"
 
+enum { TEMP_BASE_MAX = 255 - 40 }; /* of the 255 bytes of a name, what the largest numbers and ".tmp" leave */
+
 static msp_status
 open_regular(int *out, size_t *size, const char *path, msp_error *err)
 {
@@ -122,10 +124,30 @@ msp_file_read(char **out, size_t *size, const char *path, size_t limit, msp_erro
     return MSP_OK;
 }
 
+/*
+ * The temporary name is the final one with a number at its end; a long one is cut, because the final name may already
+ * be as long as a name can be. A file that is there belongs to a process of the same number that died: try the next.
+ */
+static int
+create_temp(char *temp, size_t size, const char *path, unsigned mode)
+{
+    static _Atomic unsigned serial;
+    const char *slash = strrchr(path, '/');
+    size_t dir = slash == NULL ? 0 : (size_t)(slash - path) + 1, base = strlen(path) - dir;
+    int fd;
+
+    if (base > TEMP_BASE_MAX)
+        base = TEMP_BASE_MAX;
+    do {
+        snprintf(temp, size, "%.*s.%ld.%u.tmp", (int)(dir + base), path, (long)getpid(), atomic_fetch_add(&serial, 1u));
+        fd = open(temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+    } while (fd < 0 && errno == EEXIST);
+    return fd;
+}
+
 msp_status
 msp_file_create(msp_file *out, const char *path, unsigned mode, msp_error *err)
 {
-    static _Atomic unsigned serial;
     size_t len = strlen(path);
     char *text = msp_alloc(2 * len + 64, 1); /* one block: path, then temp */
 
@@ -135,8 +157,7 @@ msp_file_create(msp_file *out, const char *path, unsigned mode, msp_error *err)
     memcpy(text, path, len + 1);
     out->path = text;
     out->temp = text + len + 1;
-    snprintf(out->temp, len + 63, "%s.%ld.%u.tmp", path, (long)getpid(), atomic_fetch_add(&serial, 1u));
-    out->fd = open(out->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+    out->fd = create_temp(out->temp, len + 63, path, mode);
     if (out->fd < 0) {
         msp_status st = msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot create", path);
 

@@ -45,7 +45,7 @@ typedef struct msp_file {
 
 #define MSP_FILE_NONE ((msp_file){-1, NULL, NULL})
 
-/* Create "<path>.<pid>.<n>.tmp" with this mode. */
+/* Create "<path>.<pid>.<n>.tmp" with this mode; the name in path is cut in it when it is very long. */
 MSP_CHECK msp_status msp_file_create(msp_file *out, const char *path, unsigned mode, msp_error *err);
 
 /* All n bytes or an error; interrupted and short writes are continued. */

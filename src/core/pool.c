@@ -34,6 +34,7 @@ static int working;  /* inside the current job */
 static bool stopping;
 static unsigned long serial; /* number of the current job */
 static job *current;
+static _Thread_local bool holds_busy; /* this thread is the caller whose job runs */
 
 static void
 work(job *j)
@@ -72,11 +73,13 @@ thread_main(void *unused)
     return NULL;
 }
 
-/* The parent's threads do not exist in the child: forget them, and whatever state they held the locks in. */
+/* The parent's threads do not exist in the child: forget them, and whatever state they left the locks in. */
 static void
 after_fork_in_child(void)
 {
     pthread_mutex_init(&busy, NULL);
+    if (holds_busy) /* a task forked on the caller's thread: the child is still inside msp_pool_run() */
+        pthread_mutex_lock(&busy);
     pthread_mutex_init(&lock, NULL);
     pthread_cond_init(&wake, NULL);
     pthread_cond_init(&idle, NULL);
@@ -121,6 +124,7 @@ msp_pool_run(size_t count, int max_threads, msp_pool_task *task, void *payload)
         work(&j);
         return;
     }
+    holds_busy = true;
     pthread_mutex_lock(&lock);
     start_threads(helpers);
     current = &j;
@@ -137,6 +141,7 @@ msp_pool_run(size_t count, int max_threads, msp_pool_task *task, void *payload)
     while (working > 0)
         pthread_cond_wait(&idle, &lock);
     pthread_mutex_unlock(&lock);
+    holds_busy = false;
     pthread_mutex_unlock(&busy);
 }
 

@@ -1,0 +1,274 @@
+/* test_file.c - promises of core/file.h. */
+#include "unit.h"
+#include <errno.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include "core/alloc.h"
+#include "core/file.h"
+#include "core/path.h"
+
+static size_t
+files_in(const char *dir)
+{
+    msp_dir_list list;
+    size_t n;
+
+    assert_int_equal(msp_dir_list_read(&list, dir, NULL), MSP_OK);
+    n = list.count;
+    msp_dir_list_release(&list);
+    return n;
+}
+
+static const char *
+fresh_dir(const char *name)
+{
+    const char *dir = scratch_path(name);
+
+    assert_int_equal(msp_path_make_dirs(dir, NULL), MSP_OK);
+    return dir;
+}
+
+static void
+a_mapped_file_shows_its_bytes(void **state)
+{
+    const char *path = write_file("map", "hello", 5);
+    msp_mapping m;
+
+    (void)state;
+    assert_int_equal(msp_map_open(&m, path, NULL), MSP_OK);
+    assert_int_equal(m.size, 5);
+    assert_memory_equal(m.addr, "hello", 5);
+    msp_map_drop(&m, 0, 5);
+    assert_memory_equal(m.addr, "hello", 5); /* read again from the cache */
+    msp_map_drop(&m, 4, 9);
+    msp_map_drop(&m, 9, 1);
+    msp_map_close(&m);
+    assert_null(m.addr);
+    msp_map_close(&m);
+}
+
+static void
+an_empty_file_maps_to_nothing(void **state)
+{
+    const char *path = write_file("empty", "", 0);
+    char *bytes;
+    size_t size = 9;
+    msp_mapping m;
+
+    (void)state;
+    assert_int_equal(msp_map_open(&m, path, NULL), MSP_OK);
+    assert_null(m.addr);
+    assert_int_equal(m.size, 0);
+    msp_map_drop(&m, 0, 0);
+    msp_map_close(&m);
+    assert_int_equal(msp_file_read(&bytes, &size, path, 0, NULL), MSP_OK);
+    assert_int_equal(size, 0);
+    assert_string_equal(bytes, "");
+    msp_free(bytes);
+}
+
+static void
+what_is_no_regular_file_is_refused_with_its_path(void **state)
+{
+    const char *fifo = scratch_path("fifo"), *missing = scratch_path("missing");
+    msp_mapping m;
+    msp_error err;
+    char *bytes;
+    size_t size;
+
+    (void)state;
+    assert_int_equal(msp_map_open(&m, scratch_dir(), &err), MSP_E_IO);
+    assert_non_null(strstr(err.message, scratch_dir()));
+    assert_non_null(strstr(err.message, "is a directory"));
+    assert_null(m.addr);
+    assert_int_equal(msp_map_open(&m, missing, &err), MSP_E_NOT_FOUND);
+    assert_non_null(strstr(err.message, missing));
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    assert_int_equal(msp_map_open(&m, fifo, &err), MSP_E_IO); /* and does not wait for a writer */
+    assert_non_null(strstr(err.message, "a device or pipe"));
+    assert_int_equal(msp_file_read(&bytes, &size, fifo, 100, &err), MSP_E_IO);
+    assert_null(bytes);
+    assert_int_equal(msp_file_read(&bytes, &size, missing, 100, &err), MSP_E_NOT_FOUND);
+}
+
+static void
+reading_keeps_to_its_limit_and_terminates(void **state)
+{
+    const char *path = write_file("limit", "12345", 5);
+    msp_error err;
+    char *bytes;
+    size_t size;
+
+    (void)state;
+    assert_int_equal(msp_file_read(&bytes, &size, path, 5, &err), MSP_OK);
+    assert_int_equal(size, 5);
+    assert_string_equal(bytes, "12345");
+    msp_free(bytes);
+    assert_int_equal(msp_file_read(&bytes, &size, path, 4, &err), MSP_E_LIMIT);
+    assert_null(bytes);
+    msp_alloc_fail_after(0);
+    assert_int_equal(msp_file_read(&bytes, &size, path, 5, &err), MSP_E_NOMEM);
+    msp_alloc_fail_after(-1);
+}
+
+static void
+a_file_appears_when_it_is_committed(void **state)
+{
+    const char *dir = fresh_dir("commit");
+    char path[600], *bytes;
+    struct stat st;
+    msp_file f;
+    size_t size;
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/out", dir);
+    umask(022);
+    assert_int_equal(msp_file_create(&f, path, 0640, NULL), MSP_OK);
+    assert_int_equal(msp_file_write(&f, "0123456789", 10, NULL), MSP_OK);
+    assert_int_equal(msp_file_patch(&f, 3, "xyz", 3, NULL), MSP_OK);
+    assert_int_equal(msp_file_write(&f, "!", 1, NULL), MSP_OK);
+    assert_int_equal(msp_path_kind_of(path), MSP_PATH_NONE);
+    assert_int_equal(msp_file_commit(&f, NULL), MSP_OK);
+    assert_int_equal(f.fd, -1);
+    assert_null(f.path);
+    assert_int_equal(files_in(dir), 1);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0640);
+    assert_int_equal(msp_file_read(&bytes, &size, path, 100, NULL), MSP_OK);
+    assert_string_equal(bytes, "012xyz6789!");
+    msp_free(bytes);
+    msp_file_abandon(&f);
+    assert_int_equal(files_in(dir), 1);
+}
+
+static void
+an_abandoned_file_leaves_nothing(void **state)
+{
+    const char *dir = fresh_dir("abandon");
+    int64_t live = msp_alloc_live();
+    msp_file f, none = MSP_FILE_NONE;
+    char path[600];
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/out", dir);
+    assert_int_equal(msp_file_create(&f, path, 0640, NULL), MSP_OK);
+    assert_int_equal(files_in(dir), 1);
+    msp_file_abandon(&f);
+    msp_file_abandon(&f);
+    msp_file_abandon(&none);
+    assert_int_equal(files_in(dir), 0);
+    assert_int_equal(msp_alloc_live(), live);
+}
+
+/* Another process's leavings with the name that would be next must not stop us. */
+static void
+a_stale_temporary_file_is_stepped_over(void **state)
+{
+    const char *dir = fresh_dir("stale");
+    char path[600], next[700];
+    unsigned serial;
+    msp_file f;
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/out", dir);
+    assert_int_equal(msp_file_create(&f, path, 0640, NULL), MSP_OK);
+    assert_int_equal(sscanf(f.temp + strlen(path), ".%*d.%u.tmp", &serial), 1);
+    msp_file_abandon(&f);
+    for (unsigned i = 1; i <= 3; i++) {
+        FILE *stale;
+
+        snprintf(next, sizeof(next), "%s.%ld.%u.tmp", path, (long)getpid(), serial + i);
+        stale = fopen(next, "w");
+        assert_non_null(stale);
+        fclose(stale);
+    }
+    assert_int_equal(msp_file_create(&f, path, 0640, NULL), MSP_OK);
+    assert_int_equal(msp_file_commit(&f, NULL), MSP_OK);
+    assert_int_equal(files_in(dir), 4);
+}
+
+static void
+the_longest_name_that_a_file_may_have_can_be_written(void **state)
+{
+    const char *dir = fresh_dir("long");
+    char path[900], name[256];
+    msp_error err;
+    msp_file f;
+
+    (void)state;
+    memset(name, 'n', 255);
+    name[255] = '\0';
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    if (msp_file_create(&f, path, 0640, &err) != MSP_OK)
+        fail_msg("%s", err.message);
+    assert_int_equal(msp_file_commit(&f, NULL), MSP_OK);
+    assert_int_equal(msp_path_kind_of(path), MSP_PATH_FILE);
+    assert_int_equal(files_in(dir), 1);
+}
+
+static void
+a_place_that_cannot_be_written_is_named(void **state)
+{
+    const char *path = scratch_path("no/such/dir/out");
+    const char *taken = fresh_dir("taken");
+    int64_t live = msp_alloc_live();
+    msp_error err;
+    msp_file f;
+
+    (void)state;
+    assert_int_equal(msp_file_create(&f, path, 0640, &err), MSP_E_IO);
+    assert_non_null(strstr(err.message, path));
+    assert_int_equal(f.fd, -1);
+    assert_int_equal(msp_file_create(&f, taken, 0640, &err), MSP_OK); /* a directory has the name */
+    assert_int_equal(msp_file_commit(&f, &err), MSP_E_IO);
+    assert_non_null(strstr(err.message, "cannot put in place"));
+    assert_int_equal(f.fd, -1);
+    msp_alloc_fail_after(0);
+    assert_int_equal(msp_file_create(&f, path, 0640, &err), MSP_E_NOMEM);
+    msp_alloc_fail_after(-1);
+    assert_int_equal(msp_alloc_live(), live);
+}
+
+static void
+a_full_disk_is_an_error_with_the_path(void **state)
+{
+    const struct rlimit small = {1000, RLIM_INFINITY}, none = {RLIM_INFINITY, RLIM_INFINITY};
+    const char *dir = fresh_dir("full");
+    static char bytes[2000];
+    char path[600];
+    msp_error err;
+    msp_file f;
+
+    (void)state;
+    signal(SIGXFSZ, SIG_IGN);
+    snprintf(path, sizeof(path), "%s/out", dir);
+    assert_int_equal(msp_file_create(&f, path, 0640, NULL), MSP_OK);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    assert_int_equal(msp_file_write(&f, bytes, sizeof(bytes), &err), MSP_E_IO);
+    assert_non_null(strstr(err.message, path));
+    assert_non_null(strstr(err.message, strerror(EFBIG)));
+    assert_int_equal(msp_file_patch(&f, 990, bytes, 20, &err), MSP_E_IO);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+    msp_file_abandon(&f);
+    assert_int_equal(files_in(dir), 0);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_mapped_file_shows_its_bytes),
+        TEST(an_empty_file_maps_to_nothing),
+        TEST(what_is_no_regular_file_is_refused_with_its_path),
+        TEST(reading_keeps_to_its_limit_and_terminates),
+        TEST(a_file_appears_when_it_is_committed),
+        TEST(an_abandoned_file_leaves_nothing),
+        TEST(a_stale_temporary_file_is_stepped_over),
+        TEST(the_longest_name_that_a_file_may_have_can_be_written),
+        TEST(a_place_that_cannot_be_written_is_named),
+        TEST(a_full_disk_is_an_error_with_the_path),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, remove_scratch);
+}
