@@ -1,2 +1,0 @@
-/* dump.c - nothing here yet. */
-typedef int msp_dump_is_empty;

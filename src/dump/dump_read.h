@@ -1,0 +1,35 @@
+/*
+ * dump_read.h - what the rooms above see of a dump beyond msprobe/dump.h.
+ *
+ * How the generations differ, as far as a reader meets it:
+ *   1.0.4  no "framework", no "parameters" and "parameters_grad"; Max_except_inf_nan beside Max; stack.json by name
+ *   8.2    "parameters_grad" without a number; stack.json with numbered groups from May 2025 on
+ *   8.3    the same; "is_recompute"; statistics may be null
+ *   26.x   "parameters_grad.<n>"; folders proc<pid>; Mean and Norm null for integers
+ * All of them are objects of records whose leaves have a "type"; unknown keys are passed over.
+ */
+#ifndef MSP_DUMP_READ_H
+#define MSP_DUMP_READ_H
+
+#include "json/json.h"
+#include "msprobe/dump.h"
+
+/*
+ * Parse the i-th record. Strings without escapes are views of the mapped file and live as long as d; the others, and
+ * the tree, live until doc is released. A record that is no JSON gives MSP_E_FORMAT with the place in the whole file.
+ */
+MSP_CHECK msp_status msp_dump_record(const msp_dump *d, size_t i, msp_json_doc *doc, msp_error *err);
+
+/* True when p points into the file's own text, so that it lives as long as d. */
+bool msp_dump_owns(const msp_dump *d, const void *p);
+
+/* Bytes of the i-th record, for progress. */
+size_t msp_dump_record_size(const msp_dump *d, size_t i);
+
+/* The frames of a call as a JSON array of strings, or NULL. */
+const msp_json *msp_stack_frames(const msp_stack *s, msp_str name);
+
+/* MSP_E_INVALID when everybody may write to path and somebody else owns it; nothing is said about a missing path. */
+MSP_CHECK msp_status msp_dump_check_owner(const char *path, msp_error *err);
+
+#endif

@@ -1,0 +1,300 @@
+/* layout.c - find the dumps below a path: [graph|pynative/] [step<N>/] [rank<N>|rank|proc<pid>/] dump.json, debug.json
+ */
+#include <sys/stat.h>
+#include <unistd.h>
+#include "core/alloc.h"
+#include "core/path.h"
+#include "core/vec.h"
+#include "dump/dump_read.h"
+
+typedef struct walk {
+    msp_dump_layout *out;
+    size_t cap_places, cap_strays;
+    const char *group, *step_name, *rank_name; /* of the folder that the walk is in */
+    int64_t step, rank;
+    msp_error *err;
+} walk;
+
+typedef msp_status visit(walk *w, const char *path, const char *name);
+
+static msp_status
+no_memory(walk *w)
+{
+    return msp_error_set(w->err, MSP_E_NOMEM, "out of memory");
+}
+
+static char *
+copy_text(const char *text)
+{
+    size_t n = strlen(text) + 1;
+    char *copy = msp_alloc(n, 1);
+
+    return copy == NULL ? NULL : memcpy(copy, text, n);
+}
+
+msp_status
+msp_dump_check_owner(const char *path, msp_error *err)
+{
+    struct stat st;
+
+    if (stat(path, &st) == 0 && (st.st_mode & S_IWOTH) != 0 && st.st_uid != geteuid())
+        return msp_error_set(err, MSP_E_INVALID,
+                             "%s: everybody may write to it and somebody else owns it; it is not read (chmod o-w, or "
+                             "copy it)",
+                             path);
+    return MSP_OK;
+}
+
+/* "<prefix><digits>": true and the number; with bare also "<prefix>" alone, as MSP_DUMP_NO_NUMBER. */
+static bool
+is_numbered(const char *name, const char *prefix, bool bare, int64_t *number)
+{
+    size_t n = strlen(prefix);
+    unsigned long long v;
+
+    if (strncmp(name, prefix, n) != 0)
+        return false;
+    *number = MSP_DUMP_NO_NUMBER;
+    if (name[n] == '\0')
+        return bare;
+    if (!msp_str_to_u64(msp_str_of(name + n), &v) || v > INT64_MAX)
+        return false;
+    *number = (int64_t)v;
+    return true;
+}
+
+static bool
+is_rank(const char *name, int64_t *rank)
+{
+    if (is_numbered(name, "rank", true, rank))
+        return true;
+    if (!is_numbered(name, "proc", false, rank))
+        return false;
+    *rank = MSP_DUMP_NO_NUMBER; /* a process id says nothing about which rank it was */
+    return true;
+}
+
+static bool
+is_group(const char *name)
+{
+    return strcmp(name, "graph") == 0 || strcmp(name, "pynative") == 0;
+}
+
+static msp_status
+add_place(walk *w, const char *path, msp_dump_kind kind)
+{
+    msp_dump_layout *l = w->out;
+    msp_dump_place p = {copy_text(path),         copy_text(w->group),     w->step, w->rank,
+                        copy_text(w->step_name), copy_text(w->rank_name), kind};
+
+    if (!msp_vec_grow((void **)&l->places, &w->cap_places, l->count + 1, sizeof(p))) {
+        msp_free(p.path);
+        msp_free(p.group);
+        msp_free(p.step_name);
+        msp_free(p.rank_name);
+        return no_memory(w);
+    }
+    l->places[l->count++] = p; /* the layout owns it from here on, complete or not */
+    if (p.path == NULL || p.group == NULL || p.step_name == NULL || p.rank_name == NULL)
+        return no_memory(w);
+    return MSP_OK;
+}
+
+static msp_status
+add_stray(walk *w, const char *path)
+{
+    msp_dump_layout *l = w->out;
+    char *copy = copy_text(path);
+
+    if (copy == NULL || !msp_vec_grow((void **)&l->strays, &w->cap_strays, l->nstrays + 1, sizeof(copy))) {
+        msp_free(copy);
+        return no_memory(w);
+    }
+    l->strays[l->nstrays++] = copy;
+    return MSP_OK;
+}
+
+static bool
+has_file(const char *dir, const char *name)
+{
+    char *path = msp_path_join(dir, name);
+    bool there = path != NULL && msp_path_kind_of(path) == MSP_PATH_FILE;
+
+    msp_free(path);
+    return there;
+}
+
+/* A folder that holds the files themselves. */
+static msp_status
+visit_rank(walk *w, const char *dir, const char *name)
+{
+    static const msp_dump_kind kinds[] = {MSP_DUMP_API, MSP_DUMP_DEBUG};
+    size_t before = w->out->count;
+    msp_status st = msp_dump_check_owner(dir, w->err);
+
+    w->rank_name = name;
+    for (size_t i = 0; st == MSP_OK && i < 2; i++)
+        if (has_file(dir, msp_dump_kind_file(kinds[i]))) {
+            char *path = msp_path_join(dir, msp_dump_kind_file(kinds[i]));
+
+            st = path == NULL ? no_memory(w) : add_place(w, path, kinds[i]);
+            msp_free(path);
+        }
+    if (st == MSP_OK && w->out->count == before)
+        st = add_stray(w, dir);
+    w->rank_name = "";
+    return st;
+}
+
+static msp_status visit_level(walk *w, const char *dir);
+
+static msp_status
+visit_step(walk *w, const char *dir, const char *name)
+{
+    msp_status st;
+
+    w->step_name = name;
+    st = visit_level(w, dir);
+    w->step_name = "";
+    w->step = MSP_DUMP_NO_NUMBER;
+    return st;
+}
+
+static msp_status
+visit_group(walk *w, const char *dir, const char *name)
+{
+    msp_status st;
+
+    w->group = name;
+    st = visit_level(w, dir);
+    w->group = "";
+    return st;
+}
+
+/* What a folder's name makes it, as seen from where the walk stands; NULL: nothing of ours. */
+static visit *
+visitor_of(walk *w, const char *name)
+{
+    int64_t number;
+
+    if (is_rank(name, &number)) {
+        w->rank = number;
+        return visit_rank;
+    }
+    if (w->step_name[0] == '\0' && is_numbered(name, "step", false, &number)) {
+        w->step = number;
+        return visit_step;
+    }
+    if (w->step_name[0] == '\0' && w->group[0] == '\0' && is_group(name))
+        return visit_group;
+    return NULL;
+}
+
+/* A folder of ranks, of steps, of the two groups, or of the files themselves. What else is beside them is a stray. */
+static msp_status
+visit_level(walk *w, const char *dir)
+{
+    msp_dir_list names;
+    msp_status st;
+
+    if (has_file(dir, "dump.json") || has_file(dir, "debug.json"))
+        return visit_rank(w, dir, "");
+    st = msp_dump_check_owner(dir, w->err);
+    if (st == MSP_OK)
+        st = msp_dir_list_read(&names, dir, w->err);
+    if (st != MSP_OK)
+        return st;
+    for (size_t i = 0; st == MSP_OK && i < names.count; i++) {
+        char *path = msp_path_join(dir, names.names[i]);
+        visit *v = NULL;
+
+        if (path == NULL)
+            st = no_memory(w);
+        else if (msp_path_kind_of(path) == MSP_PATH_DIR)
+            v = visitor_of(w, names.names[i]);
+        if (st == MSP_OK)
+            st = v != NULL ? v(w, path, names.names[i]) : add_stray(w, path);
+        w->rank = MSP_DUMP_NO_NUMBER;
+        msp_free(path);
+    }
+    msp_dir_list_release(&names);
+    return st;
+}
+
+static msp_status
+nothing_there(walk *w, const char *dir)
+{
+    msp_buf seen = {0};
+    msp_dir_list names;
+
+    if (msp_dir_list_read(&names, dir, NULL) == MSP_OK) {
+        for (size_t i = 0; i < names.count && i < 5; i++)
+            msp_buf_printf(&seen, "%s%s", i > 0 ? ", " : "", names.names[i]);
+        if (names.count > 5)
+            msp_buf_printf(&seen, " and %zu more", names.count - 5);
+        msp_dir_list_release(&names);
+    }
+    msp_error_set(w->err, MSP_E_NOT_FOUND,
+                  "%s: no dump here: expected dump.json or debug.json, or folders rank<N> or step<N> with them; it "
+                  "holds %s",
+                  dir, seen.len > 0 ? seen.p : "nothing");
+    msp_buf_release(&seen);
+    return MSP_E_NOT_FOUND;
+}
+
+static msp_status
+find_file(walk *w, const char *path)
+{
+    msp_str name = msp_path_base(path);
+
+    if (msp_str_ends(name, MSP_STR("debug.json")))
+        return add_place(w, path, MSP_DUMP_DEBUG);
+    if (msp_str_ends(name, MSP_STR("dump.json")))
+        return add_place(w, path, MSP_DUMP_API);
+    return msp_error_set(w->err, MSP_E_INVALID, "%s: expected a file named dump.json or debug.json, or a folder", path);
+}
+
+msp_status
+msp_dump_find(msp_dump_layout *out, const char *path, msp_error *err)
+{
+    walk w = {out, 0, 0, "", "", "", MSP_DUMP_NO_NUMBER, MSP_DUMP_NO_NUMBER, err};
+    msp_status st;
+
+    *out = (msp_dump_layout){0};
+    switch (msp_path_kind_of(path)) {
+    case MSP_PATH_FILE:
+        st = msp_dump_check_owner(path, err);
+        if (st == MSP_OK)
+            st = find_file(&w, path);
+        break;
+    case MSP_PATH_DIR:
+        st = visit_level(&w, path);
+        if (st == MSP_OK && out->count == 0)
+            st = nothing_there(&w, path);
+        break;
+    case MSP_PATH_NONE:
+        st = msp_error_set(err, MSP_E_NOT_FOUND, "%s: no such file or directory, or no permission to reach it", path);
+        break;
+    default:
+        st = msp_error_set(err, MSP_E_INVALID, "%s: neither a file nor a directory", path);
+    }
+    if (st != MSP_OK)
+        msp_dump_layout_release(out);
+    return st;
+}
+
+void
+msp_dump_layout_release(msp_dump_layout *l)
+{
+    for (size_t i = 0; i < l->count; i++) {
+        msp_free(l->places[i].path);
+        msp_free(l->places[i].group);
+        msp_free(l->places[i].step_name);
+        msp_free(l->places[i].rank_name);
+    }
+    for (size_t i = 0; i < l->nstrays; i++)
+        msp_free(l->strays[i]);
+    msp_free(l->places);
+    msp_free(l->strays);
+    *l = (msp_dump_layout){0};
+}

@@ -1,0 +1,300 @@
+/* scan.c - see scan.h. */
+#include "dump/scan.h"
+
+#include <stdint.h>
+#include "core/alloc.h"
+#include "core/map.h"
+#include "core/vec.h"
+#include "json/json.h"
+
+typedef enum step { STEP_OK, STEP_END, STEP_BAD, STEP_NOMEM } step;
+
+typedef struct cursor {
+    const char *p, *end;
+} cursor;
+
+static bool
+is_space(char c)
+{
+    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
+
+static void
+skip_space(cursor *c)
+{
+    while (c->p < c->end && is_space(*c->p))
+        c->p++;
+}
+
+/* The next character after white space is want, and is passed. */
+static step
+expect(cursor *c, char want)
+{
+    skip_space(c);
+    if (c->p == c->end)
+        return STEP_END;
+    if (*c->p != want)
+        return STEP_BAD;
+    c->p++;
+    return STEP_OK;
+}
+
+/* c stands on the opening quote; out gets what is between the quotes. */
+static step
+pass_string(cursor *c, msp_str *out)
+{
+    const char *start = c->p + 1, *q = start;
+
+    for (;;) {
+        const char *back;
+
+        q = memchr(q, '"', (size_t)(c->end - q));
+        if (q == NULL)
+            return STEP_END;
+        for (back = q; back > start && back[-1] == '\\';)
+            back--;
+        if ((q - back) % 2 == 0)
+            break;
+        q++;
+    }
+    *out = (msp_str){start, (size_t)(q - start)};
+    c->p = q + 1;
+    return STEP_OK;
+}
+
+/* What a byte means between strings: 1 opens, 2 closes, 3 a quote. Everything else is passed over. */
+static const uint8_t meaning[256] = {['{'] = 1, ['['] = 1, ['}'] = 2, [']'] = 2, ['"'] = 3};
+
+static step
+pass_container(cursor *c)
+{
+    size_t depth = 0;
+    msp_str s;
+
+    while (c->p < c->end) {
+        switch (meaning[(uint8_t)*c->p]) {
+        case 1:
+            depth++;
+            break;
+        case 2:
+            if (--depth == 0) {
+                c->p++;
+                return STEP_OK;
+            }
+            break;
+        case 3:
+            if (pass_string(c, &s) != STEP_OK)
+                return STEP_END;
+            continue;
+        }
+        c->p++;
+    }
+    return STEP_END;
+}
+
+static step
+pass_value(cursor *c, msp_str *out)
+{
+    const char *start;
+    msp_str s;
+    step st;
+
+    skip_space(c);
+    if (c->p == c->end)
+        return STEP_END;
+    start = c->p;
+    if (meaning[(uint8_t)*c->p] == 1) {
+        st = pass_container(c);
+    } else if (*c->p == '"') {
+        st = pass_string(c, &s);
+    } else {
+        while (c->p < c->end && !is_space(*c->p) && *c->p != ',' && meaning[(uint8_t)*c->p] == 0)
+            c->p++;
+        st = c->p == c->end ? STEP_END : c->p == start ? STEP_BAD : STEP_OK;
+    }
+    *out = (msp_str){start, (size_t)(c->p - start)};
+    return st;
+}
+
+/*
+ * Passes "key": and stands before the value. STEP_OK with *last set when the object ended instead. first says that no
+ * comma is due yet.
+ */
+static step
+pass_key(cursor *c, bool first, msp_str *key, bool *last)
+{
+    step st;
+
+    *last = false;
+    skip_space(c);
+    if (c->p == c->end)
+        return STEP_END;
+    if (*c->p == '}') {
+        c->p++;
+        *last = true;
+        return STEP_OK;
+    }
+    if (!first) {
+        st = expect(c, ',');
+        if (st != STEP_OK)
+            return st;
+        skip_space(c);
+        if (c->p == c->end)
+            return STEP_END;
+    }
+    if (*c->p != '"')
+        return STEP_BAD;
+    st = pass_string(c, key);
+    return st == STEP_OK ? expect(c, ':') : st;
+}
+
+/* A key with escapes is resolved by the JSON parser itself. */
+static step
+resolve_name(msp_dump_scan *s, msp_str raw, msp_str *out)
+{
+    msp_json_doc doc;
+    msp_str text;
+    char *copy;
+
+    *out = raw;
+    if (raw.len == 0 || memchr(raw.p, '\\', raw.len) == NULL)
+        return STEP_OK;
+    if (msp_json_parse(&doc, raw.p - 1, raw.len + 2, NULL) != MSP_OK)
+        return STEP_BAD;
+    text = msp_json_string(doc.root);
+    copy = msp_arena_text(&s->arena, text.p, text.len);
+    *out = (msp_str){copy, text.len};
+    msp_json_doc_release(&doc);
+    return copy == NULL ? STEP_NOMEM : STEP_OK;
+}
+
+/* A name that comes twice keeps its first place and its last value, as in a Python dict. */
+static step
+add_span(msp_dump_scan *s, msp_map *seen, msp_str raw, msp_str value)
+{
+    msp_map_entry *e;
+    msp_str name;
+    bool added;
+    step st = resolve_name(s, raw, &name);
+
+    if (st != STEP_OK)
+        return st;
+    e = msp_map_put(seen, name, (int64_t)s->count, &added);
+    if (e == NULL)
+        return STEP_NOMEM;
+    if (!added) {
+        s->spans[e->value].value = value;
+        return STEP_OK;
+    }
+    if (!msp_vec_grow((void **)&s->spans, &s->cap, s->count + 1, sizeof(*s->spans)))
+        return STEP_NOMEM;
+    s->spans[s->count++] = (msp_dump_span){name, value};
+    return STEP_OK;
+}
+
+/* c stands on the brace of "data". */
+static step
+scan_records(msp_dump_scan *s, cursor *c, const char *text)
+{
+    msp_map seen = {0};
+    msp_str key, value;
+    bool last = false, first = true;
+    step st = STEP_OK;
+
+    s->data_is_object = true;
+    c->p++;
+    s->cut_at = (size_t)(c->p - text);
+    while (st == STEP_OK) {
+        st = pass_key(c, first, &key, &last);
+        if (st != STEP_OK || last)
+            break;
+        st = pass_value(c, &value);
+        if (st == STEP_OK)
+            st = add_span(s, &seen, key, value);
+        s->cut_at = st == STEP_OK ? (size_t)(c->p - text) : s->cut_at;
+        first = false;
+    }
+    msp_map_release(&seen);
+    return st;
+}
+
+static step
+scan_member(msp_dump_scan *s, cursor *c, msp_str key, const char *text)
+{
+    static const struct {
+        const char *name;
+        size_t offset;
+    } wanted[] = {{"task", offsetof(msp_dump_scan, task)},
+                  {"level", offsetof(msp_dump_scan, level)},
+                  {"framework", offsetof(msp_dump_scan, framework)},
+                  {"data", offsetof(msp_dump_scan, data)}};
+    msp_str value;
+    step st;
+
+    skip_space(c);
+    if (msp_str_eq(key, MSP_STR("data")) && c->p < c->end && *c->p == '{') {
+        const char *start = c->p;
+
+        s->count = 0;
+        st = scan_records(s, c, text);
+        s->data = (msp_str){start, (size_t)(c->p - start)};
+        return st;
+    }
+    st = pass_value(c, &value);
+    for (size_t i = 0; st == STEP_OK && i < sizeof(wanted) / sizeof(wanted[0]); i++)
+        if (msp_str_eq(key, msp_str_of(wanted[i].name)))
+            *(msp_str *)((char *)s + wanted[i].offset) = value;
+    return st;
+}
+
+static step
+scan_top(msp_dump_scan *s, const char *text, size_t size)
+{
+    cursor c = {text, text + size};
+    bool last = false, first = true;
+    step st = expect(&c, '{');
+    msp_str key;
+
+    while (st == STEP_OK) {
+        st = pass_key(&c, first, &key, &last);
+        if (st != STEP_OK || last)
+            break;
+        st = scan_member(s, &c, key, text);
+        if (st == STEP_OK)
+            s->cut_at = (size_t)(c.p - text);
+        first = false;
+    }
+    skip_space(&c);
+    return st == STEP_OK && c.p != c.end ? STEP_BAD : st;
+}
+
+msp_status
+msp_dump_scan_text(msp_dump_scan *out, const char *text, size_t size, msp_error *err)
+{
+    size_t all = size;
+    step st;
+
+    *out = (msp_dump_scan){0};
+    /* a crash leaves blocks that were allocated and never written: zeroes at the end */
+    while (size > 0 && text[size - 1] == '\0')
+        size--;
+    st = scan_top(out, text, size);
+    if (st == STEP_OK && size == all)
+        return MSP_OK;
+    if (st == STEP_OK || st == STEP_END) {
+        out->cut = true;
+        return MSP_OK;
+    }
+    msp_dump_scan_release(out);
+    if (st == STEP_NOMEM)
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    return msp_error_set(err, MSP_E_FORMAT, "not a JSON object");
+}
+
+void
+msp_dump_scan_release(msp_dump_scan *s)
+{
+    msp_arena_release(&s->arena);
+    msp_free(s->spans);
+    *s = (msp_dump_scan){0};
+}

@@ -1,0 +1,148 @@
+/* stack.c - stack.json: who called which API, in the form of either generation. */
+#include "core/alloc.h"
+#include "core/file.h"
+#include "core/map.h"
+#include "dump/dump_read.h"
+
+struct msp_stack {
+    msp_mapping map;
+    msp_json_doc doc;
+    msp_map by_name; /* value: index into lists */
+    const msp_json **lists;
+};
+
+static bool
+put(msp_stack *s, msp_str name, const msp_json *frames, size_t *n)
+{
+    bool added;
+    msp_map_entry *e = msp_map_put(&s->by_name, name, (int64_t)*n, &added);
+
+    if (e == NULL)
+        return false;
+    if (added)
+        (*n)++;
+    s->lists[e->value] = frames;
+    return true;
+}
+
+/* {"0": [[name, ...], [frame, ...]], ...}: a value of any other form is passed over. */
+static bool
+index_groups(msp_stack *s)
+{
+    const msp_json *root = s->doc.root;
+    size_t groups = msp_json_count(root), names = 0, n = 0;
+
+    for (size_t i = 0; i < groups; i++)
+        names += msp_json_count(msp_json_at(msp_json_at(root, i), 0));
+    s->lists = msp_alloc(names, sizeof(*s->lists));
+    if (s->lists == NULL)
+        return false;
+    for (size_t i = 0; i < groups; i++) {
+        const msp_json *group = msp_json_at(root, i), *list = msp_json_at(group, 0), *frames = msp_json_at(group, 1);
+
+        if (msp_json_kind_of(group) != MSP_JSON_ARRAY || msp_json_count(group) != 2 ||
+            msp_json_kind_of(list) != MSP_JSON_ARRAY || msp_json_kind_of(frames) != MSP_JSON_ARRAY)
+            continue;
+        for (size_t k = 0; k < msp_json_count(list); k++)
+            if (!put(s, msp_json_string(msp_json_at(list, k)), frames, &n))
+                return false;
+    }
+    return true;
+}
+
+/* {name: [frame, ...], ...} */
+static bool
+index_names(msp_stack *s)
+{
+    const msp_json *root = s->doc.root;
+    size_t count = msp_json_count(root), n = 0;
+
+    s->lists = msp_alloc(count, sizeof(*s->lists));
+    if (s->lists == NULL)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        if (msp_json_kind_of(msp_json_at(root, i)) == MSP_JSON_ARRAY &&
+            !put(s, msp_json_key(root, i), msp_json_at(root, i), &n))
+            return false;
+    return true;
+}
+
+static msp_status
+open_parts(msp_stack *s, msp_error *err)
+{
+    const msp_json *root;
+    msp_status st = MSP_OK;
+
+    if (s->map.size > 0)
+        st = msp_json_parse_recover(&s->doc, s->map.addr, s->map.size, 1, err);
+    if (st != MSP_OK)
+        return st;
+    root = s->doc.root;
+    if (root != NULL && msp_json_kind_of(root) != MSP_JSON_OBJECT)
+        return msp_error_set(err, MSP_E_FORMAT, "must be a JSON object");
+    if (!(msp_json_count(msp_json_get(root, "0")) > 0 ? index_groups(s) : index_names(s)))
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    return MSP_OK;
+}
+
+msp_status
+msp_stack_open(msp_stack **out, const char *path, msp_error *err)
+{
+    msp_stack *s = msp_alloc_zero(1, sizeof(*s));
+    msp_status st;
+
+    *out = NULL;
+    if (s == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "%s: out of memory", path);
+    st = msp_dump_check_owner(path, err);
+    if (st == MSP_OK)
+        st = msp_map_open(&s->map, path, err);
+    if (st == MSP_OK) {
+        st = open_parts(s, err);
+        if (st != MSP_OK)
+            msp_error_prefix(err, st, "%s: ", path);
+    }
+    if (st != MSP_OK) {
+        msp_stack_close(s);
+        return st;
+    }
+    *out = s;
+    return MSP_OK;
+}
+
+const msp_json *
+msp_stack_frames(const msp_stack *s, msp_str name)
+{
+    msp_map_entry *e = s == NULL ? NULL : msp_map_get(&s->by_name, name);
+
+    return e == NULL ? NULL : s->lists[e->value];
+}
+
+int64_t
+msp_stack_depth(const msp_stack *s, const char *name, size_t len)
+{
+    const msp_json *frames = msp_stack_frames(s, (msp_str){name, len});
+
+    return frames == NULL ? -1 : (int64_t)msp_json_count(frames);
+}
+
+const char *
+msp_stack_frame(const msp_stack *s, const char *name, size_t len, size_t i, size_t *frame_len)
+{
+    msp_str frame = msp_json_string(msp_json_at(msp_stack_frames(s, (msp_str){name, len}), i));
+
+    *frame_len = frame.len;
+    return frame.p;
+}
+
+void
+msp_stack_close(msp_stack *s)
+{
+    if (s == NULL)
+        return;
+    msp_map_release(&s->by_name);
+    msp_free(s->lists);
+    msp_json_doc_release(&s->doc);
+    msp_map_close(&s->map);
+    msp_free(s);
+}
