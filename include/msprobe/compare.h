@@ -79,8 +79,8 @@ typedef struct msp_compare_options {
     unsigned formats;      /* MSP_COMPARE_* together; 0: xlsx. A table too long for Excel's sheets gets more sheets */
     int threads;           /* 0: one per processor */
     bool log_rows;         /* is_print_compare_log: one info line per compared row */
-    const char *timestamp; /* 14 digits in the names of result files; NULL: the local time now. Where such a file is
-                              there already the names get "_1", "_2", ... before their extension */
+    const char *timestamp; /* 14 digits in the names of result files; NULL: the local time now. Where a result is there
+                              already, the next second is taken for which there is none */
     msp_compare_progress_fn *progress; /* NULL: none */
     void *progress_payload;
 } msp_compare_options;
@@ -129,7 +129,10 @@ typedef enum msp_inputs_state {
 
 enum { MSP_STAT_MAX = 0, MSP_STAT_MIN, MSP_STAT_MEAN, MSP_STAT_NORM, MSP_NSTATS };
 
-/* The first wrong row of a pair: No, Warning or Different; with highlight, a red row too. */
+/*
+ * The first wrong row of a pair: one whose verdict is No, Warning or Different, that is not finite on the NPU side
+ * only, or (with highlight) that is red. The advisor looks at the verdicts alone.
+ */
 typedef struct msp_compare_suspect {
     bool found;  /* false: there was none and nothing below is set */
     int64_t row; /* 0-based, the header not counted */
@@ -174,7 +177,8 @@ typedef struct msp_compare_counts {
     int64_t warning, clean;                 /* statistics: Warning, empty */
     int64_t pass, different;                /* md5: Pass, Different */
     int64_t red, yellow;                    /* highlighted rows */
-    int64_t unreadable;                     /* rows whose tensor file could not be read */
+    int64_t nonfinite;  /* rows whose NPU maximum or minimum is NaN or infinite while the bench's is not */
+    int64_t unreadable; /* rows whose tensor file could not be read */
 } msp_compare_counts;
 
 /* One pair of files. */

@@ -1,2 +1,0 @@
-/* compare.c - nothing here yet. */
-typedef int msp_compare_is_empty;

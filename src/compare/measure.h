@@ -1,0 +1,25 @@
+/* measure.h - how far the two sides of a row are apart. */
+#ifndef MSP_COMPARE_MEASURE_H
+#define MSP_COMPARE_MEASURE_H
+
+#include "compare/judged.h"
+
+/* Differences and relative errors of the four statistics. j->b must be set. */
+void msp_measure_stats(msp_judged *j);
+
+typedef struct msp_measurer {
+    const char *dirs[2]; /* where the tensor files of NPU and bench lie */
+    int threads;         /* for one large tensor */
+} msp_measurer;
+
+/*
+ * The six metrics of the tensors behind the row. Where they cannot be had the words in their place and a sentence at
+ * the end of j->message say why; j->unreadable is set when it was a file. May be called from several threads at once.
+ */
+void msp_measure_tensors(const msp_measurer *m, msp_judged *j);
+
+/* Open the tensor file of a row: of the NPU side (0) or the bench side (1). */
+MSP_CHECK msp_status msp_measure_open(msp_tensor *out, const msp_measurer *m, int side, const msp_row *r,
+                                      msp_error *err);
+
+#endif

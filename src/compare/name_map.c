@@ -1,0 +1,76 @@
+/* name_map.c - data_mapping: a yaml file of "NPU row name: bench row name". */
+#include "compare/run.h"
+#include "core/alloc.h"
+#include "core/file.h"
+#include "dump/dump_read.h"
+#include "json/yaml.h"
+
+enum { MAX_BYTES = 64 << 20 };
+
+static msp_status
+read_names(msp_name_map *m, msp_error *err)
+{
+    const msp_json *root = m->doc.root;
+    size_t n = msp_json_count(root);
+
+    if (msp_json_kind_of(root) != MSP_JSON_OBJECT || n == 0)
+        return msp_error_set(err, MSP_E_INVALID,
+                             "must hold lines \"NPU name: bench name\", such as "
+                             "Functional.relu.0.forward.input.0: Functional.relu.1.forward.input.0");
+    for (size_t i = 0; i < n; i++) {
+        msp_str key = msp_json_key(root, i);
+        msp_map_entry *e;
+
+        if (msp_json_kind_of(msp_json_at(root, i)) != MSP_JSON_STRING)
+            return msp_error_set(err, MSP_E_INVALID, "the value of %.*s must be the name of a bench row", (int)key.len,
+                                 key.p);
+        e = msp_map_put(&m->names, key, (int64_t)i, NULL);
+        if (e == NULL)
+            return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+        e->value = (int64_t)i;
+    }
+    return MSP_OK;
+}
+
+msp_status
+msp_name_map_load(msp_name_map *out, const char *path, msp_error *err)
+{
+    size_t size;
+    msp_status st;
+
+    *out = (msp_name_map){0};
+    st = msp_dump_check_owner(path, err);
+    if (st == MSP_OK)
+        st = msp_file_read(&out->text, &size, path, MAX_BYTES, err);
+    if (st != MSP_OK)
+        return st;
+    st = msp_yaml_parse(&out->doc, out->text, size, err);
+    if (st == MSP_OK)
+        st = read_names(out, err);
+    if (st != MSP_OK) {
+        msp_error_prefix(err, st, "%s: ", path);
+        msp_name_map_release(out);
+    }
+    return st;
+}
+
+void
+msp_name_map_release(msp_name_map *m)
+{
+    msp_map_release(&m->names);
+    msp_json_doc_release(&m->doc);
+    msp_free(m->text);
+    *m = (msp_name_map){0};
+}
+
+msp_str
+msp_name_map_key(const msp_rows *npu, const msp_row *row, msp_buf *scratch, void *ctx)
+{
+    const msp_name_map *m = ctx;
+    msp_str name = msp_row_name(row);
+    msp_map_entry *e = msp_map_get(&m->names, name);
+
+    (void)npu;
+    (void)scratch;
+    return e == NULL ? name : msp_json_string(msp_json_at(m->doc.root, (size_t)e->value));
+}

@@ -1,0 +1,401 @@
+/*
+ * plan.c - which dump is compared with which.
+ *
+ * Both layouts are sorted, so groups, steps and ranks are runs of neighbours. A run of one side is paired with a run of
+ * the other level by level; what finds no partner becomes a pair that lacks a side, so that it is named in the result.
+ */
+#include "compare/run.h"
+#include "core/alloc.h"
+#include "core/log.h"
+#include "core/path.h"
+#include "core/vec.h"
+
+typedef struct run_of {
+    const msp_dump_place *first;
+    size_t count;
+} run_of;
+
+typedef struct planner {
+    msp_plan *out;
+    size_t cap;
+    const char *output_dir;
+    bool second; /* the rank has a pair already: its advisor's file needs a name of its own */
+    msp_error *err;
+} planner;
+
+static msp_status
+no_memory(planner *p)
+{
+    return msp_error_set(p->err, MSP_E_NOMEM, "out of memory while pairing the dumps");
+}
+
+char *
+msp_plan_file(const char *dir, const char *stem, const char *timestamp, const char *ext)
+{
+    msp_buf b = {0};
+
+    msp_buf_printf(&b, "%s/%s_%s.%s", dir, stem, timestamp, ext);
+    if (b.failed)
+        msp_buf_release(&b);
+    return b.p;
+}
+
+char *
+msp_plan_beside(const char *path, const char *name)
+{
+    msp_str dir = msp_path_dir(path);
+    msp_buf b = {0};
+
+    msp_buf_str(&b, dir);
+    if (dir.p[dir.len - 1] != '/')
+        msp_buf_char(&b, '/');
+    msp_buf_text(&b, name);
+    if (b.failed)
+        msp_buf_release(&b);
+    return b.p;
+}
+
+/* ---- one pair -----------------------------------------------------------------------------------------------------
+ */
+
+static char *
+finish_text(msp_buf *b)
+{
+    char *p;
+
+    msp_buf_text(b, ""); /* never NULL */
+    p = b->failed ? NULL : b->p != NULL ? b->p : msp_result_text(MSP_STR(""));
+    if (p == NULL)
+        msp_buf_release(b);
+    *b = (msp_buf){0};
+    return p;
+}
+
+static void
+add_words(msp_buf *b, const char *const *words, size_t n, const char *separator)
+{
+    for (size_t i = 0; i < n; i++)
+        if (words[i][0] != '\0') {
+            if (b->len > 0)
+                msp_buf_text(b, separator);
+            msp_buf_text(b, words[i]);
+        }
+}
+
+static msp_status
+add_pair(planner *p, const msp_dump_place *n, const msp_dump_place *b)
+{
+    const msp_dump_place *known = n != NULL ? n : b;
+    const char *label[] = {known->group, known->step_name, known->rank_name};
+    const char *dir[] = {p->output_dir, known->group, known->step_name};
+    const char *stem[] = {known->kind == MSP_DUMP_DEBUG ? "debug_compare_result" : "compare_result", known->rank_name};
+    const char *advisor[] = {p->second ? "debug_advisor" : "advisor", known->rank_name};
+    msp_plan_pair pair = {.npu = n, .bench = b};
+    msp_buf text = {0};
+
+    add_words(&text, label, 3, " ");
+    pair.label = finish_text(&text);
+    add_words(&text, dir, 3, "/");
+    pair.out_dir = finish_text(&text);
+    add_words(&text, stem, 2, "_");
+    pair.stem = finish_text(&text);
+    add_words(&text, advisor, 2, "_");
+    pair.advisor_stem = finish_text(&text);
+    if (!msp_vec_grow((void **)&p->out->pairs, &p->cap, p->out->npairs + 1, sizeof(pair))) {
+        msp_free(pair.label);
+        msp_free(pair.out_dir);
+        msp_free(pair.stem);
+        msp_free(pair.advisor_stem);
+        return no_memory(p);
+    }
+    p->out->pairs[p->out->npairs++] = pair;
+    if (pair.label == NULL || pair.out_dir == NULL || pair.stem == NULL || pair.advisor_stem == NULL)
+        return no_memory(p);
+    return MSP_OK;
+}
+
+/* ---- levels -------------------------------------------------------------------------------------------------------
+ */
+
+typedef struct level {
+    const char *what; /* for messages */
+    const char *(*name)(const msp_dump_place *p);
+    int64_t (*number)(const msp_dump_place *p);
+    bool by_number_first; /* equal numbers go together even where both sides have as many runs */
+    msp_status (*pair)(planner *p, run_of n, run_of b);
+} level;
+
+static bool
+same_item(const level *l, const msp_dump_place *a, const msp_dump_place *b)
+{
+    return strcmp(l->name(a), l->name(b)) == 0;
+}
+
+static size_t
+run_length(const level *l, run_of places)
+{
+    size_t n = 0;
+
+    while (n < places.count && same_item(l, &places.first[0], &places.first[n]))
+        n++;
+    return n;
+}
+
+/* The runs that places consist of; NULL when there is no memory. */
+static run_of *
+split(const level *l, run_of places, size_t *count)
+{
+    run_of *runs = msp_alloc(places.count, sizeof(*runs));
+
+    *count = 0;
+    while (runs != NULL && places.count > 0) {
+        size_t n = run_length(l, places);
+
+        runs[(*count)++] = (run_of){places.first, n};
+        places = (run_of){places.first + n, places.count - n};
+    }
+    return runs;
+}
+
+static msp_status
+add_lonely(planner *p, run_of places, bool npu)
+{
+    msp_status st = MSP_OK;
+
+    for (size_t i = 0; i < places.count && st == MSP_OK; i++)
+        st = add_pair(p, npu ? &places.first[i] : NULL, npu ? NULL : &places.first[i]);
+    return st;
+}
+
+static bool
+agree(const level *l, const msp_dump_place *a, const msp_dump_place *b)
+{
+    return l->number(a) == l->number(b) && (l->number(a) != MSP_DUMP_NO_NUMBER || same_item(l, a, b));
+}
+
+static size_t
+count_common(const level *l, const run_of *n, size_t nn, const run_of *b, size_t nb)
+{
+    size_t common = 0;
+
+    for (size_t i = 0; i < nn; i++)
+        for (size_t k = 0; k < nb; k++)
+            common += agree(l, n[i].first, b[k].first);
+    return common;
+}
+
+static msp_status
+pair_in_order(planner *p, const level *l, const run_of *n, const run_of *b, size_t count)
+{
+    msp_status st = MSP_OK;
+
+    for (size_t i = 0; i < count && st == MSP_OK; i++) {
+        if (l->number(n[i].first) != l->number(b[i].first))
+            msp_warning("%s %s of the NPU side is compared with %s of the bench side: their numbers differ, they are "
+                        "paired in order",
+                        l->what, l->name(n[i].first), l->name(b[i].first));
+        st = l->pair(p, n[i], b[i]);
+    }
+    return st;
+}
+
+static msp_status
+pair_by_number(planner *p, const level *l, const run_of *n, size_t nn, const run_of *b, size_t nb)
+{
+    msp_status st = MSP_OK;
+
+    for (size_t i = 0; i < nn && st == MSP_OK; i++) {
+        size_t k = 0;
+
+        while (k < nb && !agree(l, n[i].first, b[k].first))
+            k++;
+        st = k < nb ? l->pair(p, n[i], b[k]) : add_lonely(p, n[i], true);
+    }
+    for (size_t k = 0; k < nb && st == MSP_OK; k++) {
+        size_t i = 0;
+
+        while (i < nn && !agree(l, n[i].first, b[k].first))
+            i++;
+        if (i == nn)
+            st = add_lonely(p, b[k], false);
+    }
+    return st;
+}
+
+static msp_status
+pair_level(planner *p, const level *l, run_of npu, run_of bench)
+{
+    size_t nn, nb;
+    run_of *n = split(l, npu, &nn), *b = split(l, bench, &nb);
+    msp_status st;
+
+    if (n == NULL || b == NULL)
+        st = no_memory(p);
+    else if (nn == nb && (nn == 1 || !l->by_number_first || count_common(l, n, nn, b, nb) == 0))
+        st = pair_in_order(p, l, n, b, nn);
+    else
+        st = pair_by_number(p, l, n, nn, b, nb);
+    msp_free(n);
+    msp_free(b);
+    return st;
+}
+
+/* ---- the levels, from the inside out ------------------------------------------------------------------------------
+ */
+
+static const msp_dump_place *
+find_kind(run_of places, msp_dump_kind kind)
+{
+    for (size_t i = 0; i < places.count; i++)
+        if (places.first[i].kind == kind)
+            return &places.first[i];
+    return NULL;
+}
+
+/* dump.json with dump.json, debug.json with debug.json. What one side lacks matters only when nothing else is there. */
+static msp_status
+pair_files(planner *p, run_of n, run_of b)
+{
+    static const msp_dump_kind kinds[] = {MSP_DUMP_API, MSP_DUMP_DEBUG};
+    msp_status st = MSP_OK;
+    bool any = false;
+
+    for (size_t i = 0; i < 2 && st == MSP_OK; i++) {
+        const msp_dump_place *x = find_kind(n, kinds[i]), *y = find_kind(b, kinds[i]);
+
+        if (x != NULL && y != NULL) {
+            p->second = any;
+            any = true;
+            st = add_pair(p, x, y);
+        }
+    }
+    p->second = false;
+    if (st != MSP_OK || any)
+        return st;
+    st = add_lonely(p, n, true);
+    return st == MSP_OK ? add_lonely(p, b, false) : st;
+}
+
+static const char *
+rank_name(const msp_dump_place *p)
+{
+    return p->rank_name;
+}
+
+static int64_t
+rank_number(const msp_dump_place *p)
+{
+    return p->rank;
+}
+
+static msp_status
+pair_ranks(planner *p, run_of n, run_of b)
+{
+    static const level ranks = {"rank", rank_name, rank_number, false, pair_files};
+
+    return pair_level(p, &ranks, n, b);
+}
+
+static const char *
+step_name(const msp_dump_place *p)
+{
+    return p->step_name;
+}
+
+static int64_t
+step_number(const msp_dump_place *p)
+{
+    return p->step;
+}
+
+static msp_status
+pair_steps(planner *p, run_of n, run_of b)
+{
+    static const level steps = {"step", step_name, step_number, true, pair_ranks};
+
+    return pair_level(p, &steps, n, b);
+}
+
+static const char *
+group_name(const msp_dump_place *p)
+{
+    return p->group;
+}
+
+/* graph and pynative have names only */
+static int64_t
+group_number(const msp_dump_place *p)
+{
+    return p->group[0] == '\0' ? MSP_DUMP_NO_NUMBER : p->group[0];
+}
+
+static msp_status
+pair_groups(planner *p, run_of n, run_of b)
+{
+    static const level groups = {"folder", group_name, group_number, true, pair_steps};
+
+    return pair_level(p, &groups, n, b);
+}
+
+/* ---- both sides ---------------------------------------------------------------------------------------------------
+ */
+
+static void
+warn_strays(const msp_dump_layout *l)
+{
+    enum { SHOWN = 5 };
+
+    for (size_t i = 0; i < l->nstrays && i < SHOWN; i++)
+        msp_warning("%s: no part of a dump, left out", l->strays[i]);
+    if (l->nstrays > SHOWN)
+        msp_warning("%zu more names beside the dumps are no part of them, left out", l->nstrays - SHOWN);
+}
+
+static msp_status
+check_kinds(const msp_compare_options *opt, msp_error *err)
+{
+    msp_path_kind n = msp_path_kind_of(opt->npu_path), b = msp_path_kind_of(opt->bench_path);
+
+    if (n != MSP_PATH_NONE && b != MSP_PATH_NONE && n != b)
+        return msp_error_set(err, MSP_E_INVALID,
+                             "The npu_path and bench_path need to be of the same type. %s is a %s, %s is a %s",
+                             opt->npu_path, n == MSP_PATH_DIR ? "folder" : "file", opt->bench_path,
+                             b == MSP_PATH_DIR ? "folder" : "file");
+    return MSP_OK;
+}
+
+msp_status
+msp_plan_make(msp_plan *out, const msp_compare_options *opt, msp_error *err)
+{
+    planner p = {out, 0, opt->output_dir != NULL ? opt->output_dir : "./output", false, err};
+    msp_status st = check_kinds(opt, err);
+
+    *out = (msp_plan){0};
+    if (st == MSP_OK)
+        st = msp_dump_find(&out->npu, opt->npu_path, err);
+    if (st == MSP_OK)
+        st = msp_dump_find(&out->bench, opt->bench_path, err);
+    if (st != MSP_OK)
+        return st;
+    warn_strays(&out->npu);
+    warn_strays(&out->bench);
+    if (msp_path_kind_of(opt->npu_path) == MSP_PATH_FILE && out->npu.places[0].kind != out->bench.places[0].kind)
+        return msp_error_set(err, MSP_E_INVALID, "%s and %s: both must be dump.json, or both debug.json", opt->npu_path,
+                             opt->bench_path);
+    return pair_groups(&p, (run_of){out->npu.places, out->npu.count}, (run_of){out->bench.places, out->bench.count});
+}
+
+void
+msp_plan_release(msp_plan *p)
+{
+    for (size_t i = 0; i < p->npairs; i++) {
+        msp_free(p->pairs[i].label);
+        msp_free(p->pairs[i].out_dir);
+        msp_free(p->pairs[i].stem);
+        msp_free(p->pairs[i].advisor_stem);
+    }
+    msp_free(p->pairs);
+    msp_dump_layout_release(&p->npu);
+    msp_dump_layout_release(&p->bench);
+    *p = (msp_plan){0};
+}

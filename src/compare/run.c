@@ -1,0 +1,398 @@
+/* run.c - msp_compare_run(): all pairs, some beside each other, and what is said about them together. */
+#include "compare/run.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+#include <time.h>
+#include "core/alloc.h"
+#include "core/cpu.h"
+#include "core/log.h"
+#include "core/path.h"
+#include "core/pool.h"
+
+/* ---- progress -----------------------------------------------------------------------------------------------------
+ */
+
+static double
+seconds_now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* With the lock held. */
+static void
+report(msp_run *run, bool always)
+{
+    double now = seconds_now();
+
+    if (run->opt->progress == NULL || (!always && now - run->last_report < 0.1))
+        return;
+    run->last_report = now;
+    if (!run->opt->progress(&run->progress, run->opt->progress_payload))
+        run->cancelled = true;
+}
+
+bool
+msp_run_progress(msp_run *run, const char *phase, const char *rank, int64_t rows, int64_t bytes)
+{
+    pthread_mutex_lock(&run->lock);
+    run->progress.phase = phase;
+    run->progress.rank = rank;
+    run->progress.rows_done += rows;
+    run->progress.bytes_done += bytes;
+    report(run, false);
+    pthread_mutex_unlock(&run->lock);
+    return !run->cancelled;
+}
+
+void
+msp_run_expect(msp_run *run, int64_t rows, int64_t bytes)
+{
+    pthread_mutex_lock(&run->lock);
+    run->progress.rows_total += rows;
+    run->progress.bytes_total += bytes;
+    pthread_mutex_unlock(&run->lock);
+}
+
+bool
+msp_run_pair_done(msp_run *run)
+{
+    pthread_mutex_lock(&run->lock);
+    run->progress.pairs_done++;
+    report(run, run->progress.pairs_done == run->progress.pairs_total);
+    pthread_mutex_unlock(&run->lock);
+    return !run->cancelled;
+}
+
+/* ---- where results go ---------------------------------------------------------------------------------------------
+ */
+
+static bool
+file_exists(const char *dir, const char *stem, const char *timestamp, const char *ext)
+{
+    char *path = msp_plan_file(dir, stem, timestamp, ext);
+    struct stat st;
+    bool there = path != NULL && lstat(path, &st) == 0;
+
+    msp_free(path);
+    return there;
+}
+
+static bool
+is_taken(const msp_plan *plan, const char *timestamp)
+{
+    static const char *const exts[] = {"xlsx", "csv", "json"};
+
+    for (size_t i = 0; i < plan->npairs; i++) {
+        const msp_plan_pair *p = &plan->pairs[i];
+
+        for (size_t k = 0; k < 3; k++)
+            if (file_exists(p->out_dir, p->stem, timestamp, exts[k]))
+                return true;
+        if (file_exists(p->out_dir, p->advisor_stem, timestamp, "txt"))
+            return true;
+    }
+    return false;
+}
+
+/* One second later, as a time stamp. */
+static void
+next_second(char timestamp[16])
+{
+    struct tm tm = {.tm_isdst = -1};
+    time_t t;
+
+    if (sscanf(timestamp, "%4d%2d%2d%2d%2d%2d", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &tm.tm_hour, &tm.tm_min,
+               &tm.tm_sec) != 6)
+        return;
+    tm.tm_year -= 1900;
+    tm.tm_mon -= 1;
+    tm.tm_sec += 1;
+    t = mktime(&tm);
+    localtime_r(&t, &tm);
+    strftime(timestamp, 16, "%Y%m%d%H%M%S", &tm);
+}
+
+/* No result is ever written over: the time stamp moves on until all its names are free. */
+static msp_status
+choose_timestamp(msp_run *run, const msp_plan *plan, msp_error *err)
+{
+    enum { MAX_TRIES = 86400 };
+    const char *given = run->opt->timestamp;
+    struct tm tm;
+    time_t now = time(NULL);
+
+    localtime_r(&now, &tm);
+    strftime(run->timestamp, sizeof(run->timestamp), "%Y%m%d%H%M%S", &tm);
+    if (given != NULL) {
+        unsigned long long digits;
+
+        if (strlen(given) != 14 || !msp_str_to_u64(msp_str_of(given), &digits))
+            return msp_error_set(err, MSP_E_INVALID, "the time stamp \"%s\" must be 14 digits", given);
+        memcpy(run->timestamp, given, 15);
+    }
+    for (int i = 0; is_taken(plan, run->timestamp); i++) {
+        if (i == MAX_TRIES)
+            return msp_error_set(err, MSP_E_LIMIT, "no free name for the results near time stamp %s", run->timestamp);
+        next_second(run->timestamp);
+    }
+    return MSP_OK;
+}
+
+/* Below the output directory nothing may lead out of it. */
+static msp_status
+check_out_dir(const char *output_dir, const char *out_dir, msp_error *err)
+{
+    size_t base = strlen(output_dir);
+    char *path = msp_result_text(msp_str_of(out_dir));
+    msp_status st = MSP_OK;
+    struct stat info;
+
+    if (path == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    for (size_t i = base + 1; i <= strlen(out_dir) && st == MSP_OK; i++) {
+        char c = out_dir[i];
+
+        if (c != '/' && c != '\0')
+            continue;
+        path[i] = '\0';
+        if (lstat(path, &info) == 0 && S_ISLNK(info.st_mode))
+            st = msp_error_set(err, MSP_E_INVALID, "%s: a symbolic link inside the output directory is not followed",
+                               path);
+        path[i] = c;
+    }
+    msp_free(path);
+    return st;
+}
+
+static msp_status
+check_out_dirs(const msp_plan *plan, const char *output_dir, msp_error *err)
+{
+    msp_status st = MSP_OK;
+
+    for (size_t i = 0; i < plan->npairs && st == MSP_OK; i++)
+        st = check_out_dir(output_dir, plan->pairs[i].out_dir, err);
+    return st;
+}
+
+/* ---- pairs --------------------------------------------------------------------------------------------------------
+ */
+
+typedef struct jobs {
+    msp_run *run;
+    const msp_plan *plan;
+    msp_compare_result *out;
+    msp_da_rank **da; /* one per pair; NULL without diff_analyze */
+} jobs;
+
+static msp_status
+name_pair(msp_compare_pair *out, const msp_plan_pair *plan, msp_error *err)
+{
+    const msp_dump_place *n = plan->npu, *b = plan->bench, *known = n != NULL ? n : b;
+
+    out->kind = known->kind;
+    out->step = n != NULL ? n->step : MSP_DUMP_NO_NUMBER;
+    out->rank = n != NULL ? n->rank : MSP_DUMP_NO_NUMBER;
+    out->bench_step = b != NULL ? b->step : MSP_DUMP_NO_NUMBER;
+    out->bench_rank = b != NULL ? b->rank : MSP_DUMP_NO_NUMBER;
+    out->group = msp_result_text(msp_str_of(known->group));
+    out->label = msp_result_text(msp_str_of(plan->label));
+    out->npu_path = n == NULL ? NULL : msp_result_text(msp_str_of(n->path));
+    out->bench_path = b == NULL ? NULL : msp_result_text(msp_str_of(b->path));
+    if (out->group == NULL || out->label == NULL || (n != NULL && out->npu_path == NULL) ||
+        (b != NULL && out->bench_path == NULL))
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    return MSP_OK;
+}
+
+static void
+lacks_a_side(msp_compare_pair *out, const msp_plan_pair *plan)
+{
+    msp_buf text = {0};
+
+    msp_buf_printf(&text, "%s: there is no such dump on the %s side (the other is %s)",
+                   plan->label[0] != '\0' ? plan->label : msp_dump_kind_file(out->kind),
+                   plan->npu == NULL ? "NPU" : "bench", (plan->npu != NULL ? plan->npu : plan->bench)->path);
+    out->status = MSP_E_NOT_FOUND;
+    out->error = msp_result_text(msp_buf_view(&text));
+    msp_buf_release(&text);
+}
+
+static void
+run_pair(size_t i, void *payload)
+{
+    jobs *j = payload;
+    const msp_plan_pair *plan = &j->plan->pairs[i];
+    msp_compare_pair *out = &j->out->pairs[i];
+
+    if (j->run->cancelled) {
+        out->status = MSP_E_CANCELLED;
+    } else if (plan->npu == NULL || plan->bench == NULL) {
+        lacks_a_side(out, plan);
+    } else {
+        msp_pair_compare(j->run, plan, out, j->da == NULL ? NULL : &j->da[i]);
+        if (out->status != MSP_OK && out->error != NULL)
+            msp_log(MSP_LOG_ERROR, "%s%s%s", plan->label, plan->label[0] != '\0' ? ": " : "", out->error);
+    }
+    (void)msp_run_pair_done(j->run);
+}
+
+/*
+ * Many ranks: one per thread. Fewer ranks than threads: one after the other, each with all threads, so that a large
+ * rank at the end does not keep a single core busy.
+ */
+static void
+run_pairs(jobs *j)
+{
+    msp_run *run = j->run;
+    size_t n = j->plan->npairs;
+
+    if (n > 1 && n >= (size_t)run->threads) {
+        run->row_threads = 1;
+        msp_pool_run(n, run->threads, run_pair, j);
+        return;
+    }
+    run->row_threads = run->threads;
+    for (size_t i = 0; i < n; i++)
+        run_pair(i, j);
+}
+
+/* One analysis for each folder of results: a step is compared with itself only. */
+static msp_status
+analyse(jobs *j, msp_error *err)
+{
+    size_t n = j->plan->npairs, first = 0;
+    msp_status st = MSP_OK;
+
+    while (j->da != NULL && first < n && st == MSP_OK) {
+        const char *dir = j->plan->pairs[first].out_dir;
+        size_t end = first, ranks = 0;
+
+        for (; end < n && strcmp(j->plan->pairs[end].out_dir, dir) == 0; end++)
+            ranks += j->da[end] != NULL;
+        if (ranks > 0) {
+            (void)msp_run_progress(j->run, "analyse", j->plan->pairs[first].label, 0, 0);
+            st = msp_da_run(j->out, &j->da[first], end - first, dir, err);
+        }
+        first = end;
+    }
+    return st;
+}
+
+/* The first failure stands for the run; the pairs hold the others. */
+static msp_status
+sum_up(msp_compare_result *out, const jobs *j, msp_error *err)
+{
+    const msp_compare_pair *failed = NULL;
+
+    for (size_t i = 0; i < out->npairs; i++) {
+        out->bytes += out->pairs[i].tensor_bytes;
+        if (out->pairs[i].status == MSP_OK)
+            continue;
+        out->nfailed++;
+        if (failed == NULL)
+            failed = &out->pairs[i];
+    }
+    out->bytes += j->run->progress.bytes_total;
+    if (failed == NULL)
+        return MSP_OK;
+    if (j->run->cancelled)
+        return msp_error_set(err, MSP_E_CANCELLED, "cancelled");
+    if (out->npairs == 1)
+        return msp_error_set(err, failed->status, "%s", failed->error != NULL ? failed->error : "out of memory");
+    return msp_error_set(err, failed->status, "%zu of %zu could not be compared; the first: %s%s%s", out->nfailed,
+                         out->npairs, failed->label != NULL ? failed->label : "", failed->label != NULL ? ": " : "",
+                         failed->error != NULL ? failed->error : "out of memory");
+}
+
+static int64_t
+file_size(const msp_dump_place *p)
+{
+    struct stat st;
+
+    return p != NULL && stat(p->path, &st) == 0 ? (int64_t)st.st_size : 0;
+}
+
+static msp_status
+run_plan(msp_run *run, const msp_plan *plan, msp_compare_result *out, msp_error *err)
+{
+    jobs j = {run, plan, out, NULL};
+    msp_status st = MSP_OK;
+
+    out->pairs = msp_alloc_zero(plan->npairs, sizeof(*out->pairs));
+    if (out->pairs == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    out->npairs = plan->npairs;
+    if (run->opt->diff_analyze) {
+        j.da = msp_alloc_zero(plan->npairs, sizeof(*j.da));
+        if (j.da == NULL)
+            return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    }
+    run->progress.pairs_total = plan->npairs;
+    for (size_t i = 0; i < plan->npairs && st == MSP_OK; i++) {
+        st = name_pair(&out->pairs[i], &plan->pairs[i], err);
+        msp_run_expect(run, 0, file_size(plan->pairs[i].npu) + file_size(plan->pairs[i].bench));
+    }
+    if (st == MSP_OK) {
+        run_pairs(&j);
+        st = analyse(&j, err);
+    }
+    if (st == MSP_OK)
+        st = sum_up(out, &j, err);
+    for (size_t i = 0; j.da != NULL && i < plan->npairs; i++)
+        msp_da_rank_close(j.da[i]);
+    msp_free(j.da);
+    return st;
+}
+
+/* ---- options ------------------------------------------------------------------------------------------------------
+ */
+
+static msp_status
+check_options(const msp_compare_options *opt, msp_error *err)
+{
+    if (opt->npu_path == NULL || opt->npu_path[0] == '\0' || opt->bench_path == NULL || opt->bench_path[0] == '\0')
+        return msp_error_set(err, MSP_E_INVALID, "two paths are needed: the NPU's dump and the bench's");
+    if (opt->framework == MSP_PYTORCH && (opt->cell_mapping != NULL || opt->api_mapping != NULL))
+        return msp_error_set(err, MSP_E_INVALID, "Argument -cm or -am is not supported in PyTorch framework");
+    if (opt->data_mapping != NULL && opt->fuzzy)
+        msp_warning("fuzzy matching has no effect together with a data mapping");
+    return MSP_OK;
+}
+
+msp_status
+msp_compare_run(msp_compare_result *out, const msp_compare_options *opt, msp_error *err)
+{
+    msp_run run = {.opt = opt, .threads = opt->threads > 0 ? opt->threads : msp_cpu_count()};
+    const char *output_dir = opt->output_dir != NULL ? opt->output_dir : "./output";
+    double start = seconds_now();
+    msp_name_map names = {0};
+    msp_plan plan = {0};
+    msp_status st;
+
+    *out = (msp_compare_result){0};
+    pthread_mutex_init(&run.lock, NULL);
+    run.progress.phase = "read";
+    run.progress.rank = "";
+    st = check_options(opt, err);
+    if (st == MSP_OK && opt->data_mapping != NULL) {
+        st = msp_name_map_load(&names, opt->data_mapping, err);
+        run.names = &names;
+    }
+    if (st == MSP_OK)
+        st = msp_plan_make(&plan, opt, err);
+    if (st == MSP_OK)
+        st = check_out_dirs(&plan, output_dir, err);
+    if (st == MSP_OK)
+        st = choose_timestamp(&run, &plan, err);
+    if (st == MSP_OK)
+        st = run_plan(&run, &plan, out, err);
+    msp_plan_release(&plan);
+    msp_name_map_release(&names);
+    pthread_mutex_destroy(&run.lock);
+    out->seconds = seconds_now() - start;
+    return st;
+}

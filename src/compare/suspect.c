@@ -1,0 +1,157 @@
+/* suspect.c - see suspect.h. */
+#include "compare/suspect.h"
+
+#include <stdio.h>
+
+#include "compare/judge.h"
+#include "compare/run.h"
+#include "compare/show.h"
+#include "core/alloc.h"
+#include "core/number.h"
+
+/* A cell as the csv would show it. */
+static char *
+cell_text(msp_cell c)
+{
+    char number[32];
+
+    switch (c.kind) {
+    case MSP_CELL_TEXT:
+        return msp_result_text((msp_str){c.as.text.p, c.as.text.len});
+    case MSP_CELL_INT:
+        snprintf(number, sizeof(number), "%lld", (long long)c.as.i);
+        return msp_result_text(msp_str_of(number));
+    case MSP_CELL_FLOAT:
+        return msp_result_text((msp_str){number, msp_f64_repr(number, c.as.f)});
+    case MSP_CELL_BOOL:
+        return msp_result_text(c.as.b ? MSP_STR("True") : MSP_STR("False"));
+    default:
+        return msp_result_text(MSP_STR(""));
+    }
+}
+
+/* Texts of the two rows; the bench's are N/A where there is none. */
+static bool
+describe_side(msp_compare_suspect *out, const msp_suspect_source *src, int side)
+{
+    const msp_row *r = src->row[side];
+    bool ok = true;
+
+    out->dtype[side] = msp_result_text(r == NULL ? MSP_STR("N/A") : msp_row_dtype(src->rows[side], r));
+    out->shape[side] = msp_result_text(r == NULL ? MSP_STR("N/A") : msp_row_shape(src->rows[side], r));
+    ok = out->dtype[side] != NULL && out->shape[side] != NULL;
+    if (src->mode == MSP_MODE_MD5) {
+        out->md5[side] =
+            r == NULL || r->md5.kind == VAL_NONE ? msp_result_text(MSP_STR("N/A")) : cell_text(msp_show_value(&r->md5));
+        return ok && out->md5[side] != NULL;
+    }
+    for (int i = 0; i < MSP_NSTATS; i++) {
+        out->stats[side][i] = r == NULL ? msp_result_text(MSP_STR("N/A")) : cell_text(msp_show_value(&r->stats[i]));
+        ok = ok && out->stats[side][i] != NULL;
+    }
+    return ok;
+}
+
+static bool
+describe_differences(msp_compare_suspect *out, const msp_judged *j)
+{
+    bool ok = true;
+
+    for (int i = 0; i < MSP_NSTATS; i++) {
+        char percent[40];
+        size_t n = 0;
+
+        out->diff[i] = j->diff[i].word != NULL ? msp_result_text(msp_str_of(j->diff[i].word))
+                                               : cell_text(msp_cell_float(j->diff[i].v));
+        if (j->rel[i].word == NULL) {
+            n = msp_f64_repr(percent, j->rel[i].v);
+            percent[n++] = '%';
+        }
+        out->rel[i] = msp_result_text(j->rel[i].word != NULL ? msp_str_of(j->rel[i].word) : (msp_str){percent, n});
+        ok = ok && out->diff[i] != NULL && out->rel[i] != NULL;
+    }
+    return ok;
+}
+
+static void
+describe_worst(msp_compare_suspect *out, const msp_tensor *n, const msp_tensor *b)
+{
+    int64_t at = out->metrics.mismatches > 0 ? out->metrics.first_mismatch : out->metrics.max_abs_index;
+
+    if (at < 0)
+        return;
+    out->has_worst = true;
+    out->worst_index = at;
+    out->worst_ndim = n->ndim;
+    msp_tensor_unravel(n, at, out->worst_coords);
+    msp_dtype_format(out->worst_value[0], n->dtype, msp_tensor_at(n, at));
+    msp_dtype_format(out->worst_value[1], b->dtype, msp_tensor_at(b, at));
+}
+
+static void
+describe_tensors(msp_compare_suspect *out, const msp_suspect_source *src)
+{
+    msp_tensor n = {0}, b = {0};
+
+    if (src->row[0]->file == NULL || src->row[1] == NULL || src->row[1]->file == NULL)
+        return;
+    if (msp_measure_open(&n, src->measurer, 0, src->row[0], NULL) == MSP_OK &&
+        msp_measure_open(&b, src->measurer, 1, src->row[1], NULL) == MSP_OK &&
+        msp_metrics_compute_mt(&out->metrics, &n, &b, src->measurer->threads, NULL) == MSP_OK) {
+        out->has_metrics = true;
+        describe_worst(out, &n, &b);
+    }
+    msp_tensor_release(&n);
+    msp_tensor_release(&b);
+}
+
+/* It is the first wrong row and inputs come first, so none before it was wrong: was there any to be judged? */
+static msp_inputs_state
+inputs_of(const msp_suspect_source *src)
+{
+    const msp_row_api *api = &src->rows[0]->apis[src->row[0]->api];
+
+    if (src->row[0]->state == STATE_INPUT || src->row[0]->state == STATE_PARAMETERS)
+        return MSP_INPUTS_WRONG;
+    for (size_t i = api->first; i < api->first + api->count; i++) {
+        msp_row_state s = src->rows[0]->rows[i].state;
+
+        if ((s == STATE_INPUT || s == STATE_PARAMETERS) && src->match->bench[i] != MATCH_NONE)
+            return MSP_INPUTS_FINE;
+    }
+    return MSP_INPUTS_UNKNOWN;
+}
+
+static bool
+describe_stack(msp_compare_suspect *out, const msp_suspect_source *src)
+{
+    const msp_json *frames = msp_stack_frames(src->stack, src->rows[0]->apis[src->row[0]->api].name);
+
+    for (size_t i = 0; i < msp_json_count(frames); i++)
+        if (!msp_result_add(&out->stack, &out->nstack, msp_json_string(msp_json_at(frames, i))))
+            return false;
+    return true;
+}
+
+msp_status
+msp_suspect_describe(msp_compare_suspect *out, const msp_suspect_source *src, msp_error *err)
+{
+    msp_judged j = {.n = src->row[0], .b = src->row[1]};
+    bool ok;
+
+    out->found = true;
+    out->npu_name = msp_result_text(msp_row_name(src->row[0]));
+    out->bench_name = msp_result_text(src->row[1] == NULL ? MSP_STR("N/A") : msp_row_name(src->row[1]));
+    out->api = msp_result_text(src->rows[0]->apis[src->row[0]->api].name);
+    out->verdict = msp_result_text(msp_str_of(src->verdict));
+    msp_judge_row(&j, src->mode, src->measurer, src->fuzzy);
+    out->message = msp_result_text(msp_buf_view(&j.message));
+    ok = out->npu_name != NULL && out->bench_name != NULL && out->api != NULL && out->verdict != NULL &&
+         out->message != NULL && !j.message.failed && describe_side(out, src, 0) && describe_side(out, src, 1) &&
+         (src->mode != MSP_MODE_STATISTICS || describe_differences(out, &j)) && describe_stack(out, src);
+    if (src->mode == MSP_MODE_REAL)
+        describe_tensors(out, src);
+    out->inputs = inputs_of(src);
+    msp_buf_release(&j.message);
+    return ok ? MSP_OK : msp_error_set(err, MSP_E_NOMEM, "out of memory");
+}
