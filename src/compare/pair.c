@@ -53,6 +53,8 @@ typedef struct pair {
     msp_error *err;
     side sides[2];
     msp_stack *stack;
+    msp_cross_pair *cross;
+    char *mapping_path; /* of what -lm found */
     msp_match match;
     msp_measurer measurer;
     msp_show_rule show;
@@ -206,6 +208,44 @@ open_stack(pair *p)
     return st;
 }
 
+/* "compare_result_rank0" of the table becomes "data_mapping_rank0" of the mapping that -lm leaves behind. */
+static msp_status
+name_mapping(pair *p)
+{
+    const char *rank = strstr(p->plan->stem, "compare_result");
+    msp_buf stem = {0};
+    msp_status st;
+
+    msp_buf_text(&stem, "data_mapping");
+    msp_buf_text(&stem, rank != NULL ? rank + strlen("compare_result") : "");
+    p->mapping_path = stem.failed ? NULL : msp_plan_file(p->plan->out_dir, stem.p, p->run->timestamp, "yaml");
+    st = p->mapping_path == NULL ? no_memory(p) : msp_path_make_dirs(p->plan->out_dir, p->err);
+    msp_buf_release(&stem);
+    return st;
+}
+
+/* Names across frameworks. */
+static msp_status
+open_cross(pair *p, msp_match_rule *rule)
+{
+    msp_cross_sides sides = {&p->sides[0].rows, &p->sides[1].rows, p->sides[0].path, p->sides[1].path, NULL};
+    const msp_compare_options *opt = p->run->opt;
+    msp_status st = MSP_OK;
+
+    if (opt->api_mapping == NULL && opt->cell_mapping == NULL)
+        st = name_mapping(p);
+    else if (msp_dump_framework(p->sides[0].dump) == MSP_PYTORCH)
+        return msp_error_set(p->err, MSP_E_INVALID,
+                             "%s: Argument -cm or -am is not supported in PyTorch framework; use -dm",
+                             p->sides[0].path);
+    sides.mapping_path = p->mapping_path;
+    if (st == MSP_OK)
+        st = msp_cross_pair_open(&p->cross, p->run->cross, &sides, p->err);
+    if (st == MSP_OK)
+        msp_cross_pair_rule(p->cross, rule);
+    return st;
+}
+
 static msp_status
 match_rows(pair *p)
 {
@@ -214,7 +254,11 @@ match_rows(pair *p)
     msp_match_rule rule = {.cross_framework = nf != bf && nf != MSP_FRAMEWORK_UNKNOWN && bf != MSP_FRAMEWORK_UNKNOWN};
     msp_status st;
 
-    if (p->run->names != NULL) {
+    if (p->run->cross != NULL) {
+        st = open_cross(p, &rule);
+        if (st == MSP_OK)
+            st = msp_match_rows(&p->match, n, b, &rule, p->err);
+    } else if (p->run->names != NULL) {
         rule.key = msp_name_map_key;
         rule.key_ctx = (void *)p->run->names;
         rule.ignore_shape = rule.ignore_dtype = true;
@@ -295,6 +339,9 @@ finish_outputs(pair *p)
         if (st == MSP_OK && !msp_result_add(&p->out->files, &p->out->nfiles, msp_str_of(p->paths[i])))
             st = no_memory(p);
     }
+    if (st == MSP_OK && p->mapping_path != NULL &&
+        !msp_result_add(&p->out->files, &p->out->nfiles, msp_str_of(p->mapping_path)))
+        st = no_memory(p);
     return st;
 }
 
@@ -712,7 +759,7 @@ prepare(pair *p)
             return no_memory(p);
         p->measurer.dirs[i] = p->sides[i].tensor_dir;
     }
-    p->fuzzy = opt->fuzzy && p->run->names == NULL;
+    p->fuzzy = opt->fuzzy && p->run->names == NULL && p->run->cross == NULL;
     p->highlight = opt->highlight && !opt->diff_analyze;
     p->suspect = p->advised = -1;
     return MSP_OK;
@@ -732,6 +779,8 @@ release(pair *p)
         msp_free(p->sides[i].tensor_dir);
     }
     msp_match_release(&p->match);
+    msp_cross_pair_close(p->cross);
+    msp_free(p->mapping_path);
     msp_stack_close(p->stack);
 }
 

@@ -358,8 +358,9 @@ check_options(const msp_compare_options *opt, msp_error *err)
         return msp_error_set(err, MSP_E_INVALID, "two paths are needed: the NPU's dump and the bench's");
     if (opt->framework == MSP_PYTORCH && (opt->cell_mapping != NULL || opt->api_mapping != NULL))
         return msp_error_set(err, MSP_E_INVALID, "Argument -cm or -am is not supported in PyTorch framework");
-    if (opt->data_mapping != NULL && opt->fuzzy)
-        msp_warning("fuzzy matching has no effect together with a data mapping");
+    if (opt->fuzzy && (opt->data_mapping != NULL || opt->api_mapping != NULL || opt->cell_mapping != NULL ||
+                       opt->layer_mapping != NULL))
+        msp_warning("fuzzy matching has no effect together with a mapping");
     return MSP_OK;
 }
 
@@ -370,6 +371,7 @@ msp_compare_run(msp_compare_result *out, const msp_compare_options *opt, msp_err
     const char *output_dir = opt->output_dir != NULL ? opt->output_dir : "./output";
     double start = seconds_now();
     msp_name_map names = {0};
+    msp_cross *cross = NULL;
     msp_plan plan = {0};
     msp_status st;
 
@@ -383,6 +385,9 @@ msp_compare_run(msp_compare_result *out, const msp_compare_options *opt, msp_err
         run.names = &names;
     }
     if (st == MSP_OK)
+        st = msp_cross_open(&cross, opt, err);
+    run.cross = cross;
+    if (st == MSP_OK)
         st = msp_plan_make(&plan, opt, err);
     if (st == MSP_OK)
         st = check_out_dirs(&plan, output_dir, err);
@@ -391,6 +396,7 @@ msp_compare_run(msp_compare_result *out, const msp_compare_options *opt, msp_err
     if (st == MSP_OK)
         st = run_plan(&run, &plan, out, err);
     msp_plan_release(&plan);
+    msp_cross_close(cross);
     msp_name_map_release(&names);
     pthread_mutex_destroy(&run.lock);
     out->seconds = seconds_now() - start;

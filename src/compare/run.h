@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include "compare/cross.h"
 #include "compare/diff_analyze.h"
 #include "compare/rows.h"
 #include "core/str.h"
@@ -29,6 +30,7 @@ typedef struct msp_run {
     int row_threads; /* for the rows of one pair: 1 while pairs run beside each other */
     char timestamp[16];
     const msp_name_map *names; /* NULL: no data_mapping */
+    const msp_cross *cross;    /* NULL: no mapping across frameworks; it wins over names */
 
     pthread_mutex_t lock; /* guards what is below */
     msp_compare_progress progress;
