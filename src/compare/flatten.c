@@ -191,6 +191,46 @@ intern_shape(flattener *f, const msp_json *shape, uint32_t *id)
 /* ---- leaves -------------------------------------------------------------------------------------------------------
  */
 
+/* The members of a leaf that are looked at, found in one walk over it. */
+typedef struct leaf_parts {
+    const msp_json *type, *class_type, *value, *group_ranks, *dtype, *shape, *stats[MSP_NSTATS], *requires_grad,
+        *data_name, *md5;
+} leaf_parts;
+
+static leaf_parts
+parts_of(const msp_json *leaf)
+{
+    static const struct {
+        msp_str key;
+        size_t offset;
+    } wanted[] = {{MSP_STR("type"), offsetof(leaf_parts, type)},
+                  {MSP_STR("value"), offsetof(leaf_parts, value)},
+                  {MSP_STR("dtype"), offsetof(leaf_parts, dtype)},
+                  {MSP_STR("shape"), offsetof(leaf_parts, shape)},
+                  {MSP_STR("Max"), offsetof(leaf_parts, stats[MSP_STAT_MAX])},
+                  {MSP_STR("Min"), offsetof(leaf_parts, stats[MSP_STAT_MIN])},
+                  {MSP_STR("Mean"), offsetof(leaf_parts, stats[MSP_STAT_MEAN])},
+                  {MSP_STR("Norm"), offsetof(leaf_parts, stats[MSP_STAT_NORM])},
+                  {MSP_STR("requires_grad"), offsetof(leaf_parts, requires_grad)},
+                  {MSP_STR("data_name"), offsetof(leaf_parts, data_name)},
+                  {MSP_STR("md5"), offsetof(leaf_parts, md5)},
+                  {MSP_STR("class_type"), offsetof(leaf_parts, class_type)},
+                  {MSP_STR("group_ranks"), offsetof(leaf_parts, group_ranks)}};
+    leaf_parts p = {0};
+    size_t n = msp_json_count(leaf);
+
+    for (size_t i = 0; i < n; i++) {
+        msp_str key = msp_json_key(leaf, i);
+
+        for (size_t k = 0; k < sizeof(wanted) / sizeof(wanted[0]); k++)
+            if (msp_str_eq(key, wanted[k].key)) {
+                *(const msp_json **)((char *)&p + wanted[k].offset) = msp_json_at(leaf, i);
+                break;
+            }
+    }
+    return p;
+}
+
 static msp_row *
 new_row(flattener *f)
 {
@@ -272,12 +312,18 @@ set_stats(msp_row *r, msp_val v)
 static bool
 set_value_crc(flattener *f, msp_row *r, const msp_json *value, bool there)
 {
-    char hex[16];
+    static const char empty[] = "00000000", digits[] = "0123456789abcdef";
+    char hex[8];
+    uint32_t crc;
 
+    r->md5 = (msp_val){VAL_TEXT, 8, {.p = empty}};
+    if (!there)
+        return true;
     msp_buf_clear(&f->scratch);
-    if (there)
-        msp_py_str(&f->scratch, value);
-    snprintf(hex, sizeof(hex), "%08x", (unsigned)msp_crc32_bytes(0, f->scratch.p, f->scratch.len));
+    msp_py_str(&f->scratch, value);
+    crc = msp_crc32_bytes(0, f->scratch.p, f->scratch.len);
+    for (int i = 0; i < 8; i++)
+        hex[i] = digits[crc >> (28 - 4 * i) & 15];
     return !f->scratch.failed && val_text(f, &r->md5, (msp_str){hex, 8});
 }
 
@@ -300,9 +346,10 @@ fill_slice(flattener *f, msp_row *r, const msp_json *value)
 
 /* A leaf without dtype: a number, a text, a group, a slice, ... */
 static bool
-fill_plain(flattener *f, msp_row *r, const msp_json *leaf, msp_str type)
+fill_plain(flattener *f, msp_row *r, const leaf_parts *p)
 {
-    const msp_json *value = msp_json_get(leaf, "value");
+    const msp_json *value = p->value;
+    msp_str type = msp_json_string(p->type);
     msp_val text = {0};
 
     if (!set_value_crc(f, r, value, value != NULL))
@@ -318,7 +365,7 @@ fill_plain(flattener *f, msp_row *r, const msp_json *leaf, msp_str type)
         return val_of(f, &text, value) && set_stats(r, text) && fill_texts(f, r, type, MSP_STR("[]"));
     if (names_a_rank(msp_row_name(r)) || msp_str_eq(type, MSP_STR("torch.ProcessGroup"))) {
         if (!names_a_rank(msp_row_name(r)))
-            value = msp_json_get(leaf, "group_ranks");
+            value = p->group_ranks;
         if (!val_str(f, &text, value))
             return false;
         r->md5 = text;
@@ -326,41 +373,6 @@ fill_plain(flattener *f, msp_row *r, const msp_json *leaf, msp_str type)
     }
     return val_of(f, &text, value) && set_stats(r, text) &&
            fill_texts(f, r, msp_str_of(msp_py_class(value)), MSP_STR("[]"));
-}
-
-/* The members of a tensor's leaf that are looked at, found in one walk over it. */
-typedef struct leaf_parts {
-    const msp_json *dtype, *shape, *stats[MSP_NSTATS], *requires_grad, *data_name, *md5;
-} leaf_parts;
-
-static leaf_parts
-parts_of(const msp_json *leaf)
-{
-    static const struct {
-        msp_str key;
-        size_t offset;
-    } wanted[] = {{MSP_STR("dtype"), offsetof(leaf_parts, dtype)},
-                  {MSP_STR("shape"), offsetof(leaf_parts, shape)},
-                  {MSP_STR("Max"), offsetof(leaf_parts, stats[MSP_STAT_MAX])},
-                  {MSP_STR("Min"), offsetof(leaf_parts, stats[MSP_STAT_MIN])},
-                  {MSP_STR("Mean"), offsetof(leaf_parts, stats[MSP_STAT_MEAN])},
-                  {MSP_STR("Norm"), offsetof(leaf_parts, stats[MSP_STAT_NORM])},
-                  {MSP_STR("requires_grad"), offsetof(leaf_parts, requires_grad)},
-                  {MSP_STR("data_name"), offsetof(leaf_parts, data_name)},
-                  {MSP_STR("md5"), offsetof(leaf_parts, md5)}};
-    leaf_parts p = {0};
-    size_t n = msp_json_count(leaf);
-
-    for (size_t i = 0; i < n; i++) {
-        msp_str key = msp_json_key(leaf, i);
-
-        for (size_t k = 0; k < sizeof(wanted) / sizeof(wanted[0]); k++)
-            if (msp_str_eq(key, wanted[k].key)) {
-                *(const msp_json **)((char *)&p + wanted[k].offset) = msp_json_at(leaf, i);
-                break;
-            }
-    }
-    return p;
 }
 
 static msp_status
@@ -400,13 +412,11 @@ fill_tensor(flattener *f, msp_row *r, const leaf_parts *p)
 }
 
 static bool
-fill_leaf(flattener *f, msp_row *r, const msp_json *leaf, const leaf_parts *p)
+fill_leaf(flattener *f, msp_row *r, const leaf_parts *p)
 {
     msp_json_kind grad = msp_json_kind_of(p->requires_grad), md5 = msp_json_kind_of(p->md5);
 
-    if (!(msp_json_kind_of(p->dtype) != MSP_JSON_NULL
-              ? fill_tensor(f, r, p)
-              : fill_plain(f, r, leaf, msp_json_string(msp_json_get(leaf, "type")))))
+    if (!(msp_json_kind_of(p->dtype) != MSP_JSON_NULL ? fill_tensor(f, r, p) : fill_plain(f, r, p)))
         return false;
     r->requires_grad = grad == MSP_JSON_TRUE ? FLAG_TRUE : grad == MSP_JSON_FALSE ? FLAG_FALSE : FLAG_ABSENT;
     if (p->md5 == NULL)
@@ -416,10 +426,9 @@ fill_leaf(flattener *f, msp_row *r, const msp_json *leaf, const leaf_parts *p)
 }
 
 static msp_status
-add_leaf(flattener *f, const msp_json *leaf, uint32_t p2p)
+add_leaf(flattener *f, const leaf_parts *p, uint32_t p2p)
 {
-    leaf_parts p = parts_of(leaf);
-    msp_status st = check_leaf(f, &p);
+    msp_status st = check_leaf(f, p);
     msp_row *r;
 
     if (st != MSP_OK)
@@ -428,8 +437,8 @@ add_leaf(flattener *f, const msp_json *leaf, uint32_t p2p)
     if (r == NULL)
         return no_memory(f);
     r->p2p = p2p;
-    st = name_row_by_file(f, r, msp_json_string(p.data_name));
-    if (st == MSP_OK && !fill_leaf(f, r, leaf, &p))
+    st = name_row_by_file(f, r, msp_json_string(p->data_name));
+    if (st == MSP_OK && !fill_leaf(f, r, p))
         st = no_memory(f);
     if (st == MSP_OK)
         f->out->count++;
@@ -440,6 +449,7 @@ add_leaf(flattener *f, const msp_json *leaf, uint32_t p2p)
 static msp_status
 add_p2p(flattener *f, const msp_json *v)
 {
+    leaf_parts tensor = parts_of(msp_json_get(v, "tensor"));
     msp_rows *t = f->out;
     msp_val op, peer;
 
@@ -447,13 +457,25 @@ add_p2p(flattener *f, const msp_json *v)
         !val_str(f, &op, msp_json_get(v, "op")) || !val_str(f, &peer, msp_json_get(v, "peer")))
         return no_memory(f);
     t->p2p[t->np2p++] = (msp_row_p2p){{op.as.p, op.len}, {peer.as.p, peer.len}};
-    return add_leaf(f, msp_json_get(v, "tensor"), (uint32_t)t->np2p);
+    return add_leaf(f, &tensor, (uint32_t)t->np2p);
 }
 
 /* ---- the walk -----------------------------------------------------------------------------------------------------
  */
 
 static msp_status walk(flattener *f, const msp_json *v, int depth);
+
+static void
+add_number(msp_buf *out, size_t n)
+{
+    char digits[20];
+    size_t at = sizeof(digits);
+
+    do
+        digits[--at] = (char)('0' + n % 10);
+    while ((n /= 10) > 0);
+    msp_buf_add(out, digits + at, sizeof(digits) - at);
+}
 
 static msp_status
 walk_children(flattener *f, const msp_json *v, int depth)
@@ -467,7 +489,8 @@ walk_children(flattener *f, const msp_json *v, int depth)
             msp_buf_char(&f->name, '.');
             msp_buf_str(&f->name, msp_json_key(v, i));
         } else if (!f->skip_indices) {
-            msp_buf_printf(&f->name, ".%zu", i);
+            msp_buf_char(&f->name, '.');
+            add_number(&f->name, i);
         }
         st = f->name.failed ? no_memory(f) : walk(f, msp_json_at(v, i), depth + 1);
         f->name.len = at;
@@ -478,6 +501,8 @@ walk_children(flattener *f, const msp_json *v, int depth)
 static msp_status
 walk(flattener *f, const msp_json *v, int depth)
 {
+    leaf_parts parts;
+
     if (depth > MAX_DEPTH)
         return msp_error_set(f->err, MSP_E_LIMIT, "%.60s...: values nest deeper than %d", f->name.p, MAX_DEPTH);
     switch (msp_json_kind_of(v)) {
@@ -486,11 +511,10 @@ walk(flattener *f, const msp_json *v, int depth)
     case MSP_JSON_ARRAY:
         return walk_children(f, v, depth);
     case MSP_JSON_OBJECT:
-        if (msp_str_eq(msp_json_string(msp_json_get(v, "class_type")), MSP_STR("torch.distributed.P2POp")))
+        parts = parts_of(v);
+        if (msp_str_eq(msp_json_string(parts.class_type), MSP_STR("torch.distributed.P2POp")))
             return add_p2p(f, v);
-        if (msp_json_kind_of(msp_json_get(v, "type")) == MSP_JSON_STRING)
-            return add_leaf(f, v, 0);
-        return walk_children(f, v, depth);
+        return msp_json_kind_of(parts.type) == MSP_JSON_STRING ? add_leaf(f, &parts, 0) : walk_children(f, v, depth);
     default:
         return MSP_OK; /* a bare number or text is no row */
     }

@@ -69,47 +69,85 @@ gate_of(const msp_rows *npu, const msp_rows *bench, const msp_match_rule *rule)
 /* ---- keys ---------------------------------------------------------------------------------------------------------
  */
 
-/*
- * Numbers for (name, shape), the same number for the same key on either side. A key's text is the name, a zero byte and
- * the shape, put together only once per key.
- */
+typedef struct key {
+    msp_str name, shape;
+} key;
+
+/* Numbers for keys, in the order in which they came. Texts are borrowed, and must outlive the table. */
 typedef struct key_table {
-    msp_map ids;
-    msp_arena arena;
-    msp_buf text;
+    key *keys;
+    uint64_t *hashes;
+    size_t count, cap;
+    uint32_t *slots; /* number + 1, 0: free */
+    size_t nslots;
 } key_table;
 
-enum { NO_KEY = -1 };
-
-/* The key's number; a new one with add, else NO_KEY when nobody has it. NO_KEY - 1 when there is no memory. */
-static int64_t
-key_id(key_table *t, msp_str name, msp_str shape, bool add)
+static uint64_t
+key_hash(key k)
 {
-    msp_map_entry *e;
-    char *copy;
+    return msp_str_hash(k.name) ^ (msp_str_hash(k.shape) * 0x9E3779B97F4A7C15u);
+}
 
-    msp_buf_clear(&t->text);
-    msp_buf_str(&t->text, name);
-    msp_buf_char(&t->text, '\0');
-    msp_buf_str(&t->text, shape);
-    if (t->text.failed)
-        return NO_KEY - 1;
-    e = msp_map_get(&t->ids, msp_buf_view(&t->text));
-    if (e != NULL || !add)
-        return e != NULL ? e->value : NO_KEY;
-    copy = msp_arena_text(&t->arena, t->text.p, t->text.len);
-    if (copy == NULL)
-        return NO_KEY - 1;
-    e = msp_map_put(&t->ids, (msp_str){copy, t->text.len}, (int64_t)t->ids.count, NULL);
-    return e == NULL ? NO_KEY - 1 : e->value;
+static bool
+key_eq(key a, key b)
+{
+    return msp_str_eq(a.name, b.name) && msp_str_eq(a.shape, b.shape);
+}
+
+/* Room for n keys, so that adding them cannot fail. */
+static bool
+key_table_init(key_table *t, size_t n)
+{
+    *t = (key_table){.cap = n, .nslots = 16};
+    while (t->nslots / 2 < n)
+        t->nslots *= 2;
+    t->keys = msp_alloc(n, sizeof(*t->keys));
+    t->hashes = msp_alloc(n, sizeof(*t->hashes));
+    t->slots = msp_alloc_zero(t->nslots, sizeof(*t->slots));
+    return t->keys != NULL && t->hashes != NULL && t->slots != NULL;
 }
 
 static void
 key_table_release(key_table *t)
 {
-    msp_map_release(&t->ids);
-    msp_arena_release(&t->arena);
-    msp_buf_release(&t->text);
+    msp_free(t->keys);
+    msp_free(t->hashes);
+    msp_free(t->slots);
+    *t = (key_table){0};
+}
+
+static uint32_t *
+key_slot(const key_table *t, key k, uint64_t hash)
+{
+    for (size_t i = hash & (t->nslots - 1);; i = (i + 1) & (t->nslots - 1)) {
+        uint32_t *slot = &t->slots[i];
+
+        if (*slot == 0 || (t->hashes[*slot - 1] == hash && key_eq(t->keys[*slot - 1], k)))
+            return slot;
+    }
+}
+
+/* The key's number, or MATCH_NONE. */
+static uint32_t
+key_find(const key_table *t, key k)
+{
+    return *key_slot(t, k, key_hash(k)) - 1; /* free: 0 - 1 is MATCH_NONE */
+}
+
+/* The key's number, a new one when it was not there; *added says which. */
+static uint32_t
+key_add(key_table *t, key k, bool *added)
+{
+    uint64_t hash = key_hash(k);
+    uint32_t *slot = key_slot(t, k, hash);
+
+    *added = *slot == 0;
+    if (*added) {
+        t->keys[t->count] = k;
+        t->hashes[t->count] = hash;
+        *slot = (uint32_t)++t->count;
+    }
+    return *slot - 1;
 }
 
 /* Rows of one side that share a key, in order: head[key], then next[row]. */
@@ -131,14 +169,14 @@ chains_init(chains *c, size_t keys, size_t rows)
 }
 
 static void
-chains_add(chains *c, uint32_t key, uint32_t row)
+chains_add(chains *c, uint32_t k, uint32_t row)
 {
     c->next[row] = MATCH_NONE;
-    if (c->head[key] == MATCH_NONE)
-        c->head[key] = row;
+    if (c->head[k] == MATCH_NONE)
+        c->head[k] = row;
     else
-        c->next[c->tail[key]] = row;
-    c->tail[key] = row;
+        c->next[c->tail[k]] = row;
+    c->tail[k] = row;
 }
 
 static void
@@ -224,66 +262,90 @@ typedef struct matcher {
     msp_match *out;
     const msp_rows *npu, *bench;
     const msp_match_rule *rule;
+    size_t done; /* rows at the beginning of both sides that have met already */
     key_table keys;
     chains rows; /* of the bench side */
     dtype_gate gate;
     msp_buf name, other;
 } matcher;
 
-static msp_str
-shape_in_key(const matcher *m, const msp_rows *side, const msp_row *r)
+static key
+key_of(const matcher *m, const msp_rows *side, const msp_row *r, msp_str name)
 {
-    return m->rule->ignore_shape ? (msp_str){NULL, 0} : msp_row_shape(side, r);
+    return (key){name, m->rule->ignore_shape ? (msp_str){NULL, 0} : msp_row_shape(side, r)};
+}
+
+/* Most dumps begin alike: as long as row meets row there is nothing to look up. */
+static void
+match_beginning(matcher *m)
+{
+    size_t n = m->npu->count < m->bench->count ? m->npu->count : m->bench->count;
+
+    if (m->rule->key != NULL || m->rule->ignore_shape)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        const msp_row *r = &m->npu->rows[i], *b = &m->bench->rows[i];
+
+        if (!key_eq(key_of(m, m->npu, r, msp_row_name(r)), key_of(m, m->bench, b, msp_row_name(b))))
+            return;
+        if (gate_open(&m->gate, r, b))
+            m->out->bench[i] = (uint32_t)i;
+        m->done = i + 1;
+    }
 }
 
 static bool
 index_bench(matcher *m)
 {
-    /* keys are numbered as rows come, so there are never more keys than rows */
-    if (!chains_init(&m->rows, m->bench->count, m->bench->count))
-        return false;
-    for (size_t i = 0; i < m->bench->count; i++) {
-        const msp_row *r = &m->bench->rows[i];
-        int64_t key = key_id(&m->keys, msp_row_name(r), shape_in_key(m, m->bench, r), true);
+    size_t n = m->bench->count - m->done;
+    bool added;
 
-        if (key < 0)
-            return false;
-        chains_add(&m->rows, (uint32_t)key, (uint32_t)i);
+    if (!key_table_init(&m->keys, n) || !chains_init(&m->rows, n, m->bench->count))
+        return false;
+    for (size_t i = m->done; i < m->bench->count; i++) {
+        const msp_row *r = &m->bench->rows[i];
+
+        chains_add(&m->rows, key_add(&m->keys, key_of(m, m->bench, r, msp_row_name(r)), &added), (uint32_t)i);
     }
     return true;
 }
 
-/* Give NPU row i the first free bench row called name; false when there is no memory. */
-static bool
+/* Give NPU row i the first free bench row called name. */
+static void
 try_name(matcher *m, size_t i, msp_str name)
 {
     const msp_row *r = &m->npu->rows[i];
-    int64_t key = key_id(&m->keys, name, shape_in_key(m, m->npu, r), false);
-    uint32_t b;
+    uint32_t k = key_find(&m->keys, key_of(m, m->npu, r, name));
+    uint32_t b = k == MATCH_NONE ? MATCH_NONE : m->rows.head[k];
 
-    if (key < 0)
-        return key == NO_KEY;
-    b = m->rows.head[key];
     if (b == MATCH_NONE || !gate_open(&m->gate, r, &m->bench->rows[b]))
-        return true;
+        return;
     m->out->bench[i] = b;
     if (!m->rule->ignore_shape)
-        m->rows.head[key] = m->rows.next[b];
-    return true;
+        m->rows.head[k] = m->rows.next[b];
+}
+
+/* The name under which NPU row i is looked up; false when there is no memory. */
+static bool
+looked_up_name(matcher *m, size_t i, msp_str *out)
+{
+    const msp_row *r = &m->npu->rows[i];
+
+    msp_buf_clear(&m->name);
+    *out = m->rule->key == NULL ? msp_row_name(r) : m->rule->key(m->npu, r, &m->name, m->rule->key_ctx);
+    return !m->name.failed;
 }
 
 static bool
 match_all(matcher *m)
 {
-    for (size_t i = 0; i < m->npu->count; i++) {
-        const msp_row *r = &m->npu->rows[i];
-        msp_str name = msp_row_name(r);
+    msp_str name;
 
-        msp_buf_clear(&m->name);
-        if (m->rule->key != NULL)
-            name = m->rule->key(m->npu, r, &m->name, m->rule->key_ctx);
-        if (m->name.failed || (name.len > 0 && !try_name(m, i, name)))
+    for (size_t i = m->done; i < m->npu->count; i++) {
+        if (!looked_up_name(m, i, &name))
             return false;
+        if (name.len > 0)
+            try_name(m, i, name);
     }
     return true;
 }
@@ -292,18 +354,18 @@ match_all(matcher *m)
 static bool
 match_grads(matcher *m)
 {
-    for (size_t i = 0; i < m->npu->count; i++) {
-        const msp_row *r = &m->npu->rows[i];
-        msp_str name = msp_row_name(r);
+    msp_str name;
 
-        if (m->out->bench[i] != MATCH_NONE || r->state != STATE_PARAMETERS_GRAD)
+    for (size_t i = m->done; i < m->npu->count; i++) {
+        if (m->out->bench[i] != MATCH_NONE || m->npu->rows[i].state != STATE_PARAMETERS_GRAD)
             continue;
-        msp_buf_clear(&m->name);
-        if (m->rule->key != NULL)
-            name = m->rule->key(m->npu, r, &m->name, m->rule->key_ctx);
-        name = other_grad_name(name, &m->other);
-        if (m->name.failed || m->other.failed || (name.len > 0 && !try_name(m, i, name)))
+        if (!looked_up_name(m, i, &name))
             return false;
+        name = other_grad_name(name, &m->other);
+        if (m->other.failed)
+            return false;
+        if (name.len > 0)
+            try_name(m, i, name);
     }
     return true;
 }
@@ -312,10 +374,15 @@ msp_status
 msp_match_rows(msp_match *out, const msp_rows *npu, const msp_rows *bench, const msp_match_rule *rule, msp_error *err)
 {
     matcher m = {.out = out, .npu = npu, .bench = bench, .rule = rule, .gate = gate_of(npu, bench, rule)};
-    msp_status st = match_init(out, npu) && index_bench(&m) && match_all(&m) && match_grads(&m)
-                        ? count_matches(out, bench->count, err)
-                        : no_memory(err);
+    msp_status st = MSP_OK;
 
+    if (!match_init(out, npu))
+        return no_memory(err);
+    match_beginning(&m);
+    if (m.done < npu->count && !(index_bench(&m) && match_all(&m) && match_grads(&m)))
+        st = no_memory(err);
+    if (st == MSP_OK)
+        st = count_matches(out, bench->count, err);
     key_table_release(&m.keys);
     chains_release(&m.rows);
     msp_buf_release(&m.name);
@@ -370,8 +437,15 @@ typedef struct queue {
     size_t start, end;
 } queue;
 
+/* Names without their number are texts of their own; one for each key is kept. */
+typedef struct fuzzy_keys {
+    key_table table;
+    msp_arena names;
+    msp_buf scratch;
+} fuzzy_keys;
+
 static bool
-queue_init(queue *q, const msp_rows *side, key_table *keys, msp_buf *scratch)
+queue_init(queue *q, const msp_rows *side, fuzzy_keys *keys)
 {
     q->side = side;
     q->keys = msp_alloc(side->count, sizeof(uint32_t));
@@ -379,11 +453,14 @@ queue_init(queue *q, const msp_rows *side, key_table *keys, msp_buf *scratch)
         return false;
     for (size_t i = 0; i < side->count; i++) {
         const msp_row *r = &side->rows[i];
-        int64_t key = key_id(keys, msp_match_fuzzy_name(msp_row_name(r), scratch), msp_row_shape(side, r), true);
+        key k = {msp_match_fuzzy_name(msp_row_name(r), &keys->scratch), msp_row_shape(side, r)};
+        bool added;
 
-        if (key < 0 || scratch->failed)
+        q->keys[i] = key_add(&keys->table, k, &added);
+        if (added)
+            keys->table.keys[q->keys[i]].name.p = msp_arena_text(&keys->names, k.name.p, k.name.len);
+        if (keys->scratch.failed || keys->table.keys[q->keys[i]].name.p == NULL)
             return false;
-        q->keys[i] = (uint32_t)key;
     }
     return true;
 }
@@ -399,9 +476,9 @@ queue_push(queue *q)
 
 /* The first waiting row with this key that entered before limit, or MATCH_NONE. */
 static uint32_t
-queue_find(queue *q, uint32_t key, size_t limit)
+queue_find(queue *q, uint32_t k, size_t limit)
 {
-    uint32_t *head = &q->waiting.head[key];
+    uint32_t *head = &q->waiting.head[k];
 
     while (*head != MATCH_NONE && *head < q->start)
         *head = q->waiting.next[*head];
@@ -492,22 +569,24 @@ msp_match_rows_fuzzy(msp_match *out, const msp_rows *npu, const msp_rows *bench,
 {
     dtype_gate gate = gate_of(npu, bench, rule);
     queue n = {0}, b = {0};
-    key_table keys = {0};
-    msp_buf scratch = {0};
+    fuzzy_keys keys = {0};
     msp_status st = MSP_OK;
 
-    if (!match_init(out, npu) || !queue_init(&n, npu, &keys, &scratch) || !queue_init(&b, bench, &keys, &scratch) ||
-        !chains_init(&n.waiting, keys.ids.count, npu->count) || !chains_init(&b.waiting, keys.ids.count, bench->count))
+    if (!match_init(out, npu) || !key_table_init(&keys.table, npu->count + bench->count) ||
+        !queue_init(&n, npu, &keys) || !queue_init(&b, bench, &keys) ||
+        !chains_init(&n.waiting, keys.table.count, npu->count) ||
+        !chains_init(&b.waiting, keys.table.count, bench->count))
         st = no_memory(err);
     if (st == MSP_OK) {
         walk_together(out, &n, &b, &gate);
-        st = rescue(out, &n, &b, keys.ids.count, &gate, err);
+        st = rescue(out, &n, &b, keys.table.count, &gate, err);
     }
     if (st == MSP_OK)
         st = count_matches(out, bench->count, err);
     queue_release(&n);
     queue_release(&b);
-    key_table_release(&keys);
-    msp_buf_release(&scratch);
+    key_table_release(&keys.table);
+    msp_arena_release(&keys.names);
+    msp_buf_release(&keys.scratch);
     return st;
 }

@@ -20,7 +20,7 @@
 #include "core/pool.h"
 
 enum {
-    BLOCK_ROWS = 2048,           /* a block ends with the call that reaches this */
+    BLOCK_ROWS = 512,            /* a block ends with the call that reaches this */
     TASK_ROWS = 32,              /* rows that one task of the pool does at least */
     LARGE_TENSOR = 4 << 20,      /* bytes: from here on one row is given all threads */
     MAX_HIGHLIGHT_ROWS = 1048500 /* Excel's limit for one sheet, as the manual counts it */
