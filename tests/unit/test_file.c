@@ -49,6 +49,34 @@ a_mapped_file_shows_its_bytes(void **state)
 }
 
 static void
+small_files_are_read_and_large_ones_mapped(void **state)
+{
+    static char bytes[64 * 1024 + 1];
+    int64_t live = msp_alloc_live();
+    msp_mapping m;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (char)(i * 31 >> 3);
+    for (size_t size = sizeof(bytes) - 1; size <= sizeof(bytes); size++) {
+        const char *path = write_file("either", bytes, size);
+
+        assert_int_equal(msp_map_open(&m, path, NULL), MSP_OK);
+        assert_int_equal(m.copied, size < sizeof(bytes));
+        assert_int_equal(m.size, size);
+        assert_memory_equal(m.addr, bytes, size);
+        msp_map_drop(&m, 0, size);
+        assert_memory_equal(m.addr, bytes, size);
+        msp_map_close(&m);
+        assert_int_equal(msp_alloc_live(), live);
+    }
+    msp_alloc_fail_after(0);
+    assert_int_equal(msp_map_open(&m, write_file("either", bytes, 10), NULL), MSP_E_NOMEM);
+    msp_alloc_fail_after(-1);
+    assert_null(m.addr);
+}
+
+static void
 an_empty_file_maps_to_nothing(void **state)
 {
     const char *path = write_file("empty", "", 0);
@@ -259,6 +287,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_mapped_file_shows_its_bytes),
+        TEST(small_files_are_read_and_large_ones_mapped),
         TEST(an_empty_file_maps_to_nothing),
         TEST(what_is_no_regular_file_is_refused_with_its_path),
         TEST(reading_keeps_to_its_limit_and_terminates),
