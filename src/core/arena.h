@@ -17,6 +17,14 @@ typedef struct msp_arena {
     size_t reserved;        /* bytes taken from the allocator */
 } msp_arena;
 
+/* Let an empty arena use size bytes of the caller's memory, usually a stack's, before it takes any of its own. */
+static inline void
+msp_arena_lend(msp_arena *a, void *p, size_t size)
+{
+    a->at = p;
+    a->end = a->at + size;
+}
+
 /* n * size bytes, not initialised; NULL when there is no memory. */
 void *msp_arena_alloc(msp_arena *a, size_t n, size_t size);
 

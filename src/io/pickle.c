@@ -83,6 +83,8 @@ need(machine *m, size_t n)
 static msp_status
 pop_mark(machine *m, value **out, size_t *n)
 {
+    *out = NULL;
+    *n = 0;
     if (m->nmarks == 0)
         return BAD("the opcode needs a mark and there is none");
     *n = m->height - m->marks[--m->nmarks];
@@ -120,6 +122,7 @@ recall(machine *m, uint64_t index)
 static msp_status
 take(machine *m, const unsigned char **out, uint64_t n)
 {
+    *out = NULL;
     if (n > m->size - m->at)
         return BAD("cut short: %llu more bytes are announced, %zu are there", (unsigned long long)n, m->size - m->at);
     *out = m->p + m->at;
@@ -144,15 +147,17 @@ take_number(machine *m, uint64_t *out, int width)
 static msp_status
 take_counted(machine *m, msp_str *out, int width)
 {
-    const unsigned char *p = NULL;
+    const unsigned char *p;
     uint64_t n;
     msp_status st = take_number(m, &n, width);
 
+    *out = (msp_str){0};
     if (st == MSP_OK && n > TEXT_MAX)
         return msp_error_set(m->err, MSP_E_LIMIT, "a text of %llu bytes", (unsigned long long)n);
     if (st == MSP_OK)
         st = take(m, &p, n);
-    *out = (msp_str){(const char *)p, st == MSP_OK ? n : 0};
+    if (st == MSP_OK)
+        *out = (msp_str){(const char *)p, n};
     return st;
 }
 
@@ -163,6 +168,7 @@ take_line(machine *m, msp_str *out)
     const char *start = (const char *)m->p + m->at;
     const char *end = m->at < m->size ? memchr(start, '\n', m->size - m->at) : NULL;
 
+    *out = (msp_str){0};
     if (end == NULL || end - start > TEXT_MAX)
         return BAD("cut short: a line without an end");
     *out = (msp_str){start, (size_t)(end - start)};
@@ -602,7 +608,7 @@ push_global(machine *m, msp_str module, msp_str name)
 static msp_status
 op_global(machine *m, int arg)
 {
-    msp_str module, name;
+    msp_str module, name = {0};
     msp_status st = take_line(m, &module);
 
     (void)arg;
@@ -663,9 +669,9 @@ static msp_status
 op_old_instance(machine *m, int class_on_stack)
 {
     msp_str module = {0}, name = {0};
-    value args, callee, *items;
+    value args = {0}, callee, *items = NULL;
     msp_status st = MSP_OK;
-    size_t n;
+    size_t n = 0;
 
     if (!class_on_stack && (st = take_line(m, &module)) == MSP_OK)
         st = take_line(m, &name);

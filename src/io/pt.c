@@ -176,21 +176,21 @@ typedef struct archive {
     const msp_zip_entry *pickle_entry;
     msp_str pickle;
     char *inflated; /* where pickle stands when it was stored compressed */
+    msp_buf path;   /* scratch: the name being looked for */
 } archive;
 
-/* The entry prefix + name, NULL when there is none. */
+/* The entry prefix + folder + name, NULL when there is none. */
 static msp_status
-find_entry(const msp_zip_entry **out, const archive *a, const char *folder, msp_str name, msp_error *err)
+find_entry(const msp_zip_entry **out, archive *a, const char *folder, msp_str name, msp_error *err)
 {
-    msp_buf full = {0};
     msp_status st;
 
-    msp_buf_str(&full, a->prefix);
-    msp_buf_text(&full, folder);
-    msp_buf_str(&full, name);
-    st = msp_buf_status(&full, err);
-    *out = st == MSP_OK ? msp_zip_find(&a->zip, msp_buf_view(&full)) : NULL;
-    msp_buf_release(&full);
+    msp_buf_clear(&a->path);
+    msp_buf_str(&a->path, a->prefix);
+    msp_buf_text(&a->path, folder);
+    msp_buf_str(&a->path, name);
+    st = msp_buf_status(&a->path, err);
+    *out = st == MSP_OK ? msp_zip_find(&a->zip, msp_buf_view(&a->path)) : NULL;
     return st;
 }
 
@@ -217,7 +217,7 @@ find_pickle(archive *a, msp_error *err)
 }
 
 static msp_status
-refuse_torchscript(const archive *a, msp_error *err)
+refuse_torchscript(archive *a, msp_error *err)
 {
     const msp_zip_entry *e;
     msp_status st = find_entry(&e, a, "", MSP_STR("constants.pkl"), err);
@@ -350,12 +350,15 @@ typedef struct reading {
     msp_budget budget;
     msp_torch_model model;
     msp_pickle_value root;
+    _Alignas(16) char lent[2048]; /* enough for one tensor, so that small files cost no allocation */
 } reading;
 
 static void
 reading_init(reading *r, const msp_tensor_file *f)
 {
-    *r = (reading){.budget = {.left = f->budget.left}};
+    r->budget = (msp_budget){.left = f->budget.left};
+    r->root = (msp_pickle_value){0};
+    msp_arena_lend(&r->budget.arena, r->lent, sizeof(r->lent));
     msp_torch_model_init(&r->model, &r->budget);
 }
 
@@ -377,7 +380,7 @@ static msp_status
 parse_archive(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err)
 {
     archive a = {.file = f};
-    reading r = {0};
+    reading r;
     msp_status st = msp_zip_open(&a.zip, bytes, size, err);
 
     if (st == MSP_OK)
@@ -399,6 +402,7 @@ parse_archive(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err
     if (st == MSP_OK)
         st = reading_finish(&r, f, size, err);
     reading_release(&r);
+    msp_buf_release(&a.path);
     msp_zip_close(&a.zip);
     msp_free(a.inflated);
     return st;
@@ -488,9 +492,12 @@ read_legacy_blobs(legacy *l, msp_tensor_file *f, msp_error *err)
 static msp_status
 parse_legacy(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err)
 {
-    legacy l = {.p = bytes, .size = size};
     msp_status st;
+    legacy l;
 
+    l.p = bytes;
+    l.size = size;
+    l.at = 0;
     reading_init(&l.r, f);
     st = read_legacy_head(&l, err);
     if (st == MSP_OK)

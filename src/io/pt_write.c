@@ -12,16 +12,10 @@
 #include "core/str.h"
 #include "io/bytes.h"
 #include "io/pieces.h"
+#include "io/torch_pickle.h"
 #include "io/zip.h"
 
 enum { MODE = 0640, DATA_ALIGN = 64 };
-
-static const char *const storage_names[MSP_DTYPE_COUNT] = {
-    [MSP_F64] = "DoubleStorage",    [MSP_F32] = "FloatStorage",        [MSP_F16] = "HalfStorage",
-    [MSP_BF16] = "BFloat16Storage", [MSP_I8] = "CharStorage",          [MSP_I16] = "ShortStorage",
-    [MSP_I32] = "IntStorage",       [MSP_I64] = "LongStorage",         [MSP_U8] = "ByteStorage",
-    [MSP_BOOL] = "BoolStorage",     [MSP_C64] = "ComplexFloatStorage", [MSP_C128] = "ComplexDoubleStorage",
-};
 
 static void
 add_global(msp_buf *b, const char *module, const char *name)
@@ -74,7 +68,7 @@ add_dims(msp_buf *b, const int64_t *dims, int32_t n)
 static void
 add_storage(msp_buf *b, const msp_tensor *t)
 {
-    const char *name = storage_names[t->dtype];
+    const char *name = msp_torch_storage_name(t->dtype);
 
     msp_buf_char(b, '(');
     add_text(b, "storage");
@@ -91,7 +85,7 @@ add_storage(msp_buf *b, const msp_tensor *t)
 static void
 add_pickle(msp_buf *b, const msp_tensor *t)
 {
-    bool typed = storage_names[t->dtype] != NULL;
+    bool typed = msp_torch_storage_name(t->dtype) != NULL;
     msp_tensor flat;
 
     if (msp_tensor_view(&flat, NULL, t->dtype, t->ndim, t->shape, NULL) != MSP_OK)

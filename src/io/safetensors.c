@@ -103,10 +103,10 @@ static msp_status
 read_tensor(reader *r, msp_str name, const msp_json *v)
 {
     int64_t shape[MSP_MAX_NDIM];
-    int32_t ndim;
+    int32_t ndim = 0;
     msp_dtype dtype;
     msp_tensor *t;
-    range at;
+    range at = {0};
     bool added;
     msp_status st = read_dtype(&dtype, r, name, v);
 

@@ -82,10 +82,12 @@ parse_any(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err)
 static msp_status
 new_file(msp_tensor_file **out, size_t size, msp_error *err)
 {
-    *out = msp_alloc_zero(1, sizeof(**out));
+    *out = msp_alloc(1, sizeof(**out));
     if (*out == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    memset(*out, 0, offsetof(msp_tensor_file, lent));
     msp_budget_init(&(*out)->budget, size);
+    msp_arena_lend(&(*out)->budget.arena, (*out)->lent, sizeof((*out)->lent));
     return MSP_OK;
 }
 

@@ -24,6 +24,7 @@ struct msp_tensor_file {
     size_t count, cap;
     void **copies; /* given back with msp_free() */
     size_t ncopies, copies_cap;
+    _Alignas(16) char lent[1280]; /* the budget's first memory: one view and a short name */
 };
 
 /* The readers, by content. Each is given a file without items; on failure what it has added does not matter. */

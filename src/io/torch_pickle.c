@@ -332,82 +332,87 @@ make_opaque(value *out, const value *args, size_t n, msp_torch_model *m, msp_err
 /* ---- names --------------------------------------------------------------------------------------------------------
  */
 
+/* MSP_STR without the cast, which a static table may not have. */
+#define TEXT(literal)                \
+    {                                \
+        literal, sizeof(literal) - 1 \
+    }
+
 /* A name has either an action or, when it is known but not read, a reason. The most frequent stand first. */
 static const struct known {
-    const char *module, *name;
+    msp_str module, name;
     action *run;
     const char *reason;
 } known[] = {
-    {"torch._utils", "_rebuild_tensor_v2", rebuild_v2, NULL},
-    {"collections", "OrderedDict", make_dict, NULL},
-    {"torch._utils", "_rebuild_parameter", rebuild_parameter, NULL},
-    {"torch._utils", "_rebuild_tensor_v3", rebuild_v3, NULL},
-    {"torch._utils", "_rebuild_parameter_with_state", rebuild_parameter, NULL},
-    {"torch._utils", "_rebuild_tensor", rebuild_v1, NULL},
-    {"torch._utils", "_rebuild_device_tensor_from_cpu_tensor", rebuild_device, NULL},
-    {"torch._tensor", "_rebuild_from_type", rebuild_from_type, NULL},
-    {"torch._tensor", "_rebuild_from_type_v2", rebuild_from_type, NULL},
-    {"torch.tensor", "_rebuild_from_type", rebuild_from_type, NULL},
-    {"torch.tensor", "_rebuild_from_type_v2", rebuild_from_type, NULL},
-    {"torch_npu.utils.storage", "_rebuild_npu_tensor", rebuild_v2, NULL}, /* the seventh argument is a format number */
-    {"torch_npu.utils.serialization", "_rebuild_npu_tensor", rebuild_v2, NULL},
-    {"torch_npu.npu._format", "Format", make_opaque, NULL},
-    {"torch", "Size", make_size, NULL},
-    {"torch", "device", make_opaque, NULL},
-    {"torch", "Tensor", make_opaque, NULL},
-    {"torch.nn.parameter", "Parameter", make_opaque, NULL},
-    {"torch.nn.parameter", "Buffer", make_opaque, NULL},
-    {"torch.serialization", "_get_layout", make_opaque, NULL},
-    {"torch._utils", "_get_layout", make_opaque, NULL},
-    {"collections", "defaultdict", make_dict, NULL},
-    {"collections", "Counter", make_opaque, NULL},
-    {"builtins", "dict", make_dict, NULL},
-    {"__builtin__", "dict", make_dict, NULL},
-    {"builtins", "list", make_opaque, NULL},
-    {"__builtin__", "list", make_opaque, NULL},
-    {"builtins", "set", make_opaque, NULL},
-    {"__builtin__", "set", make_opaque, NULL},
-    {"builtins", "frozenset", make_opaque, NULL},
-    {"builtins", "int", make_opaque, NULL},
-    {"builtins", "float", make_opaque, NULL},
-    {"builtins", "complex", make_opaque, NULL},
-    {"__builtin__", "complex", make_opaque, NULL},
-    {"builtins", "slice", make_opaque, NULL},
-    {"builtins", "bytearray", make_opaque, NULL},
-    {"__builtin__", "bytearray", make_opaque, NULL},
-    {"_codecs", "encode", make_opaque, NULL},
-    {"numpy", "dtype", make_opaque, NULL},
-    {"numpy.core.multiarray", "scalar", make_opaque, NULL},
-    {"numpy._core.multiarray", "scalar", make_opaque, NULL},
-    {"torch", "complex32", NULL, "elements of the type torch.complex32"},
-    {"torch", "float8_e8m0fnu", NULL, "elements of the type torch.float8_e8m0fnu"},
-    {"torch", "float4_e2m1fn_x2", NULL, "elements of the type torch.float4_e2m1fn_x2"},
-    {"torch", "bits8", NULL, "elements of the type torch.bits8"},
-    {"torch", "bits16", NULL, "elements of the type torch.bits16"},
-    {"torch._utils", "_rebuild_sparse_tensor", NULL, "a sparse tensor: save it after .to_dense()"},
-    {"torch._utils", "_rebuild_sparse_csr_tensor", NULL, "a sparse tensor: save it after .to_dense()"},
-    {"torch._utils", "_rebuild_qtensor", NULL, "a quantized tensor: save it after .dequantize() or .int_repr()"},
-    {"torch._utils", "_rebuild_nested_tensor", NULL, "a nested tensor: save its parts"},
-    {"torch._utils", "_rebuild_meta_tensor_no_storage", NULL, "a meta tensor, which holds no values"},
-    {"torch._utils", "_rebuild_wrapper_subclass", NULL, "a tensor subclass without bytes of its own"},
-    {"torch._utils", "_rebuild_device_tensor_from_numpy", NULL,
+    {TEXT("torch._utils"), TEXT("_rebuild_tensor_v2"), rebuild_v2, NULL},
+    {TEXT("collections"), TEXT("OrderedDict"), make_dict, NULL},
+    {TEXT("torch._utils"), TEXT("_rebuild_parameter"), rebuild_parameter, NULL},
+    {TEXT("torch._utils"), TEXT("_rebuild_tensor_v3"), rebuild_v3, NULL},
+    {TEXT("torch._utils"), TEXT("_rebuild_parameter_with_state"), rebuild_parameter, NULL},
+    {TEXT("torch._utils"), TEXT("_rebuild_tensor"), rebuild_v1, NULL},
+    {TEXT("torch._utils"), TEXT("_rebuild_device_tensor_from_cpu_tensor"), rebuild_device, NULL},
+    {TEXT("torch._tensor"), TEXT("_rebuild_from_type"), rebuild_from_type, NULL},
+    {TEXT("torch._tensor"), TEXT("_rebuild_from_type_v2"), rebuild_from_type, NULL},
+    {TEXT("torch.tensor"), TEXT("_rebuild_from_type"), rebuild_from_type, NULL},
+    {TEXT("torch.tensor"), TEXT("_rebuild_from_type_v2"), rebuild_from_type, NULL},
+    {TEXT("torch_npu.utils.storage"), TEXT("_rebuild_npu_tensor"), rebuild_v2,
+     NULL}, /* the seventh argument is a format number */
+    {TEXT("torch_npu.utils.serialization"), TEXT("_rebuild_npu_tensor"), rebuild_v2, NULL},
+    {TEXT("torch_npu.npu._format"), TEXT("Format"), make_opaque, NULL},
+    {TEXT("torch"), TEXT("Size"), make_size, NULL},
+    {TEXT("torch"), TEXT("device"), make_opaque, NULL},
+    {TEXT("torch"), TEXT("Tensor"), make_opaque, NULL},
+    {TEXT("torch.nn.parameter"), TEXT("Parameter"), make_opaque, NULL},
+    {TEXT("torch.nn.parameter"), TEXT("Buffer"), make_opaque, NULL},
+    {TEXT("torch.serialization"), TEXT("_get_layout"), make_opaque, NULL},
+    {TEXT("torch._utils"), TEXT("_get_layout"), make_opaque, NULL},
+    {TEXT("collections"), TEXT("defaultdict"), make_dict, NULL},
+    {TEXT("collections"), TEXT("Counter"), make_opaque, NULL},
+    {TEXT("builtins"), TEXT("dict"), make_dict, NULL},
+    {TEXT("__builtin__"), TEXT("dict"), make_dict, NULL},
+    {TEXT("builtins"), TEXT("list"), make_opaque, NULL},
+    {TEXT("__builtin__"), TEXT("list"), make_opaque, NULL},
+    {TEXT("builtins"), TEXT("set"), make_opaque, NULL},
+    {TEXT("__builtin__"), TEXT("set"), make_opaque, NULL},
+    {TEXT("builtins"), TEXT("frozenset"), make_opaque, NULL},
+    {TEXT("builtins"), TEXT("int"), make_opaque, NULL},
+    {TEXT("builtins"), TEXT("float"), make_opaque, NULL},
+    {TEXT("builtins"), TEXT("complex"), make_opaque, NULL},
+    {TEXT("__builtin__"), TEXT("complex"), make_opaque, NULL},
+    {TEXT("builtins"), TEXT("slice"), make_opaque, NULL},
+    {TEXT("builtins"), TEXT("bytearray"), make_opaque, NULL},
+    {TEXT("__builtin__"), TEXT("bytearray"), make_opaque, NULL},
+    {TEXT("_codecs"), TEXT("encode"), make_opaque, NULL},
+    {TEXT("numpy"), TEXT("dtype"), make_opaque, NULL},
+    {TEXT("numpy.core.multiarray"), TEXT("scalar"), make_opaque, NULL},
+    {TEXT("numpy._core.multiarray"), TEXT("scalar"), make_opaque, NULL},
+    {TEXT("torch"), TEXT("complex32"), NULL, "elements of the type torch.complex32"},
+    {TEXT("torch"), TEXT("float8_e8m0fnu"), NULL, "elements of the type torch.float8_e8m0fnu"},
+    {TEXT("torch"), TEXT("float4_e2m1fn_x2"), NULL, "elements of the type torch.float4_e2m1fn_x2"},
+    {TEXT("torch"), TEXT("bits8"), NULL, "elements of the type torch.bits8"},
+    {TEXT("torch"), TEXT("bits16"), NULL, "elements of the type torch.bits16"},
+    {TEXT("torch._utils"), TEXT("_rebuild_sparse_tensor"), NULL, "a sparse tensor: save it after .to_dense()"},
+    {TEXT("torch._utils"), TEXT("_rebuild_sparse_csr_tensor"), NULL, "a sparse tensor: save it after .to_dense()"},
+    {TEXT("torch._utils"), TEXT("_rebuild_qtensor"), NULL,
+     "a quantized tensor: save it after .dequantize() or .int_repr()"},
+    {TEXT("torch._utils"), TEXT("_rebuild_nested_tensor"), NULL, "a nested tensor: save its parts"},
+    {TEXT("torch._utils"), TEXT("_rebuild_meta_tensor_no_storage"), NULL, "a meta tensor, which holds no values"},
+    {TEXT("torch._utils"), TEXT("_rebuild_wrapper_subclass"), NULL, "a tensor subclass without bytes of its own"},
+    {TEXT("torch._utils"), TEXT("_rebuild_device_tensor_from_numpy"), NULL,
      "a device tensor kept as a NumPy array: save it after .cpu()"},
-    {"torch.storage", "_load_from_bytes", NULL, "a tensor written by pickle.dump(): write it with torch.save()"},
-    {"numpy.core.multiarray", "_reconstruct", NULL, "a NumPy array: save it as a tensor, or with numpy.save()"},
-    {"numpy._core.multiarray", "_reconstruct", NULL, "a NumPy array: save it as a tensor, or with numpy.save()"},
+    {TEXT("torch.storage"), TEXT("_load_from_bytes"), NULL,
+     "a tensor written by pickle.dump(): write it with torch.save()"},
+    {TEXT("numpy.core.multiarray"), TEXT("_reconstruct"), NULL,
+     "a NumPy array: save it as a tensor, or with numpy.save()"},
+    {TEXT("numpy._core.multiarray"), TEXT("_reconstruct"), NULL,
+     "a NumPy array: save it as a tensor, or with numpy.save()"},
 };
-
-static bool
-equals(msp_str s, const char *text)
-{
-    return strlen(text) == s.len && memcmp(s.p, text, s.len) == 0;
-}
 
 static const struct known *
 find_known(msp_str module, msp_str name)
 {
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-        if (equals(name, known[i].name) && equals(module, known[i].module))
+        if (msp_str_eq(name, known[i].name) && msp_str_eq(module, known[i].module))
             return &known[i];
     return NULL;
 }
@@ -418,16 +423,48 @@ callable(value v)
     return is_object(v, TAG_CALLABLE) ? ((const struct known *)v.as.object)->run : NULL;
 }
 
+static const struct storage_class {
+    msp_str name;
+    msp_dtype dtype;
+} storage_classes[] = {
+    {TEXT("FloatStorage"), MSP_F32},
+    {TEXT("BFloat16Storage"), MSP_BF16},
+    {TEXT("HalfStorage"), MSP_F16},
+    {TEXT("LongStorage"), MSP_I64},
+    {TEXT("DoubleStorage"), MSP_F64},
+    {TEXT("IntStorage"), MSP_I32},
+    {TEXT("ShortStorage"), MSP_I16},
+    {TEXT("CharStorage"), MSP_I8},
+    {TEXT("ByteStorage"), MSP_U8},
+    {TEXT("BoolStorage"), MSP_BOOL},
+    {TEXT("ComplexFloatStorage"), MSP_C64},
+    {TEXT("ComplexDoubleStorage"), MSP_C128},
+    {TEXT("UntypedStorage"), MSP_DTYPE_NONE},
+    {TEXT("_UntypedStorage"), MSP_DTYPE_NONE},
+};
+
+enum { STORAGE_CLASSES = sizeof(storage_classes) / sizeof(storage_classes[0]) };
+
+const char *
+msp_torch_storage_name(msp_dtype t)
+{
+    for (size_t i = 0; i < STORAGE_CLASSES && t != MSP_DTYPE_NONE; i++)
+        if (storage_classes[i].dtype == t)
+            return storage_classes[i].name.p;
+    return NULL;
+}
+
 /* torch.FloatStorage, torch.storage.UntypedStorage, torch.npu.HalfStorage, ... */
 static bool
 is_storage_class(msp_str module, msp_str name)
 {
-    static const char *const modules[] = {"torch", "torch.storage", "torch.cuda", "torch.npu", "torch_npu.npu"};
+    static const msp_str modules[] = {TEXT("torch"), TEXT("torch.storage"), TEXT("torch.cuda"), TEXT("torch.npu"),
+                                      TEXT("torch_npu.npu")};
 
     if (!msp_str_ends(name, MSP_STR("Storage")))
         return false;
     for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++)
-        if (equals(module, modules[i]))
+        if (msp_str_eq(module, modules[i]))
             return true;
     return false;
 }
@@ -440,24 +477,23 @@ dtype_object(int tag, msp_dtype t)
 }
 
 static msp_status
-storage_class(value *out, msp_str name, msp_error *err)
+find_storage_class(value *out, msp_str name, msp_error *err)
 {
-    msp_dtype t = msp_dtype_parse(name.p, name.len);
-
-    if (equals(name, "UntypedStorage") || equals(name, "_UntypedStorage"))
-        t = MSP_DTYPE_NONE;
-    else if (t == MSP_DTYPE_NONE)
-        return msp_error_set(err, MSP_E_UNSUPPORTED, "torch.%.*s has elements of a type that is not read",
-                             (int)name.len, name.p);
-    *out = dtype_object(TAG_STORAGE_CLASS, t);
-    return MSP_OK;
+    for (size_t i = 0; i < STORAGE_CLASSES; i++) {
+        if (msp_str_eq(name, storage_classes[i].name)) {
+            *out = dtype_object(TAG_STORAGE_CLASS, storage_classes[i].dtype);
+            return MSP_OK;
+        }
+    }
+    return msp_error_set(err, MSP_E_UNSUPPORTED, "torch.%.*s has elements of a type that is not read", (int)name.len,
+                         name.p);
 }
 
 static bool
 torch_dtype(value *out, msp_str name)
 {
     for (int t = 1; t < MSP_DTYPE_COUNT; t++) {
-        if (equals(name, msp_dtype_torch_name((msp_dtype)t) + strlen("torch."))) {
+        if (msp_str_eq(name, msp_str_of(msp_dtype_torch_name((msp_dtype)t) + strlen("torch.")))) {
             *out = dtype_object(TAG_DTYPE, (msp_dtype)t);
             return true;
         }
@@ -468,18 +504,19 @@ torch_dtype(value *out, msp_str name)
 static msp_status
 rule_global(value *out, msp_str module, msp_str name, void *payload, msp_error *err)
 {
-    const struct known *k = find_known(module, name);
+    const struct known *k;
 
     (void)payload;
+    if (is_storage_class(module, name))
+        return find_storage_class(out, name, err);
+    k = find_known(module, name);
     if (k != NULL && k->run != NULL) {
         *out = object(TAG_CALLABLE, (void *)k);
         return MSP_OK;
     }
     if (k != NULL)
         return msp_error_set(err, MSP_E_UNSUPPORTED, "not read: %s", k->reason);
-    if (is_storage_class(module, name))
-        return storage_class(out, name, err);
-    if (equals(module, "torch") && torch_dtype(out, name))
+    if (msp_str_eq(module, MSP_STR("torch")) && torch_dtype(out, name))
         return MSP_OK;
     return msp_error_set(err, MSP_E_UNSUPPORTED,
                          "refused %.*s.%.*s: only tensors in dicts, lists and tuples are read, and nothing is executed",

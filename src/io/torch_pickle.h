@@ -54,6 +54,9 @@ void msp_torch_model_release(msp_torch_model *m);
 MSP_CHECK msp_status msp_torch_unpickle(msp_pickle_value *out, size_t *used, msp_torch_model *m, const void *bytes,
                                         size_t size, msp_error *err);
 
+/* "FloatStorage" for float32, ...; NULL for types that have no storage class of their own. */
+const char *msp_torch_storage_name(msp_dtype t);
+
 /* The tensor in v, or NULL when v is something else. */
 msp_torch_tensor *msp_torch_tensor_of(msp_pickle_value v);
 

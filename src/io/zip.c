@@ -5,6 +5,7 @@
 #include <zlib.h>
 #include "core/alloc.h"
 #include "io/bytes.h"
+#include "msprobe/stats.h"
 
 enum {
     LOCAL_SIZE = 30,
@@ -13,6 +14,7 @@ enum {
     LOCATOR_SIZE = 20,
     END64_SIZE = 56,
     COMMENT_MAX = 65535,
+    INSERTION_MAX = 32,
     INFLATE_RATIO = 1032, /* a match of 258 bytes takes at least 2 bits */
     FLAG_ENCRYPTED = 1,
     METHOD_STORED = 0,
@@ -34,7 +36,10 @@ typedef struct directory {
 static msp_status
 find_end_record(size_t *out, const unsigned char *p, size_t size, msp_error *err)
 {
-    size_t lowest = size > END_SIZE + COMMENT_MAX ? size - END_SIZE - COMMENT_MAX : 0;
+    size_t lowest;
+
+    *out = 0;
+    lowest = size > END_SIZE + COMMENT_MAX ? size - END_SIZE - COMMENT_MAX : 0;
 
     if (size < END_SIZE)
         return msp_error_set(err, MSP_E_FORMAT, "zip: %zu bytes are too few for an archive", size);
@@ -207,15 +212,27 @@ compare_name(const void *a, const void *b, void *payload)
 
 typedef int index_compare(const void *a, const void *b, void *payload);
 
-/* Most archives are in order already, and qsort_r would not notice. */
+/* Most archives are in order already or nearly so, which insertion uses and qsort_r does not. */
 static void
 sort_index(msp_zip *z, index_compare *compare)
 {
+    uint32_t *v = z->by_name;
+
+    if (z->count > INSERTION_MAX) {
+        for (size_t i = 1; i < z->count; i++)
+            if (compare(&v[i - 1], &v[i], z->entries) > 0) {
+                qsort_r(v, z->count, sizeof(*v), compare, z->entries);
+                break;
+            }
+        return;
+    }
     for (size_t i = 1; i < z->count; i++) {
-        if (compare(&z->by_name[i - 1], &z->by_name[i], z->entries) > 0) {
-            qsort_r(z->by_name, z->count, sizeof(*z->by_name), compare, z->entries);
-            return;
-        }
+        uint32_t moved = v[i];
+        size_t to = i;
+
+        for (; to > 0 && compare(&v[to - 1], &moved, z->entries) > 0; to--)
+            v[to] = v[to - 1];
+        v[to] = moved;
     }
 }
 
@@ -250,7 +267,7 @@ index_names(msp_zip *z, msp_error *err)
 msp_status
 msp_zip_open(msp_zip *out, const void *bytes, size_t size, msp_error *err)
 {
-    directory d;
+    directory d = {0};
     msp_status st;
 
     *out = (msp_zip){.bytes = bytes, .size = size};
@@ -434,7 +451,7 @@ msp_zip_check_crc(const msp_zip_entry *e, const void *data, msp_error *err)
 
     if (e->crc == 0) /* torch.serialization.set_crc32_options(False) */
         return MSP_OK;
-    crc = (uint32_t)crc32_z(0, data, e->size);
+    crc = msp_crc32_bytes(0, data, e->size);
     if (crc != e->crc)
         return msp_error_set(err, MSP_E_FORMAT, "zip: '%.*s' is damaged: CRC-32 %08x instead of %08x", e->name_len,
                              e->name, crc, e->crc);

@@ -52,6 +52,23 @@ a_failed_allocation_gives_null_and_leaves_the_arena_usable(void **state)
     assert_int_equal(msp_alloc_live(), live);
 }
 
+static void
+lent_memory_is_used_first(void **state)
+{
+    _Alignas(16) char lent[64];
+    int64_t live = msp_alloc_live();
+    msp_arena a = {0};
+
+    (void)state;
+    msp_arena_lend(&a, lent, sizeof(lent));
+    assert_ptr_equal(msp_arena_alloc(&a, 3, 16), lent);
+    assert_int_equal(msp_alloc_live(), live);
+    assert_non_null(msp_arena_alloc(&a, 2, 16)); /* no room: a chunk of its own */
+    assert_int_equal(msp_alloc_live(), live + 1);
+    msp_arena_release(&a);
+    assert_int_equal(msp_alloc_live(), live);
+}
+
 int
 main(void)
 {
@@ -59,6 +76,7 @@ main(void)
         TEST(blocks_are_aligned_and_do_not_overlap),
         TEST(text_is_copied_and_terminated),
         TEST(a_failed_allocation_gives_null_and_leaves_the_arena_usable),
+        TEST(lent_memory_is_used_first),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
