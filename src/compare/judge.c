@@ -3,20 +3,6 @@
 
 #include <math.h>
 
-const char *
-msp_verdict_text(msp_verdict v)
-{
-    static const char *const texts[] = {"N/A", "Yes", "No", "None", "Unmatched", "", "Warning", "Pass", "Different"};
-
-    return texts[v];
-}
-
-bool
-msp_verdict_wrong(msp_verdict v)
-{
-    return v == VERDICT_NO || v == VERDICT_WARNING || v == VERDICT_DIFFERENT;
-}
-
 /* The cells are equal: a row without partner has N/A there. */
 static bool
 grads_agree(const msp_row *n, const msp_row *b)
