@@ -60,7 +60,8 @@ MSP_API void msp_tensor_unravel(const msp_tensor *t, int64_t index, int64_t coor
  * the file's size allows.
  *
  * Returns MSP_E_IO (cannot open or map), MSP_E_FORMAT (the message says what and at which byte), MSP_E_UNSUPPORTED (a
- * type or layout we do not read), MSP_E_NOT_FOUND (no tensor inside), MSP_E_INVALID (more than one tensor: use
+ * type or layout we do not read), MSP_E_LIMIT (describing the content would take more memory than the file's size plus
+ * a constant), MSP_E_NOT_FOUND (no such file, or no tensor inside), MSP_E_INVALID (more than one tensor: use
  * msp_tensor_file). On failure *out is empty. The message starts with the path. No pickle is ever executed.
  */
 MSP_API MSP_CHECK msp_status msp_tensor_open(msp_tensor *out, const char *path, msp_error *err);
@@ -92,7 +93,8 @@ MSP_API void msp_tensor_file_close(msp_tensor_file *f);
 
 /*
  * Write t to path: whole or not at all (a temporary file beside it, renamed at the end), mode 0640. A .pt so written is
- * read by torch.load(weights_only=True) from torch 1.13 on; strided tensors are written contiguous. Types that the
+ * read by torch.load(weights_only=True) from torch 1.13 on (float8 and uint16/32/64: by those that have the type);
+ * strided tensors are written contiguous, requires_grad is not written, equal tensors give equal files. Types that the
  * format lacks (.npy: bfloat16 and float8) give MSP_E_UNSUPPORTED.
  */
 MSP_API MSP_CHECK msp_status msp_pt_save(const char *path, const msp_tensor *t, msp_error *err);

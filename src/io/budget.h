@@ -10,8 +10,8 @@
 #include "core/arena.h"
 #include "msprobe/error.h"
 
-/* 60,000 tensors even if the file is small; enough for every file seen, and every machine has it. */
-#define MSP_BUDGET_CONSTANT ((size_t)64 << 20)
+/* 200,000 tensors even if the file is small; enough for every file seen, and every machine has it. */
+#define MSP_BUDGET_CONSTANT ((size_t)256 << 20)
 
 typedef struct msp_budget {
     msp_arena arena;

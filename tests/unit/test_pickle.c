@@ -269,19 +269,19 @@ static void
 a_flood_of_values_ends_at_the_limit(void **state)
 {
     const char floods[] = {'(', ']', '}', 'N', ')'};
-    size_t n = 32 << 20;
+    size_t n = 2 << 20;
     char *p = malloc(n);
 
     (void)state;
     for (size_t i = 0; i < sizeof(floods); i++) {
-        msp_budget small;
+        msp_budget small = {.left = n};
         msp_pickle_value v;
         msp_error err;
 
         memset(p, floods[i], n);
-        msp_budget_init(&small, n);
         assert_int_equal(msp_pickle_read(&v, NULL, p, n, &small, NULL, &err), MSP_E_LIMIT);
-        assert_true(small.arena.reserved < 2 * (n + MSP_BUDGET_CONSTANT));
+        assert_non_null(strstr(err.message, "describing its content takes more memory than a file of this size may"));
+        assert_true(small.arena.reserved <= 2 * n);
         msp_budget_release(&small);
     }
     free(p);

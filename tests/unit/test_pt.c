@@ -311,7 +311,7 @@ static msp_status
 parse_pickle(msp_tensor_file **out, const char *pickle, size_t n, msp_error *err)
 {
     static const float values[] = {0, 1, 2, 3, 4, 5};
-    static char bytes[1 << 20];
+    static char bytes[2 << 20];
     static size_t size;
     msp_file file = MSP_FILE_NONE;
     msp_zip_writer w;
@@ -462,6 +462,100 @@ a_name_with_a_zero_byte_is_refused(void **state)
     ASSERT_MADE("\x80\2}X\3\0\0\0a\0bctorch._utils\n_rebuild_tensor_v2\n(" STORAGE("FloatStorage",
                                                                                    "K\6") "K\0))\x89NtRs.",
                 MSP_E_FORMAT, "the name of tensor 0 has a 0 byte in it");
+}
+
+/* The machine builds one tensor after the other out of two remembered values: 5 bytes each, and over 1000 of ours. */
+static void
+a_flood_of_tensors_ends_at_the_limit(void **state)
+{
+    static const char start[] = "\x80\2ctorch._utils\n_rebuild_tensor_v2\nq\0"
+                                "0(" STORAGE("FloatStorage", "K\6") "K\0K\1\x85K\1\x85\x89Ntq\1"
+                                                                    "0(";
+    size_t n = sizeof(start) - 1, tensors = 250 * 1000;
+    char *p = malloc(n + 5 * tensors + 2);
+
+    (void)state;
+    memcpy(p, start, n);
+    for (size_t i = 0; i < tensors; i++, n += 5)
+        memcpy(p + n, "h\0h\1R", 5);
+    memcpy(p + n, "l.", 2);
+    assert_made(p, n + 2, MSP_E_LIMIT, "describing its content takes more memory than a file of this size may");
+    free(p);
+}
+
+/* ---- legacy files by hand -----------------------------------------------------------------------------------------
+ */
+
+#define LEGACY_HEAD "\x80\2\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.\x80\2M\xe9\3.\x80\2}."
+#define LEGACY_TENSOR(view, rest)                                                                                     \
+    "\x80\2ctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagectorch\nByteStorage\nX\1\0\0\0kX\3\0\0\0cpuK\x8" view \
+    "tQ" rest "\x89NtR."
+#define LEGACY_KEYS    "\x80\2]X\1\0\0\0ka."
+#define LEGACY_STORAGE "\x8\0\0\0\0\0\0\0\1\2\3\4\5\6\7\x8"
+
+static msp_status
+parse_legacy(const char *p, size_t n, double *first, msp_error *err)
+{
+    msp_tensor_file *f;
+    msp_status st = msp_tensor_file_parse(&f, p, n, err);
+
+    if (st == MSP_OK)
+        *first = msp_dtype_load_f64(MSP_U8, msp_tensor_file_at(f, 0)->data);
+    msp_tensor_file_close(f);
+    return st;
+}
+
+#define PARSE_LEGACY(literal) parse_legacy(literal, sizeof(literal) - 1, &first, &err)
+
+static void
+legacy_storages_may_be_parts_of_others(void **state)
+{
+    double first;
+    msp_error err;
+
+    (void)state;
+    assert_int_equal(PARSE_LEGACY(LEGACY_HEAD LEGACY_TENSOR("N", "K\2K\3\x85K\1\x85") LEGACY_KEYS LEGACY_STORAGE),
+                     MSP_OK);
+    assert_true(first == 3);
+    assert_int_equal(PARSE_LEGACY(LEGACY_HEAD LEGACY_TENSOR("X\1\0\0\0vK\4K\4\x87", "K\2K\2\x85K\1\x85")
+                                      LEGACY_KEYS LEGACY_STORAGE),
+                     MSP_OK);
+    assert_true(first == 7);
+    assert_int_equal(PARSE_LEGACY(LEGACY_HEAD LEGACY_TENSOR("X\1\0\0\0vK\4K\4\x87", "K\2K\3\x85K\1\x85")
+                                      LEGACY_KEYS LEGACY_STORAGE),
+                     MSP_E_FORMAT);
+    assert_non_null(strstr(err.message, "a tensor reaches from element 2 over 3 elements of storage 'k', which has 4"));
+    assert_int_equal(PARSE_LEGACY(LEGACY_HEAD LEGACY_TENSOR("X\1\0\0\0vK\5K\4\x87", "K\0K\1\x85K\1\x85")
+                                      LEGACY_KEYS LEGACY_STORAGE),
+                     MSP_E_FORMAT);
+    assert_non_null(strstr(err.message, "a storage is a part of another that it does not fit"));
+}
+
+static void
+legacy_files_with_missing_or_foreign_parts_are_refused(void **state)
+{
+    static char tar[512] = {'x'};
+    double first;
+    msp_error err;
+
+    (void)state;
+    assert_int_equal(PARSE_LEGACY(LEGACY_HEAD LEGACY_TENSOR("N", "K\0K\1\x85K\1\x85") "\x80\2]."), MSP_E_FORMAT);
+    assert_non_null(strstr(err.message, "storage 'k' is not in the file"));
+    assert_int_equal(PARSE_LEGACY(LEGACY_HEAD "\x80\2N." LEGACY_KEYS LEGACY_STORAGE), MSP_E_FORMAT);
+    assert_non_null(strstr(err.message, "storage 'k' is listed, but nothing uses it"));
+    assert_int_equal(PARSE_LEGACY(LEGACY_HEAD LEGACY_TENSOR(
+                         "N", "K\0K\1\x85K\1\x85") "\x80\2]X\1\0\0\0kaX\1\0\0\0ka." LEGACY_STORAGE LEGACY_STORAGE),
+                     MSP_E_FORMAT);
+    assert_non_null(strstr(err.message, "storage 'k' is listed, but was there already"));
+    assert_int_equal(PARSE_LEGACY(LEGACY_HEAD LEGACY_TENSOR("N", "K\0K\1\x85K\1\x85") LEGACY_KEYS
+                                  "\7\0\0\0\0\0\0\0\1\2\3\4\5\6\7"),
+                     MSP_E_FORMAT);
+    assert_non_null(strstr(err.message, "has 7 bytes and should have 8"));
+    assert_int_equal(PARSE_LEGACY("\x80\2\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.\x80\2K\1."), MSP_E_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "a legacy torch file of a version other than 1001"));
+    memcpy(tar + 257, "ustar", 5);
+    assert_int_equal(parse_legacy(tar, sizeof(tar), &first, &err), MSP_E_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "a torch file from before 0.1.10: load and save it again with torch 1.x"));
 }
 
 /* ---- damage -------------------------------------------------------------------------------------------------------
@@ -651,6 +745,9 @@ main(void)
         TEST(containers_within_themselves_end),
         TEST(deep_nesting_within_the_limit_is_read),
         TEST(a_name_with_a_zero_byte_is_refused),
+        TEST(a_flood_of_tensors_ends_at_the_limit),
+        TEST(legacy_storages_may_be_parts_of_others),
+        TEST(legacy_files_with_missing_or_foreign_parts_are_refused),
         TEST(cut_flipped_and_starved_files_are_errors),
         TEST(a_changed_pickle_is_noticed),
         TEST(what_is_saved_is_read_back),

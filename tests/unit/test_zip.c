@@ -1,5 +1,6 @@
 /* test_zip.c - promises of io/zip.h. The archives in tests/data/io were written by Python's zipfile. */
 #include "hostile.h"
+#include <sys/types.h>
 #include "io/bytes.h"
 #include "io/zip.h"
 
@@ -335,6 +336,91 @@ a_writer_without_memory_says_so(void **state)
     }
 }
 
+/* Put bytes at a place far beyond what was written before: the file has a hole there and takes no space. */
+static void
+put(FILE *f, uint64_t at, const void *p, size_t n)
+{
+    assert_int_equal(fseeko(f, (off_t)at, SEEK_SET), 0);
+    assert_int_equal(fwrite(p, 1, n, f), n);
+}
+
+/* Local or central header of a stored entry whose sizes and offset stand in a ZIP64 field; returns its length. */
+static size_t
+zip64_header(char *h, bool central, const char *name, uint64_t size, uint64_t at)
+{
+    size_t fixed = central ? 46 : 30, n = strlen(name), extra = central ? 28 : 20;
+
+    memset(h, 0, fixed + n + extra);
+    memcpy(h, central ? "PK\1\2" : "PK\3\4", 4);
+    memset(h + (central ? 20 : 18), 0xff, 8); /* both sizes */
+    if (central)
+        memset(h + 42, 0xff, 4);
+    store_u16(h + (central ? 28 : 26), (uint16_t)n);
+    store_u16(h + (central ? 30 : 28), (uint16_t)extra);
+    memcpy(h + fixed, name, n);
+    h += fixed + n;
+    store_u16(h, 1);
+    store_u16(h + 2, (uint16_t)(extra - 4));
+    store_u64(h + 4, size);
+    store_u64(h + 12, size);
+    if (central)
+        store_u64(h + 20, at);
+    return fixed + n + extra;
+}
+
+static void
+entries_beyond_4_gib_are_found(void **state)
+{
+    const uint64_t big = ((uint64_t)9 << 29) + 5; /* 4.5 GiB */
+    const char *path = scratch_path("huge.zip");
+    char h[256] = {0};
+    uint64_t at, after, directory;
+    FILE *f = fopen(path, "wb");
+    msp_mapping map;
+    msp_error err;
+    msp_str data;
+    msp_zip z;
+
+    (void)state;
+    assert_non_null(f);
+    at = zip64_header(h, false, "big", big, 0);
+    put(f, 0, h, at);
+    after = at + big;
+    put(f, after - 1, "x", 1);
+    at = after + zip64_header(h, false, "after", 5, 0);
+    put(f, after, h, at - after);
+    put(f, at, "hello", 5);
+    directory = at += 5;
+    at += zip64_header(h, true, "big", big, 0);
+    put(f, directory, h, at - directory);
+    put(f, at, h, zip64_header(h, true, "after", 5, after));
+    at += zip64_header(h, true, "after", 5, after);
+    memset(h, 0, sizeof(h));
+    memcpy(h, "PK\6\6\x2c", 5);
+    store_u64(h + 24, 2);
+    store_u64(h + 32, 2);
+    store_u64(h + 40, at - directory);
+    store_u64(h + 48, directory);
+    memcpy(h + 56, "PK\6\7", 4);
+    store_u64(h + 64, at);
+    store_u32(h + 72, 1);
+    memcpy(h + 76, "PK\5\6\0\0\0\0\377\377\377\377\377\377\377\377\377\377\377\377\0\0", 22);
+    put(f, at, h, 98);
+    assert_int_equal(fclose(f), 0);
+
+    assert_int_equal(msp_map_open(&map, path, NULL), MSP_OK);
+    if (msp_zip_open(&z, map.addr, map.size, &err) != MSP_OK)
+        fail_msg("%s", err.message);
+    assert_entry(&z, "after", "hello", 5);
+    assert_int_equal(msp_zip_packed(&data, &z, msp_zip_find(&z, MSP_STR("big")), NULL), MSP_OK);
+    assert_true(data.len == big);
+    assert_int_equal(data.p[big - 1], 'x');
+    assert_int_equal(data.p[big - 2], 0);
+    msp_zip_close(&z);
+    msp_map_close(&map);
+    remove(path);
+}
+
 int
 main(void)
 {
@@ -349,6 +435,7 @@ main(void)
         TEST(two_entries_of_one_name_are_refused),
         TEST(a_local_header_that_contradicts_the_directory_is_refused),
         TEST(cut_flipped_and_starved_archives_are_errors),
+        TEST(entries_beyond_4_gib_are_found),
         TEST(what_is_written_is_read_back),
         TEST(a_writer_without_memory_says_so),
     };
