@@ -5,7 +5,7 @@
  * numbers of a given length that read back as v lie between v's two rounding boundaries, so it is enough to know where
  * those and v itself fall on a decimal scale that is fine enough to hold at least one candidate and coarse enough to
  * hold few. Three 64x128-bit products answer that exactly. The alternative, snprintf with 15, 16 and 17 digits until
- * one reads back, is many times slower (bench_json shows it).
+ * one reads back, costs 1.1 to 2 microseconds instead of 50 nanoseconds (bench_json), and a dump has millions of them.
  */
 #include <math.h>
 

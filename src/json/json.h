@@ -68,8 +68,7 @@ MSP_CHECK msp_status msp_json_parse_recover(msp_json_doc *out, const char *text,
 
 void msp_json_doc_release(msp_json_doc *doc);
 
-/* ---- values: every function accepts NULL and then answers as for JSON null
- * ------------------------------------------- */
+/* ---- values: every function accepts NULL and then answers as for JSON null ----------------------- */
 
 msp_json_kind msp_json_kind_of(const msp_json *v);
 
@@ -104,8 +103,7 @@ bool msp_json_to_f64(const msp_json *v, double *out);
  */
 void msp_json_position(const msp_json_doc *doc, const msp_json *v, const char *text, size_t *line, size_t *column);
 
-/* ---- writer ---------------------------------------------------------------------------------------------------------
- */
+/* ---- writer ------------------------------------------------------------------------------------- */
 
 /*
  * Writes into a msp_buf that the caller flushes when it likes. Separators, indentation and escapes are Python's

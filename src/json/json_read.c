@@ -18,8 +18,7 @@ typedef struct parser {
     const char *wrong, *problem; /* with status: where, and what was expected there */
 } parser;
 
-/* ---- failing --------------------------------------------------------------------------------------------------------
- */
+/* ---- failing ------------------------------------------------------------------------------------ */
 
 static bool
 fail(parser *p, const char *at, const char *problem)
@@ -58,8 +57,7 @@ report(const parser *p, msp_error *err)
                          line, column, byte, p->problem, c);
 }
 
-/* ---- eight bytes at a time ------------------------------------------------------------------------------------------
- */
+/* ---- eight bytes at a time ---------------------------------------------------------------------- */
 
 #define EACH_BYTE(b) (0x0101010101010101ULL * (b))
 
@@ -165,8 +163,7 @@ skip_digits(const char *at, const char *end)
     return at;
 }
 
-/* ---- strings --------------------------------------------------------------------------------------------------------
- */
+/* ---- strings ------------------------------------------------------------------------------------ */
 
 static int
 hex_digit(char c)
@@ -188,7 +185,7 @@ hex4(const char **at, const char *end)
     return v;
 }
 
-/* Behind the backslash at `at`. */
+/* Is the escape right whose backslash is at *at? Then move behind it. */
 static bool
 check_escape(parser *p, const char **at)
 {
@@ -299,8 +296,7 @@ read_string(parser *p)
     return json_push(&p->build, node_of_text(MSP_JSON_STRING, from, (size_t)(at - from))) || fail_memory(p);
 }
 
-/* ---- other scalars --------------------------------------------------------------------------------------------------
- */
+/* ---- other scalars ------------------------------------------------------------------------------ */
 
 static bool
 expect_word(parser *p, const char *word)
@@ -371,8 +367,7 @@ read_number(parser *p)
     return json_push(&p->build, node_of_text(kind, from, (size_t)(at - from))) || fail_memory(p);
 }
 
-/* ---- structure ------------------------------------------------------------------------------------------------------
- */
+/* ---- structure ---------------------------------------------------------------------------------- */
 
 static inline bool
 in_object(const parser *p)
@@ -508,8 +503,7 @@ read_document(parser *p)
     return p->at == p->end || fail(p, p->at, "expected nothing after the end of the value");
 }
 
-/* ---- recovery -------------------------------------------------------------------------------------------------------
- */
+/* ---- recovery ----------------------------------------------------------------------------------- */
 
 static bool
 ends_in_digit(const msp_json *v)

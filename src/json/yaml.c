@@ -24,8 +24,7 @@ typedef struct reader {
     msp_error *err;
 } reader;
 
-/* ---- failing --------------------------------------------------------------------------------------------------------
- */
+/* ---- failing ------------------------------------------------------------------------------------ */
 
 static msp_status
 fail_memory(reader *r)
@@ -58,8 +57,7 @@ fail_syntax(reader *r)
     return fail_at(r, p->problem_mark, MSP_E_FORMAT, p->problem);
 }
 
-/* ---- the patterns of numbers ----------------------------------------------------------------------------------------
- */
+/* ---- the patterns of numbers -------------------------------------------------------------------- */
 
 #define DIGITS "0123456789"
 
@@ -169,8 +167,7 @@ kind_of_plain(const char *s)
     return looks_like_int(s) ? MSP_JSON_INT : MSP_JSON_STRING;
 }
 
-/* ---- the values of numbers ------------------------------------------------------------------------------------------
- */
+/* ---- the values of numbers ---------------------------------------------------------------------- */
 
 static bool
 copy_without_underscores(msp_buf *out, const char *s)
@@ -301,8 +298,7 @@ normalise_float(msp_buf *b)
         msp_buf_text(b, text);
 }
 
-/* ---- scalars --------------------------------------------------------------------------------------------------------
- */
+/* ---- scalars ------------------------------------------------------------------------------------ */
 
 /* The byte at which a mark stands: libyaml counts characters. Marks come in order, so each byte is passed once. */
 static uint64_t
@@ -418,8 +414,7 @@ add_scalar(reader *r, const yaml_event_t *e)
     }
 }
 
-/* ---- structure ------------------------------------------------------------------------------------------------------
- */
+/* ---- structure ---------------------------------------------------------------------------------- */
 
 static msp_status
 open_container(reader *r, const yaml_event_t *e, msp_json_kind kind, const yaml_char_t *tag, const char *usual_tag)
