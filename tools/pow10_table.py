@@ -24,7 +24,6 @@ def main():
     for k in range(FIRST, LAST + 1):
         g = significand(k)
         print("{0x%016x, 0x%016x}, /* %d */" % (g >> 64, g & (1 << 64) - 1, k))
-    print("/* clang-format on */")
 
 
 if __name__ == "__main__":

@@ -667,4 +667,3 @@
 {0xca5e89b18b602368, 0x385bb19cb14bdfc5}, /* 322 */
 {0xfcf62c1dee382c42, 0x46729e03dd9ed7b6}, /* 323 */
 {0x9e19db92b4e31ba9, 0x6c07a2c26a8346d2}, /* 324 */
-/* clang-format on */
