@@ -19,8 +19,8 @@ is_word(const msp_num *c, const char *word)
     return c->word != NULL && strcmp(c->word, word) == 0;
 }
 
-static msp_verdict
-accuracy(const msp_num *cosine, const msp_num *max_abs)
+msp_verdict
+msp_judge_accuracy(const msp_num *cosine, const msp_num *max_abs)
 {
     double c, a;
 
@@ -45,7 +45,7 @@ judge_real(msp_judged *j, const msp_measurer *m, bool fuzzy)
     msp_measure_tensors(m, j);
     if (fuzzy && j->b != NULL && !msp_str_eq(msp_row_name(j->n), msp_row_name(j->b)))
         msp_buf_text(&j->message, " Fuzzy matching data, the comparison accuracy may be affected.");
-    j->verdict = accuracy(&j->metric[METRIC_COSINE], &j->metric[METRIC_MAX_ABS]);
+    j->verdict = msp_judge_accuracy(&j->metric[METRIC_COSINE], &j->metric[METRIC_MAX_ABS]);
 }
 
 /* ---- statistics ---------------------------------------------------------------------------------------------------

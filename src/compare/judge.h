@@ -10,6 +10,9 @@
  */
 void msp_judge_row(msp_judged *j, msp_compare_mode mode, const msp_measurer *m, bool fuzzy);
 
+/* Accuracy Reached or Not, by the two metrics that decide it. */
+msp_verdict msp_judge_accuracy(const msp_num *cosine, const msp_num *max_abs);
+
 /* Relative error above this, as a fraction, is a Warning, and a difference in -da. */
 #define MSP_JUDGE_REL_LIMIT 0.5
 

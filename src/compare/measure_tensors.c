@@ -124,8 +124,8 @@ compared_as(msp_dtype t)
     return msp_dtype_class_of(t) == MSP_CLASS_FLOAT && t != MSP_F64 && t != MSP_F16 ? MSP_F32 : t;
 }
 
-static void
-measure_open(const msp_measurer *m, msp_judged *j, const msp_tensor *n, const msp_tensor *b)
+void
+msp_measure_opened(const msp_measurer *m, msp_judged *j, const msp_tensor *n, const msp_tensor *b)
 {
     msp_metrics r;
     msp_status st;
@@ -200,7 +200,7 @@ msp_measure_tensors(const msp_measurer *m, msp_judged *j)
         if (msp_measure_open(&n, m, 0, j->n, &err) != MSP_OK || msp_measure_open(&b, m, 1, j->b, &err) != MSP_OK)
             read_failed(j, &err);
         else
-            measure_open(m, j, &n, &b);
+            msp_measure_opened(m, j, &n, &b);
         msp_tensor_release(&n);
         msp_tensor_release(&b);
     }

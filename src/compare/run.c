@@ -1,5 +1,5 @@
 /* run.c - msp_compare_run(): all pairs, some beside each other, and what is said about them together. */
-#include "compare/run.h"
+#include "compare/kernel.h"
 
 #include <stdio.h>
 #include <sys/stat.h>
@@ -233,8 +233,12 @@ run_pair(size_t i, void *payload)
     } else if (plan->npu == NULL || plan->bench == NULL) {
         lacks_a_side(out, plan);
     } else {
-        msp_pair_compare(j->run, plan, out, j->da == NULL ? NULL : &j->da[i]);
-        if (out->status != MSP_OK && out->error != NULL)
+        if (msp_kernel_wanted(j->run->opt))
+            msp_kernel_compare(j->run, plan, out);
+        else
+            msp_pair_compare(j->run, plan, out, j->da == NULL ? NULL : &j->da[i]);
+        /* the error of a single pair is the run's own */
+        if (out->status != MSP_OK && out->error != NULL && j->plan->npairs > 1)
             msp_log(MSP_LOG_ERROR, "%s%s%s", plan->label, plan->label[0] != '\0' ? ": " : "", out->error);
     }
     (void)msp_run_pair_done(j->run);
@@ -388,7 +392,7 @@ msp_compare_run(msp_compare_result *out, const msp_compare_options *opt, msp_err
         st = msp_cross_open(&cross, opt, err);
     run.cross = cross;
     if (st == MSP_OK)
-        st = msp_plan_make(&plan, opt, err);
+        st = msp_kernel_wanted(opt) ? msp_kernel_plan(&plan, opt, err) : msp_plan_make(&plan, opt, err);
     if (st == MSP_OK)
         st = check_out_dirs(&plan, output_dir, err);
     if (st == MSP_OK)

@@ -49,6 +49,7 @@ bool msp_run_pair_done(msp_run *run);
 /* One pair of files to compare, or one that lacks a side. */
 typedef struct msp_plan_pair {
     const msp_dump_place *npu, *bench; /* NULL: this side has none */
+    size_t nnpu, nbench;               /* static graphs: folders of the pair, which lie side by side; else unused */
     char *label;                       /* "step0 rank1", "" for two files */
     char *out_dir;                     /* where its results go */
     char *stem;                        /* "compare_result_rank0" */
