@@ -280,7 +280,7 @@ rebuild_from_type(value *out, const value *args, size_t n, msp_torch_model *m, m
     action *f = n >= 3 ? callable(args[0]) : NULL;
 
     /* only functions that cannot lead back here: the depth of calls must not be the file's to choose */
-    if (f != rebuild_v1 && f != rebuild_v2 && f != rebuild_v3 && f != rebuild_parameter)
+    if (f != rebuild_v1 && f != rebuild_v2 && f != rebuild_v3 && f != rebuild_parameter && f != rebuild_device)
         return wrong_arguments(err, "a tensor subclass is rebuilt by something that rebuilds no tensor");
     if (args[2].kind != MSP_PICKLE_TUPLE)
         return wrong_arguments(err, "a tensor subclass is rebuilt without arguments");
@@ -355,9 +355,8 @@ static const struct known {
     {TEXT("torch._tensor"), TEXT("_rebuild_from_type_v2"), rebuild_from_type, NULL},
     {TEXT("torch.tensor"), TEXT("_rebuild_from_type"), rebuild_from_type, NULL},
     {TEXT("torch.tensor"), TEXT("_rebuild_from_type_v2"), rebuild_from_type, NULL},
-    {TEXT("torch_npu.utils.storage"), TEXT("_rebuild_npu_tensor"), rebuild_v2,
-     NULL}, /* the seventh argument is a format number */
-    {TEXT("torch_npu.utils.serialization"), TEXT("_rebuild_npu_tensor"), rebuild_v2, NULL},
+    /* its seventh argument is a format number; the bytes are a copy made on the host, always in plain order */
+    {TEXT("torch_npu.utils.storage"), TEXT("_rebuild_npu_tensor"), rebuild_v2, NULL},
     {TEXT("torch_npu.npu._format"), TEXT("Format"), make_opaque, NULL},
     {TEXT("torch"), TEXT("Size"), make_size, NULL},
     {TEXT("torch"), TEXT("device"), make_opaque, NULL},
@@ -411,6 +410,9 @@ static const struct known {
 static const struct known *
 find_known(msp_str module, msp_str name)
 {
+    /* torch_npu has moved its function from one module to another */
+    if (msp_str_eq(name, MSP_STR("_rebuild_npu_tensor")) && msp_str_starts(module, MSP_STR("torch_npu.")))
+        module = MSP_STR("torch_npu.utils.storage");
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
         if (msp_str_eq(name, known[i].name) && msp_str_eq(module, known[i].module))
             return &known[i];

@@ -8,6 +8,7 @@ import glob
 import itertools
 import os
 import stat
+import subprocess
 import zipfile
 
 import numpy as np
@@ -129,7 +130,7 @@ def flatten(obj, name=""):
 
 READABLE = ["f32", "scalar", "empty", "strided", "expanded", "grad", "dtypes", "protocol4", "protocol1", "shared",
             "state_dict", "nested", "device", "v1", "deflated", "zip64", "big_endian", "no_crc", "legacy",
-            "legacy_dict", "legacy_protocol4", "numbers"]
+            "legacy_dict", "legacy_protocol4", "numbers", "torch113", "torch113_legacy"]
 
 
 @pytest.mark.parametrize("name", READABLE)
@@ -182,6 +183,30 @@ def test_torch_maps_what_we_write(tmp_path):
     tensor = torch.randn(100, 100)
     save(lib.msp_pt_save, path, tensor)
     assert_same(torch.load(path, mmap=True, weights_only=True), tensor)
+
+
+def test_torch_1_13_reads_what_we_write(tmp_path):
+    """Debian 12 has that version; where it is missing there is nothing to test."""
+    python = "/usr/bin/python3"
+    code = "import torch; print(torch.__version__)"
+    found = subprocess.run([python, "-c", code], capture_output=True, text=True)
+    if found.returncode != 0 or not found.stdout.startswith("1."):
+        pytest.skip("no torch 1.x for " + python)
+    names = [n for n in DTYPES[1:] if n not in ("uint16", "uint32", "uint64") and not n.startswith("float8")]
+    for name in names:
+        save(lib.msp_pt_save, tmp_path / (name + ".pt"), torch.arange(6).reshape(2, 3).to(getattr(torch, name)))
+    code = """
+import sys, torch
+for path in sys.argv[1:]:
+    t = torch.load(path, weights_only=True)
+    print(t.dtype, tuple(t.shape), t.to(torch.complex64).real.int().tolist())
+"""
+    out = subprocess.run([python, "-c", code] + [str(tmp_path / (n + ".pt")) for n in names], check=True,
+                         capture_output=True, text=True).stdout.splitlines()
+    for name, line in zip(names, out):
+        values = [[0, 1, 1], [1, 1, 1]] if name == "bool" else [[0, 1, 2], [3, 4, 5]]
+        assert line == f"torch.{name} (2, 3) {values}"
+    assert len(out) == len(names)
 
 
 def test_what_we_write_is_a_sound_archive(tmp_path):

@@ -245,6 +245,24 @@ legacy_files_are_read(void **state)
 }
 
 static void
+files_of_torch_1_13_are_read(void **state)
+{
+    const char *names[] = {"torch113.pt", "torch113_legacy.pt"};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        msp_tensor_file *f = open_sample(names[i]);
+
+        ASSERT_VALUES(find(f, "a"), 0, 3, 1, 4, 2, 5);
+        ASSERT_VALUES(find(f, "p"), 1, 1);
+        assert_true(find(f, "p")->requires_grad);
+        ASSERT_VALUES(find(f, "b.0"), 1, 2);
+        assert_int_equal(find(f, "b.0")->dtype, MSP_BF16);
+        msp_tensor_file_close(f);
+    }
+}
+
+static void
 assert_refused(const char *name, msp_status status, const char *text)
 {
     char path[512];
@@ -737,6 +755,7 @@ main(void)
         TEST(rebuild_functions_of_devices_and_old_versions_are_known),
         TEST(compressed_and_big_endian_storages_are_copied),
         TEST(legacy_files_are_read),
+        TEST(files_of_torch_1_13_are_read),
         TEST(what_is_not_read_is_named),
         TEST(one_tensor_means_exactly_one),
         TEST(a_view_that_leaves_its_storage_is_refused),

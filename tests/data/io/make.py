@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Write the sample files in this directory. Needs torch 2.13, numpy and safetensors."""
+"""Write the sample files in this directory. Needs torch 2.13, numpy and safetensors.
+
+Run with torch 1.13, as Debian 12 has it, it writes the samples of that version instead.
+"""
 import io
 import os
 import pickle
@@ -219,8 +222,18 @@ def make_safetensors():
     write("nothing.safetensors", save({}))
 
 
+def make_old():
+    tree = {"a": torch.arange(6.0).reshape(2, 3).t(), "p": torch.nn.Parameter(torch.ones(2)),
+            "b": [torch.tensor([1, 2], dtype=torch.bfloat16)]}
+    write("torch113.pt", saved(tree))
+    write("torch113_legacy.pt", saved(tree, _use_new_zipfile_serialization=False))
+
+
 if __name__ == "__main__":
-    make_zip()
-    make_pt()
-    make_npy()
-    make_safetensors()
+    if torch.__version__.startswith("1."):
+        make_old()
+    else:
+        make_zip()
+        make_pt()
+        make_npy()
+        make_safetensors()
