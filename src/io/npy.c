@@ -22,8 +22,7 @@ msp_npy_is(const void *bytes, size_t size)
     return size >= MAGIC_SIZE && memcmp(bytes, MAGIC, MAGIC_SIZE) == 0;
 }
 
-/* ---- element types ------------------------------------------------------------------------------------------------
- */
+/* ---- element types ---------------------------------------------------------------------------------------------- */
 
 static const struct code {
     const char *text;
@@ -78,8 +77,7 @@ refuse_descr(msp_str descr, size_t at, msp_error *err)
                          descr.len > 64 ? 64 : (int)descr.len, descr.p, hint);
 }
 
-/* ---- the header's parser ------------------------------------------------------------------------------------------
- */
+/* ---- the header's parser ---------------------------------------------------------------------------------------- */
 
 typedef struct parser {
     const char *p; /* the file: positions in messages count from its start */
@@ -292,8 +290,7 @@ read_header(header *h, const char *bytes, size_t size, msp_error *err)
     return read_dict(h, &p);
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------------------
- */
+/* ---- reading ---------------------------------------------------------------------------------------------------- */
 
 static void
 set_column_major_strides(msp_tensor *t)

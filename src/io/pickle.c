@@ -32,8 +32,7 @@ typedef msp_status handler(machine *m, int arg);
 
 #define BAD(...) msp_error_set(m->err, MSP_E_FORMAT, __VA_ARGS__)
 
-/* ---- stack, marks, memo -------------------------------------------------------------------------------------------
- */
+/* ---- stack, marks, memo ----------------------------------------------------------------------------------------- */
 
 static msp_status
 grow(machine *m, void **items, size_t *cap, size_t need, size_t size)
@@ -116,8 +115,7 @@ recall(machine *m, uint64_t index)
     return push(m, m->memo[index]);
 }
 
-/* ---- operands -----------------------------------------------------------------------------------------------------
- */
+/* ---- operands --------------------------------------------------------------------------------------------------- */
 
 static msp_status
 take(machine *m, const unsigned char **out, uint64_t n)
@@ -176,8 +174,7 @@ take_line(machine *m, msp_str *out)
     return MSP_OK;
 }
 
-/* ---- opcodes: plain values ----------------------------------------------------------------------------------------
- */
+/* ---- opcodes: plain values -------------------------------------------------------------------------------------- */
 
 static msp_status
 push_int(machine *m, int64_t v)
@@ -342,8 +339,7 @@ op_text_line(machine *m, int quoted)
     return push_text(m, MSP_PICKLE_TEXT, s);
 }
 
-/* ---- opcodes: containers ------------------------------------------------------------------------------------------
- */
+/* ---- opcodes: containers ---------------------------------------------------------------------------------------- */
 
 msp_status
 msp_pickle_new_sequence(msp_pickle_value *out, msp_pickle_kind kind, msp_budget *budget, msp_error *err)
@@ -547,8 +543,7 @@ op_frozenset(machine *m, int arg)
     return st == MSP_OK ? op_none(m, MSP_PICKLE_OPAQUE) : st;
 }
 
-/* ---- opcodes: memo ------------------------------------------------------------------------------------------------
- */
+/* ---- opcodes: memo ---------------------------------------------------------------------------------------------- */
 
 static msp_status
 op_put(machine *m, int width)
@@ -589,8 +584,7 @@ op_memoize(machine *m, int arg)
     return remember(m, m->memoized++);
 }
 
-/* ---- opcodes: globals and calls -----------------------------------------------------------------------------------
- */
+/* ---- opcodes: globals and calls --------------------------------------------------------------------------------- */
 
 static msp_status
 push_global(machine *m, msp_str module, msp_str name)
@@ -728,8 +722,7 @@ op_refused(machine *m, int arg)
     return msp_error_set(m->err, MSP_E_UNSUPPORTED, "%s is not read here", what[arg]);
 }
 
-/* ---- opcodes: the frame -------------------------------------------------------------------------------------------
- */
+/* ---- opcodes: the frame ----------------------------------------------------------------------------------------- */
 
 static msp_status
 op_proto(machine *m, int arg)

@@ -17,6 +17,7 @@
 enum {
     DEPTH_MAX = 100,            /* dicts within lists within ... */
     NAME_MAX_BYTES = 64 * 1024, /* of a name joined from all of them */
+    NAME_USUAL_BYTES = 64,      /* of a key; longer ones count as several steps */
     LEGACY_VERSION = 1001,
     TAR_MAGIC_AT = 257,
     STEPS_CONSTANT = 1 << 20
@@ -59,13 +60,12 @@ msp_pt_is(const void *bytes, size_t size)
     return is_zip(bytes, size) || is_pickle(bytes, size) || is_tar(bytes, size);
 }
 
-/* ---- from the tree to named views ---------------------------------------------------------------------------------
- */
+/* ---- from the tree to named views ------------------------------------------------------------------------------- */
 
 typedef struct walk {
     msp_tensor_file *file;
     msp_buf name;
-    size_t steps; /* a list that is in a list twice is walked twice: this ends doublings of doublings */
+    size_t steps; /* left; a list that is in a list twice is walked twice: this ends doublings of doublings */
     msp_error *err;
 } walk;
 
@@ -106,11 +106,9 @@ static msp_status walk_value(walk *w, msp_pickle_value v, int depth);
 static msp_status
 walk_child(walk *w, const msp_pickle_value *key, size_t index, msp_pickle_value v, int depth)
 {
-    size_t len = w->name.len;
+    size_t len = w->name.len, cost;
     msp_status st;
 
-    if (w->steps-- == 0)
-        return msp_error_set(w->err, MSP_E_LIMIT, "lists within lists unfold to more values than the file has bytes");
     if (len > 0)
         msp_buf_char(&w->name, '.');
     if (key == NULL)
@@ -123,6 +121,10 @@ walk_child(walk *w, const msp_pickle_value *key, size_t index, msp_pickle_value 
         msp_buf_printf(&w->name, "#%zu", index);
     if (w->name.len > NAME_MAX_BYTES)
         return msp_error_set(w->err, MSP_E_LIMIT, "a tensor's name of more than %d bytes", NAME_MAX_BYTES);
+    cost = 1 + (w->name.len - len) / NAME_USUAL_BYTES;
+    if (w->steps < cost)
+        return msp_error_set(w->err, MSP_E_LIMIT, "lists within lists unfold to more values than the file has bytes");
+    w->steps -= cost;
     st = walk_value(w, v, depth + 1);
     if (w->name.p != NULL)
         w->name.p[w->name.len = len] = '\0';
@@ -165,8 +167,7 @@ add_all(msp_tensor_file *f, msp_pickle_value root, size_t size, msp_error *err)
     return st;
 }
 
-/* ---- archives -----------------------------------------------------------------------------------------------------
- */
+/* ---- archives --------------------------------------------------------------------------------------------------- */
 
 typedef struct archive {
     msp_tensor_file *file;
@@ -408,8 +409,7 @@ parse_archive(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err
     return st;
 }
 
-/* ---- legacy files -------------------------------------------------------------------------------------------------
- */
+/* ---- legacy files ----------------------------------------------------------------------------------------------- */
 
 typedef struct legacy {
     const unsigned char *p;

@@ -5,8 +5,7 @@
 #include "core/vec.h"
 #include "io/bytes.h"
 
-/* ---- what readers use ---------------------------------------------------------------------------------------------
- */
+/* ---- what readers use ------------------------------------------------------------------------------------------- */
 
 msp_status
 msp_tensor_file_new_view(msp_tensor **out, msp_tensor_file *f, msp_error *err)
@@ -59,8 +58,7 @@ msp_swap_copy(void *to, const void *from, size_t n, unsigned width)
         memcpy(out, in, n);
 }
 
-/* ---- opening ------------------------------------------------------------------------------------------------------
- */
+/* ---- opening ---------------------------------------------------------------------------------------------------- */
 
 typedef msp_status parser(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err);
 
@@ -168,8 +166,7 @@ msp_tensor_file_at(const msp_tensor_file *f, size_t i)
     return f->items[i].tensor;
 }
 
-/* ---- one tensor ---------------------------------------------------------------------------------------------------
- */
+/* ---- one tensor ------------------------------------------------------------------------------------------------- */
 
 static void
 close_owner(void *owner)

@@ -23,8 +23,13 @@ typedef msp_status action(value *out, const value *args, size_t n, msp_torch_mod
  */
 static const uint64_t EXPAND_FACTOR = 65536, EXPAND_CONSTANT = (uint64_t)1 << 32;
 
-/* ---- arguments ----------------------------------------------------------------------------------------------------
+/*
+ * A remembered text or dict can be used again for two bytes: what is looked at each time must be short, or the time
+ * that a file takes grows with the square of its size. torch's keys are numbers, its metadata has two entries.
  */
+enum { KEY_MAX = 256, METADATA_MAX = 64 };
+
+/* ---- arguments -------------------------------------------------------------------------------------------------- */
 
 static value
 object(int tag, void *p)
@@ -114,8 +119,7 @@ check_extent(const storage *s, msp_dtype dtype, uint64_t offset, uint64_t numel,
     return MSP_OK;
 }
 
-/* ---- tensors ------------------------------------------------------------------------------------------------------
- */
+/* ---- tensors ---------------------------------------------------------------------------------------------------- */
 
 /* Bytes that a machine of the other byte order would turn round together. */
 static unsigned
@@ -171,6 +175,8 @@ check_metadata(value v, msp_error *err)
 {
     const msp_pickle_sequence *s = v.kind == MSP_PICKLE_DICT ? v.as.sequence : NULL;
 
+    if (s != NULL && s->count > METADATA_MAX)
+        return msp_error_set(err, MSP_E_LIMIT, "a tensor with %zu values of metadata", s->count);
     for (size_t i = 0; s != NULL && i + 1 < s->count; i += 2) {
         msp_str key = msp_pickle_text(s->items[i]);
 
@@ -287,8 +293,7 @@ rebuild_from_type(value *out, const value *args, size_t n, msp_torch_model *m, m
     return f(out, args[2].as.items, args[2].len, m, err);
 }
 
-/* ---- containers and the rest --------------------------------------------------------------------------------------
- */
+/* ---- containers and the rest ------------------------------------------------------------------------------------ */
 
 /* OrderedDict(), OrderedDict([[key, value], ...]), defaultdict(factory), dict(). */
 static msp_status
@@ -329,8 +334,7 @@ make_opaque(value *out, const value *args, size_t n, msp_torch_model *m, msp_err
     return MSP_OK;
 }
 
-/* ---- names --------------------------------------------------------------------------------------------------------
- */
+/* ---- names ------------------------------------------------------------------------------------------------------ */
 
 /* MSP_STR without the cast, which a static table may not have. */
 #define TEXT(literal)                \
@@ -535,8 +539,7 @@ rule_call(value *out, value callee, value args, void *payload, msp_error *err)
     return f(out, args.as.items, args.len, payload, err);
 }
 
-/* ---- storages -----------------------------------------------------------------------------------------------------
- */
+/* ---- storages --------------------------------------------------------------------------------------------------- */
 
 static msp_status
 find_blob(msp_torch_blob **out, msp_torch_model *m, msp_str key, msp_dtype dtype, msp_error *err)
@@ -601,6 +604,8 @@ rule_persistent(value *out, value id, void *payload, msp_error *err)
         !is_object(v[1], TAG_STORAGE_CLASS) || v[2].kind != MSP_PICKLE_TEXT || v[4].kind != MSP_PICKLE_INT ||
         v[4].as.integer < 0)
         return wrong_arguments(err, "a persistent id that is no storage");
+    if (v[2].len > KEY_MAX)
+        return msp_error_set(err, MSP_E_LIMIT, "a storage with a key of %u bytes", v[2].len);
     st = msp_budget_alloc(&p, m->budget, 1, sizeof(*s), err);
     if (st != MSP_OK)
         return st;
@@ -620,8 +625,7 @@ rule_persistent(value *out, value id, void *payload, msp_error *err)
     return st;
 }
 
-/* ---- the model ----------------------------------------------------------------------------------------------------
- */
+/* ---- the model -------------------------------------------------------------------------------------------------- */
 
 void
 msp_torch_model_init(msp_torch_model *m, msp_budget *budget)

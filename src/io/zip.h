@@ -86,8 +86,7 @@ MSP_CHECK msp_status msp_zip_read(char **out, const msp_zip *z, const msp_zip_en
 /* MSP_E_FORMAT when data, which must be e->size bytes, does not have the entry's CRC-32 and that is not 0. */
 MSP_CHECK msp_status msp_zip_check_crc(const msp_zip_entry *e, const void *data, msp_error *err);
 
-/* ---- writing ------------------------------------------------------------------------------------------------------
- */
+/* ---- writing ---------------------------------------------------------------------------------------------------- */
 
 /*
  * Writes stored entries one after the other into a file that the caller creates and commits. As torch does, the CRC

@@ -317,7 +317,7 @@ one_tensor_means_exactly_one(void **state)
     assert_non_null(strstr(err.message, "matrix.npy: not a .pt file"));
 }
 
-/* ---- hand-made pickles ------------------------------------------------------------------------------------------- */
+/* ---- hand-made pickles ------------------------------------------------------------------------------------------ */
 
 #define STORAGE(class, numel)                       \
     "(X\7\0\0\0storagectorch\n" class "\nX\1\0\0\0" \
@@ -501,8 +501,47 @@ a_flood_of_tensors_ends_at_the_limit(void **state)
     free(p);
 }
 
-/* ---- legacy files by hand -----------------------------------------------------------------------------------------
- */
+#define ADD(b, literal) msp_buf_add(b, literal, sizeof(literal) - 1)
+
+/* A text of 60 kB and little else, used again and again for two bytes: work must not grow with the square. */
+static void
+long_keys_that_are_used_often_end_at_the_limit(void **state)
+{
+    msp_buf b = {0};
+
+    (void)state;
+    ADD(&b, "\x80\2X\x60\xea\0\0");
+    for (int i = 0; i < 60000; i++)
+        msp_buf_char(&b, 'k');
+    ADD(&b, "q\0(");
+    for (int i = 0; i < 200000; i++)
+        ADD(&b, "h\0N");
+    ADD(&b, "d.");
+    assert_made(b.p, b.len, MSP_E_LIMIT, "unfold to more values than the file has bytes");
+    msp_buf_release(&b);
+}
+
+static void
+long_storage_keys_and_metadata_are_refused(void **state)
+{
+    msp_buf b = {0};
+
+    (void)state;
+    ADD(&b, "\x80\2(X\7\0\0\0storagectorch\nFloatStorage\nX\1\1\0\0");
+    for (int i = 0; i < 257; i++)
+        msp_buf_char(&b, '0');
+    ADD(&b, "NK\6tQ.");
+    assert_made(b.p, b.len, MSP_E_LIMIT, "a storage with a key of 257 bytes");
+    msp_buf_clear(&b);
+    ADD(&b, "\x80\2ctorch._utils\n_rebuild_tensor_v2\n(NNNNNN(");
+    for (int i = 0; i < 66; i++)
+        msp_buf_char(&b, 'N');
+    ADD(&b, "dtR.");
+    assert_made(b.p, b.len, MSP_E_LIMIT, "a tensor with 66 values of metadata");
+    msp_buf_release(&b);
+}
+
+/* ---- legacy files by hand --------------------------------------------------------------------------------------- */
 
 #define LEGACY_HEAD "\x80\2\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.\x80\2M\xe9\3.\x80\2}."
 #define LEGACY_TENSOR(view, rest)                                                                                     \
@@ -576,8 +615,7 @@ legacy_files_with_missing_or_foreign_parts_are_refused(void **state)
     assert_non_null(strstr(err.message, "a torch file from before 0.1.10: load and save it again with torch 1.x"));
 }
 
-/* ---- damage -------------------------------------------------------------------------------------------------------
- */
+/* ---- damage ----------------------------------------------------------------------------------------------------- */
 
 static msp_status
 parse_and_touch(const void *p, size_t size)
@@ -637,8 +675,7 @@ a_changed_pickle_is_noticed(void **state)
     msp_free(p);
 }
 
-/* ---- writing ------------------------------------------------------------------------------------------------------
- */
+/* ---- writing ---------------------------------------------------------------------------------------------------- */
 
 static void
 assert_round_trip(const msp_tensor *t)
@@ -765,6 +802,8 @@ main(void)
         TEST(deep_nesting_within_the_limit_is_read),
         TEST(a_name_with_a_zero_byte_is_refused),
         TEST(a_flood_of_tensors_ends_at_the_limit),
+        TEST(long_keys_that_are_used_often_end_at_the_limit),
+        TEST(long_storage_keys_and_metadata_are_refused),
         TEST(legacy_storages_may_be_parts_of_others),
         TEST(legacy_files_with_missing_or_foreign_parts_are_refused),
         TEST(cut_flipped_and_starved_files_are_errors),
