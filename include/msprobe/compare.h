@@ -24,8 +24,7 @@
 extern "C" {
 #endif
 
-/* ---- what to do ---------------------------------------------------------------------------------------------------
- */
+/* ---- what to do -------------------------------------------------------------------------------------------------- */
 
 enum { MSP_COMPARE_XLSX = 1, MSP_COMPARE_CSV = 2, MSP_COMPARE_JSON = 4 };
 
@@ -113,8 +112,7 @@ MSP_API void msp_compare_config_release(msp_compare_config *c);
 /* Let opt borrow everything that c holds; its other fields stay as they are. */
 MSP_API void msp_compare_config_apply(msp_compare_options *opt, const msp_compare_config *c);
 
-/* ---- what came out ------------------------------------------------------------------------------------------------
- */
+/* ---- what came out ----------------------------------------------------------------------------------------------- */
 
 typedef enum msp_compare_mode { MSP_MODE_REAL = 0, MSP_MODE_STATISTICS, MSP_MODE_MD5 } msp_compare_mode;
 

@@ -37,7 +37,7 @@ typedef enum msp_dump_kind { MSP_DUMP_API = 0, MSP_DUMP_DEBUG } msp_dump_kind;
 /* "dump.json" or "debug.json". */
 MSP_API const char *msp_dump_kind_file(msp_dump_kind k);
 
-/* ---- where dumps lie -------------------------------------------------------------------------------------------- */
+/* ---- where dumps lie --------------------------------------------------------------------------------------------- */
 
 enum { MSP_DUMP_NO_NUMBER = -1 };
 
@@ -74,7 +74,7 @@ MSP_API MSP_CHECK msp_status msp_dump_find(msp_dump_layout *out, const char *pat
 /* Accepts an empty (zeroed) layout and leaves it empty. */
 MSP_API void msp_dump_layout_release(msp_dump_layout *l);
 
-/* ---- one dump.json or debug.json -------------------------------------------------------------------------------- */
+/* ---- one dump.json or debug.json --------------------------------------------------------------------------------- */
 
 typedef struct msp_dump msp_dump;
 
@@ -110,8 +110,7 @@ MSP_API size_t msp_dump_count(const msp_dump *d);
 /* The i-th record's name; not terminated, *len bytes, lives as long as d. */
 MSP_API const char *msp_dump_name(const msp_dump *d, size_t i, size_t *len);
 
-/* ---- stack.json ---------------------------------------------------------------------------------------------------
- */
+/* ---- stack.json -------------------------------------------------------------------------------------------------- */
 
 typedef struct msp_stack msp_stack;
 

@@ -39,8 +39,7 @@ no_memory(flattener *f)
     return msp_error_set(f->err, MSP_E_NOMEM, "out of memory while reading the records");
 }
 
-/* ---- values -------------------------------------------------------------------------------------------------------
- */
+/* ---- values ------------------------------------------------------------------------------------------------------ */
 
 bool
 msp_val_number(const msp_val *v, double *out)
@@ -129,8 +128,7 @@ stat_of(flattener *f, msp_val *out, const msp_json *v)
     return out->kind != VAL_BOOL || val_text(f, out, out->as.i ? MSP_STR("True") : MSP_STR("False"));
 }
 
-/* ---- texts that repeat --------------------------------------------------------------------------------------------
- */
+/* ---- texts that repeat ------------------------------------------------------------------------------------------- */
 
 static bool
 intern(flattener *f, msp_str s, uint32_t *id)
@@ -188,8 +186,7 @@ intern_shape(flattener *f, const msp_json *shape, uint32_t *id)
     return true;
 }
 
-/* ---- leaves -------------------------------------------------------------------------------------------------------
- */
+/* ---- leaves ------------------------------------------------------------------------------------------------------ */
 
 /* The members of a leaf that are looked at, found in one walk over it. */
 typedef struct leaf_parts {
@@ -460,8 +457,7 @@ add_p2p(flattener *f, const msp_json *v)
     return add_leaf(f, &tensor, (uint32_t)t->np2p);
 }
 
-/* ---- the walk -----------------------------------------------------------------------------------------------------
- */
+/* ---- the walk ---------------------------------------------------------------------------------------------------- */
 
 static msp_status walk(flattener *f, const msp_json *v, int depth);
 

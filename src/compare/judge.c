@@ -10,8 +10,7 @@ grads_agree(const msp_row *n, const msp_row *b)
     return n->requires_grad == (b == NULL ? FLAG_ABSENT : b->requires_grad);
 }
 
-/* ---- real data ----------------------------------------------------------------------------------------------------
- */
+/* ---- real data --------------------------------------------------------------------------------------------------- */
 
 static bool
 is_word(const msp_num *c, const char *word)
@@ -48,8 +47,7 @@ judge_real(msp_judged *j, const msp_measurer *m, bool fuzzy)
     j->verdict = msp_judge_accuracy(&j->metric[METRIC_COSINE], &j->metric[METRIC_MAX_ABS]);
 }
 
-/* ---- statistics ---------------------------------------------------------------------------------------------------
- */
+/* ---- statistics -------------------------------------------------------------------------------------------------- */
 
 /*
  * A relative error to a bench value of 0 has no number; what is left is whether the difference is one at all. 1e-10 is
@@ -87,8 +85,7 @@ judge_stats(msp_judged *j)
         msp_buf_text(&j->message, "Requires_grad inconsistent. ");
 }
 
-/* ---- md5 ----------------------------------------------------------------------------------------------------------
- */
+/* ---- md5 --------------------------------------------------------------------------------------------------------- */
 
 static msp_str
 checksum(const msp_val *v)

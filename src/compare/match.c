@@ -3,8 +3,7 @@
 
 #include "core/alloc.h"
 
-/* ---- types --------------------------------------------------------------------------------------------------------
- */
+/* ---- types ------------------------------------------------------------------------------------------------------- */
 
 static bool
 is_one_of(msp_str s, const char *const *names, size_t n)
@@ -66,8 +65,7 @@ gate_of(const msp_rows *npu, const msp_rows *bench, const msp_match_rule *rule)
     return (dtype_gate){npu, bench, rule, UINT32_MAX, UINT32_MAX, false};
 }
 
-/* ---- keys ---------------------------------------------------------------------------------------------------------
- */
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
 
 typedef struct key {
     msp_str name, shape;
@@ -235,8 +233,7 @@ msp_match_release(msp_match *m)
     *m = (msp_match){0};
 }
 
-/* ---- row by row ---------------------------------------------------------------------------------------------------
- */
+/* ---- row by row -------------------------------------------------------------------------------------------------- */
 
 /* The other spelling of a parameters_grad row: with ".0" where there is none, without where there is; else empty. */
 static msp_str
@@ -390,8 +387,7 @@ msp_match_rows(msp_match *out, const msp_rows *npu, const msp_rows *bench, const
     return st;
 }
 
-/* ---- fuzzy --------------------------------------------------------------------------------------------------------
- */
+/* ---- fuzzy ------------------------------------------------------------------------------------------------------- */
 
 /* Where the first part that is exactly word begins, or NULL. */
 static const char *

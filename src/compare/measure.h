@@ -2,6 +2,7 @@
 #ifndef MSP_COMPARE_MEASURE_H
 #define MSP_COMPARE_MEASURE_H
 
+#include <stdatomic.h>
 #include "compare/judged.h"
 
 /* Differences and relative errors of the four statistics. j->b must be set. */
@@ -10,6 +11,7 @@ void msp_measure_stats(msp_judged *j);
 typedef struct msp_measurer {
     const char *dirs[2]; /* where the tensor files of NPU and bench lie */
     int threads;         /* for one large tensor */
+    atomic_int *told;    /* files that could not be read and were logged; after a few the rest is only counted */
 } msp_measurer;
 
 /*

@@ -172,10 +172,23 @@ msp_measure_open(msp_tensor *out, const msp_measurer *m, int side, const msp_row
     return st;
 }
 
+/* The table names every file; the log stops after a few, for thousands may be missing. */
 static void
-read_failed(msp_judged *j, const msp_error *err)
+tell(const msp_measurer *m, const msp_error *err)
 {
-    msp_warning("%s", err->message);
+    enum { TOLD_AT_MOST = 5 };
+    int before = m->told == NULL ? 0 : atomic_fetch_add(m->told, 1);
+
+    if (before < TOLD_AT_MOST)
+        msp_warning("%s", err->message);
+    else if (before == TOLD_AT_MOST)
+        msp_warning("more tensor files cannot be read: Err_message names them");
+}
+
+static void
+read_failed(const msp_measurer *m, msp_judged *j, const msp_error *err)
+{
+    tell(m, err);
     j->unreadable = true;
     all_metrics(j, "unsupported", "Dump file: [");
     msp_py_repr_text(&j->message, msp_row_file(j->n));
@@ -198,7 +211,7 @@ msp_measure_tensors(const msp_measurer *m, msp_judged *j)
         all_metrics(j, "unsupported", "Bench does not have data file.");
     } else {
         if (msp_measure_open(&n, m, 0, j->n, &err) != MSP_OK || msp_measure_open(&b, m, 1, j->b, &err) != MSP_OK)
-            read_failed(j, &err);
+            read_failed(m, j, &err);
         else
             msp_measure_opened(m, j, &n, &b);
         msp_tensor_release(&n);

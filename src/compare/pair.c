@@ -1,33 +1,22 @@
 /*
- * pair.c - one pair of files from end to end: read, match, then row after row measured, judged and written.
- *
- * Rows go through in blocks of whole calls. While a block is measured and judged by the pool, the block before it is
- * written, so that the tables' order is the NPU's and the writer is never waited for by more than one block. Nothing
- * but the flattened rows grows with the dump.
+ * pair.c - one pair of files from end to end: read, match, then row after row judged (blocks.c) and written
+ * (outputs.c). Nothing but the flattened rows grows with the dump.
  */
 #include <math.h>
 #include <time.h>
 #include "compare/advisor.h"
-#include "compare/highlight.h"
-#include "compare/judge.h"
-#include "compare/match.h"
+#include "compare/blocks.h"
+#include "compare/outputs.h"
 #include "compare/run.h"
-#include "compare/show.h"
 #include "compare/suspect.h"
 #include "core/alloc.h"
 #include "core/log.h"
 #include "core/path.h"
 #include "core/pool.h"
 
-enum {
-    BLOCK_ROWS = 512,            /* a block ends with the call that reaches this */
-    TASK_ROWS = 32,              /* rows that one task of the pool does at least */
-    LARGE_TENSOR = 4 << 20,      /* bytes: from here on one row is given all threads */
-    MAX_HIGHLIGHT_ROWS = 1048500 /* Excel's limit for one sheet, as the manual counts it */
-};
+enum { MAX_HIGHLIGHT_ROWS = 1048500 }; /* Excel's limit for one sheet, as the manual counts it */
 
-/* ---- one side -----------------------------------------------------------------------------------------------------
- */
+/* ---- one side ---------------------------------------------------------------------------------------------------- */
 
 typedef struct side {
     const char *path;
@@ -37,14 +26,6 @@ typedef struct side {
     msp_status status;
     msp_error err;
 } side;
-
-typedef struct block {
-    size_t first, count; /* rows */
-    size_t first_api, napis;
-    msp_judged *judged;
-    msp_shown *shown;
-    size_t cap;
-} block;
 
 typedef struct pair {
     msp_run *run;
@@ -57,20 +38,11 @@ typedef struct pair {
     char *mapping_path; /* of what -lm found */
     msp_match match;
     msp_measurer measurer;
-    msp_show_rule show;
+    atomic_int told; /* for measurer */
+    msp_outputs outputs;
     bool highlight; /* the workbook has the form of a coloured one */
     bool colour;    /* rows are coloured: not for single values and checksums */
     bool fuzzy;
-    msp_column columns[SHOW_MAX_COLUMNS];
-    size_t ncolumns;
-    msp_table *tables[3];
-    char *paths[3];
-    size_t ntables;
-    size_t xlsx; /* which of them */
-    msp_da_rank *da;
-    block blocks[2];
-    msp_status write_status; /* of the block that is written while another is judged */
-    msp_error write_err;
     int64_t suspect, advised; /* row numbers, -1: none yet */
     const char *suspect_verdict;
 } pair;
@@ -184,8 +156,7 @@ read_sides(pair *p)
     return MSP_OK;
 }
 
-/* ---- stack and partners -------------------------------------------------------------------------------------------
- */
+/* ---- stack and partners ------------------------------------------------------------------------------------------ */
 
 /* As the manual has it: a given stack_path counts with -s only; without one, what lies beside the NPU file is used. */
 static msp_status
@@ -275,189 +246,7 @@ match_rows(pair *p)
     return st;
 }
 
-/* ---- tables -------------------------------------------------------------------------------------------------------
- */
-
-static msp_status
-open_table(pair *p, msp_table_format format, const char *ext)
-{
-    msp_table_options opt = {.total_rows = (int64_t)p->match.count};
-    size_t i = p->ntables;
-
-    if (format == MSP_TABLE_XLSX && p->highlight) {
-        opt.sheet = "Sheet";
-        opt.plain_header = true;
-    }
-    p->paths[i] = msp_plan_file(p->plan->out_dir, p->plan->stem, p->run->timestamp, ext);
-    if (p->paths[i] == NULL)
-        return no_memory(p);
-    p->ntables++;
-    if (format == MSP_TABLE_XLSX)
-        p->xlsx = i;
-    return msp_table_open(&p->tables[i], p->paths[i], format, p->columns, p->ncolumns, &opt, p->err);
-}
-
-static msp_status
-open_outputs(pair *p)
-{
-    static const struct {
-        unsigned bit;
-        msp_table_format format;
-        const char *ext;
-    } formats[] = {{MSP_COMPARE_XLSX, MSP_TABLE_XLSX, "xlsx"},
-                   {MSP_COMPARE_CSV, MSP_TABLE_CSV, "csv"},
-                   {MSP_COMPARE_JSON, MSP_TABLE_JSON, "json"}};
-    unsigned wanted = p->run->opt->formats != 0 ? p->run->opt->formats : MSP_COMPARE_XLSX;
-    msp_status st = msp_path_make_dirs(p->plan->out_dir, p->err);
-
-    p->ncolumns = msp_show_columns(p->columns, p->out->mode, p->stack != NULL);
-    p->xlsx = SIZE_MAX;
-    if (st == MSP_OK && p->run->opt->diff_analyze) {
-        p->paths[0] = msp_plan_file(p->plan->out_dir, p->plan->stem, p->run->timestamp, "json");
-        return p->paths[0] == NULL
-                   ? no_memory(p)
-                   : msp_da_rank_open(&p->da, p->paths[0], p->out->mode, p->out->rank, p->columns, p->ncolumns, p->err);
-    }
-    for (size_t i = 0; i < 3 && st == MSP_OK; i++)
-        if ((wanted & formats[i].bit) != 0)
-            st = open_table(p, formats[i].format, formats[i].ext);
-    return st;
-}
-
-static msp_status
-finish_outputs(pair *p)
-{
-    msp_status st = MSP_OK;
-
-    if (p->da != NULL) {
-        st = msp_da_rank_finish(p->da, p->err);
-        if (st == MSP_OK && !msp_result_add(&p->out->files, &p->out->nfiles, msp_str_of(p->paths[0])))
-            st = no_memory(p);
-    }
-    for (size_t i = 0; i < p->ntables && st == MSP_OK; i++) {
-        st = msp_table_finish(p->tables[i], p->err);
-        if (st == MSP_OK && !msp_result_add(&p->out->files, &p->out->nfiles, msp_str_of(p->paths[i])))
-            st = no_memory(p);
-    }
-    if (st == MSP_OK && p->mapping_path != NULL &&
-        !msp_result_add(&p->out->files, &p->out->nfiles, msp_str_of(p->mapping_path)))
-        st = no_memory(p);
-    return st;
-}
-
-/* ---- blocks: judge ------------------------------------------------------------------------------------------------
- */
-
-static bool
-block_reserve(block *b, size_t rows)
-{
-    msp_judged *judged;
-    msp_shown *shown;
-
-    if (rows <= b->cap)
-        return true;
-    judged = msp_realloc(b->judged, rows, sizeof(*judged));
-    if (judged == NULL)
-        return false;
-    b->judged = judged;
-    shown = msp_realloc(b->shown, rows, sizeof(*shown));
-    if (shown == NULL)
-        return false;
-    b->shown = shown;
-    for (size_t i = b->cap; i < rows; i++) {
-        judged[i] = (msp_judged){0};
-        shown[i] = (msp_shown){0};
-    }
-    b->cap = rows;
-    return true;
-}
-
-static void
-block_release(block *b)
-{
-    for (size_t i = 0; i < b->cap; i++) {
-        msp_buf_release(&b->judged[i].message);
-        msp_shown_release(&b->shown[i]);
-    }
-    msp_free(b->judged);
-    msp_free(b->shown);
-}
-
-/* The next whole calls, from api on. */
-static bool
-block_fill(pair *p, block *b, size_t api)
-{
-    const msp_rows *n = &p->sides[0].rows;
-
-    b->first_api = api;
-    b->first = api < n->napis ? n->apis[api].first : n->count;
-    b->count = 0;
-    while (api < n->napis && b->count < BLOCK_ROWS)
-        b->count += n->apis[api++].count;
-    b->napis = api - b->first_api;
-    if (!block_reserve(b, b->count))
-        return false;
-    for (size_t i = 0; i < b->count; i++) {
-        uint32_t partner = p->match.bench[b->first + i];
-
-        b->judged[i].n = &n->rows[b->first + i];
-        b->judged[i].b = partner == MATCH_NONE ? NULL : &p->sides[1].rows.rows[partner];
-        b->judged[i].bytes = -1; /* not judged yet */
-        msp_buf_clear(&b->judged[i].message);
-    }
-    return true;
-}
-
-static void
-judge(pair *p, msp_judged *j, int threads)
-{
-    msp_measurer m = p->measurer;
-
-    m.threads = threads;
-    msp_judge_row(j, p->out->mode, &m, p->fuzzy);
-    if (j->bytes > 0)
-        (void)msp_run_progress(p->run, "compare", p->plan->label, 0, j->bytes);
-}
-
-static bool
-is_large(const pair *p, const msp_judged *j)
-{
-    const msp_rows *t = &p->sides[0].rows;
-    int64_t numel = t->texts[j->n->shape].numel;
-
-    return j->n->file != NULL && j->b != NULL &&
-           numel * (int64_t)msp_dtype_size(t->texts[j->n->dtype].dtype) >= LARGE_TENSOR;
-}
-
-/* Before the others: rows that are worth all threads each. */
-static void
-judge_large(pair *p, block *b)
-{
-    if (p->out->mode != MSP_MODE_REAL || p->run->row_threads == 1)
-        return;
-    for (size_t i = 0; i < b->count && !p->run->cancelled; i++)
-        if (is_large(p, &b->judged[i]))
-            judge(p, &b->judged[i], p->run->row_threads);
-}
-
-static void
-judge_api(pair *p, block *b, size_t api)
-{
-    const msp_row_api *a = &p->sides[0].rows.apis[api];
-    msp_judged *rows = &b->judged[a->first - b->first];
-
-    for (size_t i = 0; i < a->count; i++)
-        if (rows[i].bytes < 0)
-            judge(p, &rows[i], 1);
-    if (p->colour)
-        msp_highlight_api(rows, a->count, p->out->mode);
-    for (size_t i = 0; i < a->count; i++)
-        msp_show_row(&b->shown[a->first - b->first + i], &p->show, &rows[i],
-                     i == 0 ? msp_stack_frames(p->stack, a->name) : NULL);
-}
-
-/* ---- blocks: write ------------------------------------------------------------------------------------------------
- */
+/* ---- what the rows say ------------------------------------------------------------------------------------------- */
 
 static bool
 is_finite_stat(const msp_val *v)
@@ -498,159 +287,82 @@ count_row(pair *p, const msp_judged *j, int64_t row)
     }
 }
 
+/* is_print_compare_log: one line for each row that was measured. */
 static void
 log_row(const pair *p, const msp_judged *j)
 {
-    static const char *const names[NMETRICS] =
-        {"cosine", "euc_dist", "max_abs_err", "max_relative_err", "one_thousand_err_ratio", "five_thousand_err_ratio"};
+    static const char *const names[NMETRICS] = {"cosine ",
+                                                "euc_dist ",
+                                                "max_abs_err ",
+                                                "max_relative_err ",
+                                                "one_thousand_err_ratio ",
+                                                "five_thousand_err_ratio "};
     msp_buf text = {0};
     char number[32];
 
     if (p->out->mode != MSP_MODE_REAL)
         return;
     for (int i = 0; i < NMETRICS; i++) {
-        if (j->metric[i].word == NULL)
-            msp_f64_repr(number, j->metric[i].v);
-        msp_buf_printf(&text, "%s %s, ", names[i], j->metric[i].word != NULL ? j->metric[i].word : number);
+        msp_buf_text(&text, names[i]);
+        if (j->metric[i].word != NULL)
+            msp_buf_text(&text, j->metric[i].word);
+        else
+            msp_buf_add(&text, number, msp_f64_repr(number, j->metric[i].v));
+        msp_buf_text(&text, ", ");
     }
-    msp_info("[%.*s] Compare result: %s", (int)j->n->name_len, j->n->name, text.p == NULL ? "" : text.p);
+    if (!text.failed)
+        msp_info("[%.*s] Compare result: %s", (int)j->n->name_len, j->n->name, text.p);
     msp_buf_release(&text);
 }
 
 static msp_status
-write_da_row(pair *p, const msp_judged *j, const msp_cell *cells)
+take_row(const msp_judged *j, const msp_shown *s, size_t row, void *payload, msp_error *err)
 {
-    const msp_rows *sides[2] = {&p->sides[0].rows, &p->sides[1].rows};
-    const msp_row *rows[2] = {j->n, j->b};
-    const msp_row_api *api = &sides[0]->apis[j->n->api];
-    msp_da_row row = {.api = api->name, .state = msp_str_of(msp_row_state_text(j->n->state)), .cells = cells};
-    const msp_json *frames = NULL;
-    msp_str *stack = NULL;
-    msp_status st = MSP_OK;
+    pair *p = payload;
 
-    for (int i = 0; i < 2; i++)
-        if (rows[i] != NULL && rows[i]->p2p > 0) {
-            row.p2p_op[i] = sides[i]->p2p[rows[i]->p2p - 1].op;
-            row.p2p_peer[i] = sides[i]->p2p[rows[i]->p2p - 1].peer;
-        }
-    if (j->n == &sides[0]->rows[api->first])
-        frames = msp_stack_frames(p->stack, api->name);
-    if (frames != NULL) {
-        row.nstack = msp_json_count(frames);
-        stack = msp_alloc(row.nstack, sizeof(*stack));
-        if (stack == NULL)
-            return no_memory(p);
-        for (size_t i = 0; i < row.nstack; i++)
-            stack[i] = msp_json_string(msp_json_at(frames, i));
-        row.stack = stack;
-    }
-    st = msp_da_rank_row(p->da, &row, &p->write_err);
-    msp_free(stack);
-    return st;
+    count_row(p, j, (int64_t)row);
+    if (p->run->opt->log_rows)
+        log_row(p, j);
+    return msp_outputs_row(&p->outputs, j, s, err);
 }
+
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 static msp_status
-write_row(pair *p, const msp_judged *j, const msp_shown *s)
+open_outputs(pair *p)
 {
-    msp_cell coloured[SHOW_MAX_COLUMNS];
-    msp_status st = s->failed ? msp_error_set(&p->write_err, MSP_E_NOMEM, "out of memory") : MSP_OK;
+    const msp_compare_options *opt = p->run->opt;
+    msp_outputs_rule rule = {.dir = p->plan->out_dir,
+                             .stem = p->plan->stem,
+                             .timestamp = p->run->timestamp,
+                             .formats = opt->formats,
+                             .coloured = p->highlight,
+                             .diff_analyze = opt->diff_analyze,
+                             .rows = (int64_t)p->match.count,
+                             .rank = p->out->rank,
+                             .mode = p->out->mode,
+                             .sides = {&p->sides[0].rows, &p->sides[1].rows},
+                             .stack = p->stack};
 
-    if (st == MSP_OK && p->da != NULL)
-        st = write_da_row(p, j, s->cells);
-    for (size_t i = 0; i < p->ntables && st == MSP_OK; i++) {
-        const msp_cell *cells = s->cells;
-
-        if (i == p->xlsx && p->highlight) {
-            for (size_t k = 0; k < p->ncolumns; k++)
-                coloured[k] = msp_show_as_text(s->cells[k]);
-            cells = coloured;
-        }
-        st = msp_table_row(p->tables[i], cells, j->colour, &p->write_err);
-    }
-    return st;
-}
-
-static void
-write_block(pair *p, const block *b)
-{
-    for (size_t i = 0; i < b->count && p->write_status == MSP_OK; i++) {
-        count_row(p, &b->judged[i], (int64_t)(b->first + i));
-        if (p->run->opt->log_rows)
-            log_row(p, &b->judged[i]);
-        p->write_status = write_row(p, &b->judged[i], &b->shown[i]);
-    }
-    if (p->write_status == MSP_OK && !msp_run_progress(p->run, "compare", p->plan->label, (int64_t)b->count, 0))
-        p->write_status = msp_error_set(&p->write_err, MSP_E_CANCELLED, "cancelled");
-}
-
-/* ---- blocks: both at once -----------------------------------------------------------------------------------------
- */
-
-typedef struct stage {
-    pair *p;
-    block *judged;              /* to be judged, NULL: nothing left */
-    const block *judged_before; /* to be written, NULL: nothing yet */
-    size_t tasks, apis_per_task;
-} stage;
-
-/* Task 0 writes, so that it begins first; the others judge. */
-static void
-stage_task(size_t i, void *payload)
-{
-    stage *s = payload;
-    size_t end;
-
-    if (i == 0) {
-        if (s->judged_before != NULL)
-            write_block(s->p, s->judged_before);
-        return;
-    }
-    end = i * s->apis_per_task < s->judged->napis ? i * s->apis_per_task : s->judged->napis;
-    for (size_t api = (i - 1) * s->apis_per_task; api < end && !s->p->run->cancelled; api++)
-        judge_api(s->p, s->judged, s->judged->first_api + api);
-}
-
-static void
-run_stage(pair *p, block *judged, const block *before)
-{
-    stage s = {p, judged, before, 0, 1};
-
-    if (judged != NULL) {
-        judge_large(p, judged);
-        s.tasks = judged->count / TASK_ROWS + 1;
-        s.apis_per_task = (judged->napis + s.tasks - 1) / s.tasks;
-        s.tasks = (judged->napis + s.apis_per_task - 1) / s.apis_per_task;
-    }
-    msp_pool_run(1 + s.tasks, p->run->row_threads, stage_task, &s);
+    return msp_outputs_open(&p->outputs, &rule, p->err);
 }
 
 static msp_status
 run_blocks(pair *p)
 {
-    const block *before = NULL;
-    size_t api = 0, turn = 0;
+    msp_blocks_job job = {.run = p->run,
+                          .label = p->plan->label,
+                          .match = &p->match,
+                          .stack = p->stack,
+                          .show = {p->out->mode, &p->sides[0].rows, &p->sides[1].rows, p->stack != NULL},
+                          .measurer = p->measurer,
+                          .colour = p->colour,
+                          .fuzzy = p->fuzzy,
+                          .consumer = take_row,
+                          .payload = p};
 
-    p->write_status = MSP_OK;
-    while (api < p->sides[0].rows.napis && p->write_status == MSP_OK && !p->run->cancelled) {
-        block *b = &p->blocks[turn++ % 2];
-
-        if (!block_fill(p, b, api))
-            return no_memory(p);
-        api += b->napis;
-        run_stage(p, b, before);
-        before = b;
-    }
-    if (p->run->cancelled)
-        return msp_error_set(p->err, MSP_E_CANCELLED, "cancelled");
-    if (p->write_status == MSP_OK)
-        run_stage(p, NULL, before);
-    if (p->write_status != MSP_OK && p->err != NULL)
-        *p->err = p->write_err;
-    return p->write_status;
+    return msp_blocks_run(&job, p->err);
 }
-
-/* ---- the whole ----------------------------------------------------------------------------------------------------
- */
 
 static msp_status
 advise(pair *p)
@@ -733,11 +445,10 @@ compare_rows(pair *p)
     }
     p->colour = p->highlight && p->out->kind == MSP_DUMP_API && p->out->mode != MSP_MODE_MD5;
     st = open_outputs(p);
-    p->show = (msp_show_rule){p->out->mode, &p->sides[0].rows, &p->sides[1].rows, p->stack != NULL};
     if (st == MSP_OK)
         st = run_blocks(p);
     if (st == MSP_OK)
-        st = finish_outputs(p);
+        st = msp_outputs_finish(&p->outputs, &p->out->files, &p->out->nfiles, p->err);
     if (st == MSP_OK)
         st = advise(p);
     if (st == MSP_OK)
@@ -759,6 +470,7 @@ prepare(pair *p)
             return no_memory(p);
         p->measurer.dirs[i] = p->sides[i].tensor_dir;
     }
+    p->measurer.told = &p->told;
     p->fuzzy = opt->fuzzy && p->run->names == NULL && p->run->cross == NULL;
     p->highlight = opt->highlight && !opt->diff_analyze;
     p->suspect = p->advised = -1;
@@ -768,12 +480,8 @@ prepare(pair *p)
 static void
 release(pair *p)
 {
-    for (size_t i = 0; i < 3; i++) {
-        msp_table_close(p->tables[i]);
-        msp_free(p->paths[i]);
-    }
+    msp_outputs_close(&p->outputs);
     for (int i = 0; i < 2; i++) {
-        block_release(&p->blocks[i]);
         msp_rows_release(&p->sides[i].rows);
         msp_dump_close(p->sides[i].dump);
         msp_free(p->sides[i].tensor_dir);
@@ -807,10 +515,10 @@ msp_pair_compare(msp_run *run, const msp_plan_pair *plan, msp_compare_pair *out,
         out->status = compare_rows(&p);
     if (out->status != MSP_OK)
         out->error = msp_result_text(msp_str_of(err.message));
-    if (da != NULL && p.da != NULL && (out->status == MSP_OK || out->status == MSP_E_NOT_FOUND))
-        *da = p.da;
-    else
-        msp_da_rank_close(p.da);
+    if (da != NULL && (out->status == MSP_OK || out->status == MSP_E_NOT_FOUND)) {
+        *da = p.outputs.da;
+        p.outputs.da = NULL;
+    }
     release(&p);
     out->seconds = seconds_now() - start;
 }

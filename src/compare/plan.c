@@ -55,8 +55,7 @@ msp_plan_beside(const char *path, const char *name)
     return b.p;
 }
 
-/* ---- one pair -----------------------------------------------------------------------------------------------------
- */
+/* ---- one pair ---------------------------------------------------------------------------------------------------- */
 
 static char *
 finish_text(msp_buf *b)
@@ -114,8 +113,7 @@ add_pair(planner *p, const msp_dump_place *n, const msp_dump_place *b)
     return MSP_OK;
 }
 
-/* ---- levels -------------------------------------------------------------------------------------------------------
- */
+/* ---- levels ------------------------------------------------------------------------------------------------------ */
 
 typedef struct level {
     const char *what; /* for messages */
@@ -240,8 +238,7 @@ pair_level(planner *p, const level *l, run_of npu, run_of bench)
     return st;
 }
 
-/* ---- the levels, from the inside out ------------------------------------------------------------------------------
- */
+/* ---- the levels, from the inside out ----------------------------------------------------------------------------- */
 
 static const msp_dump_place *
 find_kind(run_of places, msp_dump_kind kind)
@@ -337,8 +334,7 @@ pair_groups(planner *p, run_of n, run_of b)
     return pair_level(p, &groups, n, b);
 }
 
-/* ---- both sides ---------------------------------------------------------------------------------------------------
- */
+/* ---- both sides -------------------------------------------------------------------------------------------------- */
 
 static void
 warn_strays(const msp_dump_layout *l)

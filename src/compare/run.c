@@ -10,8 +10,7 @@
 #include "core/path.h"
 #include "core/pool.h"
 
-/* ---- progress -----------------------------------------------------------------------------------------------------
- */
+/* ---- progress ---------------------------------------------------------------------------------------------------- */
 
 static double
 seconds_now(void)
@@ -67,8 +66,7 @@ msp_run_pair_done(msp_run *run)
     return !run->cancelled;
 }
 
-/* ---- where results go ---------------------------------------------------------------------------------------------
- */
+/* ---- where results go -------------------------------------------------------------------------------------------- */
 
 static bool
 file_exists(const char *dir, const char *stem, const char *timestamp, const char *ext)
@@ -178,8 +176,7 @@ check_out_dirs(const msp_plan *plan, const char *output_dir, msp_error *err)
     return st;
 }
 
-/* ---- pairs --------------------------------------------------------------------------------------------------------
- */
+/* ---- pairs ------------------------------------------------------------------------------------------------------- */
 
 typedef struct jobs {
     msp_run *run;
@@ -352,8 +349,7 @@ run_plan(msp_run *run, const msp_plan *plan, msp_compare_result *out, msp_error 
     return st;
 }
 
-/* ---- options ------------------------------------------------------------------------------------------------------
- */
+/* ---- options ----------------------------------------------------------------------------------------------------- */
 
 static msp_status
 check_options(const msp_compare_options *opt, msp_error *err)

@@ -80,8 +80,7 @@ char *msp_plan_beside(const char *path, const char *name);
  * rank's part of the analysis, finished. */
 void msp_pair_compare(msp_run *run, const msp_plan_pair *plan, msp_compare_pair *out, msp_da_rank **da);
 
-/* ---- results ------------------------------------------------------------------------------------------------------
- */
+/* ---- results ----------------------------------------------------------------------------------------------------- */
 
 /* A copy that msp_free() gives back; NULL when there is no memory. */
 char *msp_result_text(msp_str s);

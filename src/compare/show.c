@@ -6,8 +6,7 @@
 #include "compare/pytext.h"
 #include "core/number.h"
 
-/* ---- columns ------------------------------------------------------------------------------------------------------
- */
+/* ---- columns ----------------------------------------------------------------------------------------------------- */
 
 static const char *const common[] = {"NPU Name",          "Bench Name",         "NPU Dtype",
                                      "Bench Dtype",       "NPU Tensor Shape",   "Bench Tensor Shape",
@@ -58,8 +57,7 @@ msp_show_columns(msp_column out[SHOW_MAX_COLUMNS], msp_compare_mode mode, bool s
     return n;
 }
 
-/* ---- cells --------------------------------------------------------------------------------------------------------
- */
+/* ---- cells ------------------------------------------------------------------------------------------------------- */
 
 static msp_cell
 text_cell(msp_str s)

@@ -167,7 +167,7 @@ def test_two_ranks(msprobe, dumps, tmp_path):
 
 def test_the_advisor_names_the_first_row_that_is_wrong(msprobe, dumps, tmp_path):
     run(msprobe, tmp_path, single(dumps, "main_stat"))
-    text = open(only(results(tmp_path, "advisor"))).read()
+    text = open(only(results(tmp_path, r"/advisor_"))).read()
     assert text == ("Line: 11\nSuspect Nodes: Functional.negated.0.forward.output.0\nExpert Advice: This is a forward "
                     "API computation error. Check the computation implementation.\n")
 
@@ -175,7 +175,7 @@ def test_the_advisor_names_the_first_row_that_is_wrong(msprobe, dumps, tmp_path)
 def test_a_dump_against_itself_is_all_right(msprobe, dumps, tmp_path):
     path = str(dumps / "hl_stat" / "npu" / "dump.json")
     assert run(msprobe, tmp_path, {"npu_path": path, "bench_path": path}).returncode == 0
-    assert open(only(results(tmp_path, "advisor"))).read().startswith("Line: NA\nSuspect Nodes: NA\n")
+    assert open(only(results(tmp_path, r"/advisor_"))).read().startswith("Line: NA\nSuspect Nodes: NA\n")
 
 
 def test_results_are_never_written_over(msprobe, dumps, tmp_path):

@@ -1,0 +1,235 @@
+/* blocks.c - see blocks.h. */
+#include "compare/blocks.h"
+
+#include "compare/highlight.h"
+#include "core/alloc.h"
+#include "core/pool.h"
+
+enum {
+    BLOCK_ROWS = 512,      /* a block ends with the call that reaches this: its cells stay in the cache */
+    TASK_ROWS = 32,        /* rows that one task of the pool does at least */
+    LARGE_TENSOR = 4 << 20 /* bytes: from here on one row is given all threads */
+};
+
+typedef struct block {
+    size_t first, count; /* rows */
+    size_t first_api, napis;
+    msp_judged *judged;
+    msp_shown *shown;
+    size_t cap;
+} block;
+
+typedef struct blocks {
+    const msp_blocks_job *job;
+    block two[2];
+    msp_status status; /* of handing on, which happens beside judging */
+    msp_error err;
+} blocks;
+
+static const msp_rows *
+npu_rows(const blocks *s)
+{
+    return s->job->show.npu;
+}
+
+/* ---- one block --------------------------------------------------------------------------------------------------- */
+
+static bool
+block_reserve(block *b, size_t rows)
+{
+    msp_judged *judged;
+    msp_shown *shown;
+
+    if (rows <= b->cap)
+        return true;
+    judged = msp_realloc(b->judged, rows, sizeof(*judged));
+    if (judged == NULL)
+        return false;
+    b->judged = judged;
+    shown = msp_realloc(b->shown, rows, sizeof(*shown));
+    if (shown == NULL)
+        return false;
+    b->shown = shown;
+    for (size_t i = b->cap; i < rows; i++) {
+        judged[i] = (msp_judged){0};
+        shown[i] = (msp_shown){0};
+    }
+    b->cap = rows;
+    return true;
+}
+
+static void
+block_release(block *b)
+{
+    for (size_t i = 0; i < b->cap; i++) {
+        msp_buf_release(&b->judged[i].message);
+        msp_shown_release(&b->shown[i]);
+    }
+    msp_free(b->judged);
+    msp_free(b->shown);
+}
+
+/* The next whole calls, from api on. */
+static bool
+block_fill(const blocks *s, block *b, size_t api)
+{
+    const msp_rows *n = npu_rows(s);
+
+    b->first_api = api;
+    b->first = n->apis[api].first;
+    b->count = 0;
+    while (api < n->napis && b->count < BLOCK_ROWS)
+        b->count += n->apis[api++].count;
+    b->napis = api - b->first_api;
+    if (!block_reserve(b, b->count))
+        return false;
+    for (size_t i = 0; i < b->count; i++) {
+        uint32_t partner = s->job->match->bench[b->first + i];
+
+        b->judged[i].n = &n->rows[b->first + i];
+        b->judged[i].b = partner == MATCH_NONE ? NULL : &s->job->show.bench->rows[partner];
+        b->judged[i].bytes = -1; /* not judged yet */
+        msp_buf_clear(&b->judged[i].message);
+    }
+    return true;
+}
+
+/* ---- judging ----------------------------------------------------------------------------------------------------- */
+
+static void
+judge(const blocks *s, msp_judged *j, int threads)
+{
+    msp_measurer m = s->job->measurer;
+
+    m.threads = threads;
+    msp_judge_row(j, s->job->show.mode, &m, s->job->fuzzy);
+    if (j->bytes > 0)
+        (void)msp_run_progress(s->job->run, "compare", s->job->label, 0, j->bytes);
+}
+
+static bool
+is_large(const blocks *s, const msp_judged *j)
+{
+    const msp_rows *t = npu_rows(s);
+    int64_t numel = t->texts[j->n->shape].numel;
+    int64_t size = (int64_t)msp_dtype_size(t->texts[j->n->dtype].dtype);
+
+    return j->n->file != NULL && j->b != NULL && size > 0 && numel >= LARGE_TENSOR / size;
+}
+
+/* Before the others: rows that are worth all threads each. */
+static void
+judge_large(const blocks *s, block *b)
+{
+    msp_run *run = s->job->run;
+
+    if (s->job->show.mode != MSP_MODE_REAL || run->row_threads == 1)
+        return;
+    for (size_t i = 0; i < b->count && !run->cancelled; i++)
+        if (is_large(s, &b->judged[i]))
+            judge(s, &b->judged[i], run->row_threads);
+}
+
+static void
+judge_api(const blocks *s, block *b, size_t api)
+{
+    const msp_row_api *a = &npu_rows(s)->apis[api];
+    msp_judged *rows = &b->judged[a->first - b->first];
+
+    for (size_t i = 0; i < a->count; i++)
+        if (rows[i].bytes < 0)
+            judge(s, &rows[i], 1);
+    if (s->job->colour)
+        msp_highlight_api(rows, a->count, s->job->show.mode);
+    for (size_t i = 0; i < a->count; i++)
+        msp_show_row(&b->shown[a->first - b->first + i], &s->job->show, &rows[i],
+                     i == 0 ? msp_stack_frames(s->job->stack, a->name) : NULL);
+}
+
+/* ---- handing on, beside judging ---------------------------------------------------------------------------------- */
+
+static void
+hand_on(blocks *s, const block *b)
+{
+    const msp_blocks_job *job = s->job;
+
+    for (size_t i = 0; i < b->count && s->status == MSP_OK; i++)
+        s->status = b->shown[i].failed
+                        ? msp_error_set(&s->err, MSP_E_NOMEM, "out of memory")
+                        : job->consumer(&b->judged[i], &b->shown[i], b->first + i, job->payload, &s->err);
+    if (s->status == MSP_OK && !msp_run_progress(job->run, "compare", job->label, (int64_t)b->count, 0))
+        s->status = msp_error_set(&s->err, MSP_E_CANCELLED, "cancelled");
+}
+
+typedef struct stage {
+    blocks *s;
+    block *now;          /* to be judged, NULL: nothing left */
+    const block *before; /* to be handed on, NULL: nothing yet */
+    size_t tasks, apis_per_task;
+} stage;
+
+/* Task 0 hands on, so that it begins first; the others judge. */
+static void
+stage_task(size_t i, void *payload)
+{
+    stage *g = payload;
+    size_t end;
+
+    if (i == 0) {
+        if (g->before != NULL)
+            hand_on(g->s, g->before);
+        return;
+    }
+    end = i * g->apis_per_task < g->now->napis ? i * g->apis_per_task : g->now->napis;
+    for (size_t api = (i - 1) * g->apis_per_task; api < end && !g->s->job->run->cancelled; api++)
+        judge_api(g->s, g->now, g->now->first_api + api);
+}
+
+static void
+run_stage(blocks *s, block *now, const block *before)
+{
+    stage g = {s, now, before, 0, 1};
+
+    if (now != NULL) {
+        judge_large(s, now);
+        g.tasks = now->count / TASK_ROWS + 1;
+        g.apis_per_task = (now->napis + g.tasks - 1) / g.tasks;
+        g.tasks = (now->napis + g.apis_per_task - 1) / g.apis_per_task;
+    }
+    msp_pool_run(1 + g.tasks, s->job->run->row_threads, stage_task, &g);
+}
+
+static msp_status
+run_all(blocks *s)
+{
+    const block *before = NULL;
+    size_t api = 0, turn = 0;
+
+    while (api < npu_rows(s)->napis && s->status == MSP_OK && !s->job->run->cancelled) {
+        block *b = &s->two[turn++ % 2];
+
+        if (!block_fill(s, b, api))
+            return msp_error_set(&s->err, MSP_E_NOMEM, "out of memory");
+        api += b->napis;
+        run_stage(s, b, before);
+        before = b;
+    }
+    if (s->job->run->cancelled)
+        return msp_error_set(&s->err, MSP_E_CANCELLED, "cancelled");
+    if (s->status == MSP_OK)
+        run_stage(s, NULL, before);
+    return s->status;
+}
+
+msp_status
+msp_blocks_run(const msp_blocks_job *job, msp_error *err)
+{
+    blocks s = {.job = job, .status = MSP_OK};
+    msp_status st = run_all(&s);
+
+    if (st != MSP_OK && err != NULL)
+        *err = s.err;
+    block_release(&s.two[0]);
+    block_release(&s.two[1]);
+    return st;
+}

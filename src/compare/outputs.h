@@ -1,0 +1,41 @@
+/* outputs.h - the result files of one pair: tables in several formats at once, or the JSON of -da. */
+#ifndef MSP_COMPARE_OUTPUTS_H
+#define MSP_COMPARE_OUTPUTS_H
+
+#include "compare/diff_analyze.h"
+#include "compare/show.h"
+
+typedef struct msp_outputs_rule {
+    const char *dir, *stem, *timestamp;
+    unsigned formats;  /* MSP_COMPARE_* together */
+    bool coloured;     /* the workbook has the form of a coloured one */
+    bool diff_analyze; /* one JSON instead of tables */
+    int64_t rows, rank;
+    msp_compare_mode mode;
+    const msp_rows *sides[2];
+    const msp_stack *stack; /* NULL: no such column */
+} msp_outputs_rule;
+
+/* A zeroed one is closed. */
+typedef struct msp_outputs {
+    msp_outputs_rule rule;
+    msp_column columns[SHOW_MAX_COLUMNS];
+    size_t ncolumns;
+    msp_table *tables[3];
+    char *paths[3];
+    size_t count;
+    size_t xlsx; /* which of the tables */
+    msp_da_rank *da;
+} msp_outputs;
+
+/* Make the directory and begin the files; out is to be closed in any case. */
+MSP_CHECK msp_status msp_outputs_open(msp_outputs *out, const msp_outputs_rule *rule, msp_error *err);
+MSP_CHECK msp_status msp_outputs_row(msp_outputs *o, const msp_judged *j, const msp_shown *s, msp_error *err);
+
+/* Put the files in their places and add their names to the list. */
+MSP_CHECK msp_status msp_outputs_finish(msp_outputs *o, char ***files, size_t *nfiles, msp_error *err);
+
+/* Files that were not finished leave nothing behind. */
+void msp_outputs_close(msp_outputs *o);
+
+#endif
