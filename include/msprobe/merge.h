@@ -24,7 +24,7 @@ typedef struct msp_merge_options {
     const char *output_dir;  /* made (0750) when it is not there */
     const char *config_path; /* yaml: api (a list, required), compare_index (a list; without it: all metrics) */
     const char *timestamp; /* 14 digits in the name of the result; NULL: the local time now. Where such a file is there
-                              already the name gets "_1", "_2", ... before its extension */
+                              already, the next second that is free */
     int threads;           /* 0: one per processor */
 } msp_merge_options;
 
