@@ -65,7 +65,7 @@ add_first(msp_compare_result *out, const msp_da_rank *r, msp_str name, const msp
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     out->first = grown;
     f = &grown[out->nfirst++];
-    *f = (msp_compare_first){.rank = r->rank, .op_name = copy_text(name)};
+    *f = (msp_compare_first){.rank = r->given, .op_name = copy_text(name)};
     f->stack = msp_alloc_zero(n, sizeof(*f->stack));
     if (f->op_name == NULL || f->stack == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");

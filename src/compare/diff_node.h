@@ -39,7 +39,8 @@ typedef struct msp_da_peers {
 
 struct msp_da_rank {
     msp_compare_mode mode;
-    int64_t rank;
+    int64_t rank;  /* a rank without a number counts as 0 */
+    int64_t given; /* as it was given */
     char *path;
     msp_file file;
     size_t written; /* bytes that have left the buffer */

@@ -348,6 +348,7 @@ msp_da_rank_open(msp_da_rank **out, const char *path, msp_compare_mode mode, int
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     r->file = MSP_FILE_NONE;
     r->mode = mode;
+    r->given = rank;
     r->rank = rank == MSP_DUMP_NO_NUMBER ? 0 : rank;
     r->path = msp_arena_text(&r->arena, path, strlen(path));
     st = r->path == NULL ? msp_error_set(err, MSP_E_NOMEM, "out of memory") : copy_columns(r, columns, ncolumns, err);

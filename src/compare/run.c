@@ -218,6 +218,16 @@ lacks_a_side(msp_compare_pair *out, const msp_plan_pair *plan)
     msp_buf_release(&text);
 }
 
+/* Every pair that is left out is named, whoever reads the result. */
+static void
+log_failure(const msp_plan_pair *plan, const msp_compare_pair *out)
+{
+    size_t n = strlen(plan->label);
+    bool named = n > 0 && strncmp(out->error, plan->label, n) == 0;
+
+    msp_log(MSP_LOG_ERROR, "%s%s%s", named ? "" : plan->label, named || n == 0 ? "" : ": ", out->error);
+}
+
 static void
 run_pair(size_t i, void *payload)
 {
@@ -225,19 +235,17 @@ run_pair(size_t i, void *payload)
     const msp_plan_pair *plan = &j->plan->pairs[i];
     msp_compare_pair *out = &j->out->pairs[i];
 
-    if (j->run->cancelled) {
+    if (j->run->cancelled)
         out->status = MSP_E_CANCELLED;
-    } else if (plan->npu == NULL || plan->bench == NULL) {
+    else if (plan->npu == NULL || plan->bench == NULL)
         lacks_a_side(out, plan);
-    } else {
-        if (msp_kernel_wanted(j->run->opt))
-            msp_kernel_compare(j->run, plan, out);
-        else
-            msp_pair_compare(j->run, plan, out, j->da == NULL ? NULL : &j->da[i]);
-        /* the error of a single pair is the run's own */
-        if (out->status != MSP_OK && out->error != NULL && j->plan->npairs > 1)
-            msp_log(MSP_LOG_ERROR, "%s%s%s", plan->label, plan->label[0] != '\0' ? ": " : "", out->error);
-    }
+    else if (msp_kernel_wanted(j->run->opt))
+        msp_kernel_compare(j->run, plan, out);
+    else
+        msp_pair_compare(j->run, plan, out, j->da == NULL ? NULL : &j->da[i]);
+    /* the error of a single pair is the run's own */
+    if (out->status != MSP_OK && out->error != NULL && j->plan->npairs > 1)
+        log_failure(plan, out);
     (void)msp_run_pair_done(j->run);
 }
 
