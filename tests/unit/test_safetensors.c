@@ -180,6 +180,18 @@ headers_that_are_no_json_object_are_refused(void **state)
     assert_string_equal(err.message, "header of 50 bytes cut short at byte 20");
 }
 
+static void
+more_than_64_dimensions_are_refused(void **state)
+{
+    char header[512] = "{\"a\":{\"dtype\":\"F32\",\"shape\":[1";
+
+    (void)state;
+    for (int i = 0; i < 64; i++)
+        strcat(header, ",1");
+    strcat(header, "],\"data_offsets\":[0,4]}}");
+    assert_refused(header, 4, MSP_E_FORMAT, "tensor 'a': more than 64 dimensions");
+}
+
 static msp_status
 parse_and_touch(const void *p, size_t size)
 {
@@ -225,6 +237,7 @@ main(void)
         TEST(headers_that_lie_are_refused),
         TEST(gaps_and_overlaps_are_refused),
         TEST(headers_that_are_no_json_object_are_refused),
+        TEST(more_than_64_dimensions_are_refused),
         TEST(cut_flipped_and_starved_files_are_errors),
     };
 

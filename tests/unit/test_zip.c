@@ -336,6 +336,39 @@ a_writer_without_memory_says_so(void **state)
     }
 }
 
+/* More entries than are sorted by insertion, written in an order that is none. */
+static void
+entries_are_found_whatever_their_order(void **state)
+{
+    const char *path = scratch_path("many.zip");
+    msp_file f = MSP_FILE_NONE;
+    msp_zip_writer w;
+    char *p, name[16];
+    size_t size;
+    msp_zip z;
+
+    (void)state;
+    assert_int_equal(msp_file_create(&f, path, 0640, NULL), MSP_OK);
+    msp_zip_writer_init(&w, &f);
+    for (unsigned i = 0; i < 1000; i++) {
+        snprintf(name, sizeof(name), "e%u", i * 7919 % 1000);
+        assert_int_equal(msp_zip_writer_begin(&w, msp_str_of(name), strlen(name), 1, NULL), MSP_OK);
+        assert_int_equal(msp_zip_writer_data(&w, name, strlen(name), NULL), MSP_OK);
+        assert_int_equal(msp_zip_writer_end(&w, NULL), MSP_OK);
+    }
+    assert_int_equal(msp_zip_writer_finish(&w, NULL), MSP_OK);
+    msp_zip_writer_release(&w);
+    assert_int_equal(msp_file_commit(&f, NULL), MSP_OK);
+    assert_int_equal(msp_file_read(&p, &size, path, 1 << 20, NULL), MSP_OK);
+    assert_int_equal(msp_zip_open(&z, p, size, NULL), MSP_OK);
+    for (unsigned i = 0; i < 1000; i++) {
+        snprintf(name, sizeof(name), "e%u", i);
+        assert_entry(&z, name, name, strlen(name));
+    }
+    msp_zip_close(&z);
+    msp_free(p);
+}
+
 /* Put bytes at a place far beyond what was written before: the file has a hole there and takes no space. */
 static void
 put(FILE *f, uint64_t at, const void *p, size_t n)
@@ -435,6 +468,7 @@ main(void)
         TEST(two_entries_of_one_name_are_refused),
         TEST(a_local_header_that_contradicts_the_directory_is_refused),
         TEST(cut_flipped_and_starved_archives_are_errors),
+        TEST(entries_are_found_whatever_their_order),
         TEST(entries_beyond_4_gib_are_found),
         TEST(what_is_written_is_read_back),
         TEST(a_writer_without_memory_says_so),
