@@ -22,17 +22,31 @@ typedef enum reason {
     NREASONS
 } reason;
 
-static const char *const sentences[NREASONS] =
-    {"maximum or minimum is nan, -inf, or inf",
-     "maximum absolute error exceeds 1e+10",
-     "The input/parameter's one thousandth err ratio exceeds 0.9, while the output's is below 0.6",
-     "maximum relative error exceeds 0.5",
-     "maximum absolute error of both input/parameters and output exceed 1, with the output larger by an order of "
-     "magnitude",
-     "The output's one thousandth err ratio decreases by more than 0.1 compared to the input/parameter's",
-     "The output's maximum relative error exceeds 0.1, while the input/parameter's is below 0.01",
-     "The output's cosine decreases by more than 0.1 compared to the input/parameter's",
-     "requires_grad is inconsistent"};
+static const char *
+sentence(reason r)
+{
+    switch (r) {
+    case RED_NOT_FINITE:
+        return "maximum or minimum is nan, -inf, or inf";
+    case RED_ABS_ERROR:
+        return "maximum absolute error exceeds 1e+10";
+    case RED_RATIO:
+        return "The input/parameter's one thousandth err ratio exceeds 0.9, while the output's is below 0.6";
+    case RED_REL_ERROR:
+        return "maximum relative error exceeds 0.5";
+    case YELLOW_MAGNITUDE:
+        return "maximum absolute error of both input/parameters and output exceed 1, with the output larger by an "
+               "order of magnitude";
+    case YELLOW_RATIO:
+        return "The output's one thousandth err ratio decreases by more than 0.1 compared to the input/parameter's";
+    case YELLOW_REL_ERROR:
+        return "The output's maximum relative error exceeds 0.1, while the input/parameter's is below 0.01";
+    case YELLOW_COSINE:
+        return "The output's cosine decreases by more than 0.1 compared to the input/parameter's";
+    default:
+        return "requires_grad is inconsistent";
+    }
+}
 
 static bool
 is_red(reason r)
@@ -203,7 +217,7 @@ apply(msp_judged *j, const reasons *rs)
         if (is_red(rs->list[i]) == red) {
             if (j->message.len > 0)
                 msp_buf_char(&j->message, '\n');
-            msp_buf_text(&j->message, sentences[rs->list[i]]);
+            msp_buf_text(&j->message, sentence(rs->list[i]));
         }
 }
 

@@ -14,6 +14,13 @@
 #include "json/json.h"
 #include "msprobe/dump.h"
 
+/* As msp_dump_open(), from memory that the caller keeps alive; name stands for the path in messages. */
+MSP_CHECK msp_status msp_dump_open_text(msp_dump **out, const char *text, size_t size, const char *name,
+                                        msp_error *err);
+
+/* As msp_stack_open(), in the same way. */
+MSP_CHECK msp_status msp_stack_open_text(msp_stack **out, const char *text, size_t size, msp_error *err);
+
 /*
  * Parse the i-th record. Strings without escapes are views of the mapped file and live as long as d; the others, and
  * the tree, live until doc is released. A record that is no JSON gives MSP_E_FORMAT with the place in the whole file.

@@ -6,7 +6,8 @@
 #include "dump/scan.h"
 
 struct msp_dump {
-    msp_mapping map;
+    msp_mapping map; /* empty when the text is the caller's */
+    msp_str text;
     msp_dump_scan scan;
     char *path, *task, *level;
     msp_dump_task kind;
@@ -51,8 +52,11 @@ static msp_framework
 framework_of_types(msp_str text)
 {
     const msp_str key = MSP_STR("\"type\"");
-    const char *at, *end = text.p + text.len;
+    const char *at, *end;
 
+    if (text.len == 0)
+        return MSP_FRAMEWORK_UNKNOWN;
+    end = text.p + text.len;
     while ((at = msp_str_find(text, key)) != NULL) {
         const char *p = at + key.len;
 
@@ -103,7 +107,7 @@ static msp_status
 explain(const msp_dump *d, msp_error *err)
 {
     msp_json_doc doc;
-    msp_status st = msp_json_parse(&doc, d->map.addr, d->map.size, err);
+    msp_status st = msp_json_parse(&doc, d->text.p, d->text.len, err);
 
     if (st != MSP_OK)
         return st;
@@ -116,9 +120,9 @@ open_parts(msp_dump *d, msp_error *err)
 {
     msp_status st;
 
-    if (d->map.size == 0)
+    if (d->text.len == 0)
         return msp_error_set(err, MSP_E_FORMAT, "the file is empty: was the process stopped before it wrote the dump?");
-    st = msp_dump_scan_text(&d->scan, d->map.addr, d->map.size, err);
+    st = msp_dump_scan_text(&d->scan, d->text.p, d->text.len, err);
     if (st == MSP_E_FORMAT)
         return explain(d, err);
     if (st != MSP_OK)
@@ -126,37 +130,70 @@ open_parts(msp_dump *d, msp_error *err)
     st = read_top_level(d, err);
     if (st == MSP_OK && d->scan.cut)
         msp_warning("%s: cut off at byte %zu of %zu; the %zu complete records before it are used", d->path,
-                    d->scan.cut_at, d->map.size, d->scan.count);
+                    d->scan.cut_at, d->text.len, d->scan.count);
     return st;
 }
 
-msp_status
-msp_dump_open(msp_dump **out, const char *path, msp_error *err)
+/* An empty object that knows its name; NULL when there is no memory. */
+static msp_dump *
+new_dump(const char *path)
 {
     msp_dump *d = msp_alloc_zero(1, sizeof(*d));
     size_t len = strlen(path);
-    msp_status st;
 
-    *out = NULL;
     if (d == NULL || (d->path = msp_alloc(len + 1, 1)) == NULL) {
         msp_dump_close(d);
-        return msp_error_set(err, MSP_E_NOMEM, "%s: out of memory", path);
+        return NULL;
     }
     memcpy(d->path, path, len + 1);
-    st = msp_dump_check_owner(path, err);
-    if (st == MSP_OK)
-        st = msp_map_open(&d->map, path, err);
-    if (st == MSP_OK) {
-        st = open_parts(d, err);
-        if (st != MSP_OK)
-            msp_error_prefix(err, st, "%s: ", path);
-    }
+    return d;
+}
+
+/* With d->text set. d is closed on failure. */
+static msp_status
+open_text(msp_dump **out, msp_dump *d, msp_error *err)
+{
+    msp_status st = open_parts(d, err);
+
     if (st != MSP_OK) {
+        msp_error_prefix(err, st, "%s: ", d->path);
         msp_dump_close(d);
         return st;
     }
     *out = d;
     return MSP_OK;
+}
+
+msp_status
+msp_dump_open_text(msp_dump **out, const char *text, size_t size, const char *name, msp_error *err)
+{
+    msp_dump *d = new_dump(name);
+
+    *out = NULL;
+    if (d == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "%s: out of memory", name);
+    d->text = (msp_str){text, size};
+    return open_text(out, d, err);
+}
+
+msp_status
+msp_dump_open(msp_dump **out, const char *path, msp_error *err)
+{
+    msp_dump *d = new_dump(path);
+    msp_status st;
+
+    *out = NULL;
+    if (d == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "%s: out of memory", path);
+    st = msp_dump_check_owner(path, err);
+    if (st == MSP_OK)
+        st = msp_map_open(&d->map, path, err);
+    if (st != MSP_OK) {
+        msp_dump_close(d);
+        return st;
+    }
+    d->text = (msp_str){d->map.addr, d->map.size};
+    return open_text(out, d, err);
 }
 
 void
@@ -207,7 +244,7 @@ msp_dump_cut(const msp_dump *d, size_t *at)
 size_t
 msp_dump_size(const msp_dump *d)
 {
-    return d->map.size;
+    return d->text.len;
 }
 
 size_t
@@ -238,9 +275,9 @@ msp_dump_record(const msp_dump *d, size_t i, msp_json_doc *doc, msp_error *err)
 bool
 msp_dump_owns(const msp_dump *d, const void *p)
 {
-    const char *text = d->map.addr, *q = p;
+    const char *q = p;
 
-    return q >= text && q <= text + d->map.size;
+    return q >= d->text.p && q <= d->text.p + d->text.len;
 }
 
 size_t

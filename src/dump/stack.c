@@ -5,7 +5,7 @@
 #include "dump/dump_read.h"
 
 struct msp_stack {
-    msp_mapping map;
+    msp_mapping map; /* empty when the text is the caller's */
     msp_json_doc doc;
     msp_map by_name; /* value: index into lists */
     const msp_json **lists;
@@ -68,13 +68,13 @@ index_names(msp_stack *s)
 }
 
 static msp_status
-open_parts(msp_stack *s, msp_error *err)
+open_parts(msp_stack *s, const char *text, size_t size, msp_error *err)
 {
     const msp_json *root;
     msp_status st = MSP_OK;
 
-    if (s->map.size > 0)
-        st = msp_json_parse_recover(&s->doc, s->map.addr, s->map.size, 1, err);
+    if (size > 0)
+        st = msp_json_parse_recover(&s->doc, text, size, 1, err);
     if (st != MSP_OK)
         return st;
     root = s->doc.root;
@@ -98,10 +98,28 @@ msp_stack_open(msp_stack **out, const char *path, msp_error *err)
     if (st == MSP_OK)
         st = msp_map_open(&s->map, path, err);
     if (st == MSP_OK) {
-        st = open_parts(s, err);
+        st = open_parts(s, s->map.addr, s->map.size, err);
         if (st != MSP_OK)
             msp_error_prefix(err, st, "%s: ", path);
     }
+    if (st != MSP_OK) {
+        msp_stack_close(s);
+        return st;
+    }
+    *out = s;
+    return MSP_OK;
+}
+
+msp_status
+msp_stack_open_text(msp_stack **out, const char *text, size_t size, msp_error *err)
+{
+    msp_stack *s = msp_alloc_zero(1, sizeof(*s));
+    msp_status st;
+
+    *out = NULL;
+    if (s == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    st = open_parts(s, text, size, err);
     if (st != MSP_OK) {
         msp_stack_close(s);
         return st;
