@@ -9,20 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <xlsxwriter.h>
+#include "bench.h"
 #include "msprobe/table.h"
 
 enum { COLUMNS = 27, NUMBERS_FROM = 8, NUMBERS_TO = 24 };
-
-static double
-now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* Numbers with all their digits, as differences of tensors are. */
 static double
@@ -121,7 +112,7 @@ write_lxw(const char *path, long rows)
 int
 main(int argc, char **argv)
 {
-    double start = now(), seconds;
+    double start = bench_now(), seconds;
     long rows;
     int failed;
 
@@ -131,7 +122,7 @@ main(int argc, char **argv)
     }
     rows = atol(argv[2]);
     failed = argc > 3 ? write_lxw(argv[1], rows) : write_ours(argv[1], rows);
-    seconds = now() - start;
+    seconds = bench_now() - start;
     printf("%.3f s  %.0f rows/s  %.1f MB\n", seconds, (double)rows / seconds, peak_mb());
     return failed;
 }

@@ -82,8 +82,9 @@ typedef struct msp_column {
 } msp_column;
 
 typedef struct msp_table_options {
-    const char *sheet;      /* name of the first sheet; NULL: "Sheet1" */
-    int64_t rows_per_sheet; /* xlsx; 0: 1,048,500. The sheets of a split table are named part_0, part_1, ... */
+    const char *sheet;      /* name of the first sheet; NULL: "Sheet1". Names are made valid for Excel if need be */
+    int64_t rows_per_sheet; /* xlsx; 0: 1,048,500. A table of so many rows is split into sheets part_0, part_1, ...;
+                               one begun by msp_table_sheet() into <name>_part_0, <name>_part_1, ... */
     int64_t total_rows; /* how many rows will come, when known, else 0: lets a split table have sheets of equal size */
     bool plain_header;  /* no bold, border and centring in the header row */
 } msp_table_options;
@@ -91,10 +92,18 @@ typedef struct msp_table_options {
 typedef struct msp_table msp_table;
 
 /*
- * Begin a table at path with these columns (copied). opt may be NULL. csv is UTF-8 with "\n" line ends, fields
- * quoted as RFC 4180 asks, and numbers as Python's repr; json is one object {"columns": [...], "rows": [[...], ...]}
- * with NaN and infinities as strings; xlsx has one sheet, more when there are too many rows. Text that starts with =,
- * +, - or @ stays text in xlsx; in csv such a field gets no prefix, for programs read it too.
+ * Begin a table at path with these columns (copied). opt may be NULL.
+ *
+ * csv is UTF-8 with "\n" line ends, fields quoted as RFC 4180 asks, and numbers as Python's repr. json is one object
+ * {"columns": [...], "rows": [[...], ...]} with NaN and infinities as strings and null for empty cells; further sheets
+ * stand under "sheets" as objects with "name", "columns" and "rows". xlsx has one sheet, more when there are too many
+ * rows; numbers keep all digits that tell them apart, text longer than the 32767 characters that a cell can hold is cut
+ * with a note, and at most 16384 columns are possible (MSP_E_LIMIT). Text that starts with =, +, - or @ stays text in
+ * xlsx; in csv such a field gets no prefix, for programs read it too. What is not UTF-8 becomes U+FFFD.
+ *
+ * Returns MSP_E_IO (a full disk among others; the message names the path), MSP_E_NOMEM, MSP_E_LIMIT or MSP_E_INVALID
+ * (no columns). After a failure of any function here every later call returns the same error again. A table may be used
+ * by one thread at a time; xlsx compresses on the library's own threads.
  */
 MSP_API MSP_CHECK msp_status msp_table_open(msp_table **out, const char *path, msp_table_format format,
                                             const msp_column *columns, size_t ncolumns, const msp_table_options *opt,
