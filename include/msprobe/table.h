@@ -87,6 +87,7 @@ typedef struct msp_table_options {
                                one begun by msp_table_sheet() into <name>_part_0, <name>_part_1, ... */
     int64_t total_rows; /* how many rows will come, when known, else 0: lets a split table have sheets of equal size */
     bool plain_header;  /* no bold, border and centring in the header row */
+    int threads;        /* xlsx is compressed on so many; 0: one per processor. The bytes are the same */
 } msp_table_options;
 
 typedef struct msp_table msp_table;

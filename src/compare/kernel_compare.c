@@ -434,7 +434,7 @@ open_tables(kernel *k)
                    {MSP_COMPARE_CSV, MSP_TABLE_CSV, "csv"},
                    {MSP_COMPARE_JSON, MSP_TABLE_JSON, "json"}};
     unsigned wanted = k->run->opt->formats;
-    msp_table_options opt = {.total_rows = (int64_t)k->npairs};
+    msp_table_options opt = {.total_rows = (int64_t)k->npairs, .threads = k->run->opt->threads};
     msp_column columns[MAX_COLUMNS];
     size_t ncolumns = columns_of(k, columns);
     msp_status st = msp_path_make_dirs(k->plan->out_dir, k->err);

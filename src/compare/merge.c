@@ -219,7 +219,7 @@ static msp_status
 write_table(const merge *m, const char *path, const msp_column *columns, msp_cell *cells, msp_error *err)
 {
     char first[64];
-    const msp_table_options opt = {.sheet = first, .total_rows = (int64_t)m->names.count};
+    const msp_table_options opt = {.sheet = first, .total_rows = (int64_t)m->names.count, .threads = m->opt->threads};
     msp_table *t;
     msp_status st;
 

@@ -26,7 +26,7 @@ add_path(msp_outputs *o, const char *ext, msp_error *err)
 static msp_status
 open_table(msp_outputs *o, msp_table_format format, const char *ext, msp_error *err)
 {
-    msp_table_options opt = {.total_rows = o->rule.rows};
+    msp_table_options opt = {.total_rows = o->rule.rows, .threads = o->rule.threads};
     size_t i = o->count;
     msp_status st = add_path(o, ext, err);
 

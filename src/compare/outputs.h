@@ -11,6 +11,7 @@ typedef struct msp_outputs_rule {
     bool coloured;     /* the workbook has the form of a coloured one */
     bool diff_analyze; /* one JSON instead of tables */
     int64_t rows, rank;
+    int threads;
     msp_compare_mode mode;
     const msp_rows *sides[2];
     const msp_stack *stack; /* NULL: no such column */

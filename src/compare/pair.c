@@ -340,6 +340,7 @@ open_outputs(pair *p)
                              .diff_analyze = opt->diff_analyze,
                              .rows = (int64_t)p->match.count,
                              .rank = p->out->rank,
+                             .threads = opt->threads,
                              .mode = p->out->mode,
                              .sides = {&p->sides[0].rows, &p->sides[1].rows},
                              .stack = p->stack};

@@ -489,7 +489,7 @@ xlsx_init(msp_table *t, const msp_table_options *opt, msp_error *err)
         x->part_rows = (opt->total_rows - 1) / parts + 1;
     }
     x->header_style = opt->plain_header ? MSP_XLSX_PLAIN : MSP_XLSX_HEADER;
-    return msp_zip_out_open(&x->zip, &t->file, err);
+    return msp_zip_out_open(&x->zip, &t->file, opt->threads, err);
 }
 
 static msp_status

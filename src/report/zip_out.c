@@ -33,6 +33,7 @@ typedef struct block {
 
 struct msp_zip_out {
     msp_file *file;
+    int threads;
     uint64_t offset; /* bytes written to file */
     uint64_t zip64_from;
     msp_buf directory; /* central directory so far */
@@ -64,13 +65,14 @@ zlib_free(void *unused, void *p)
 }
 
 msp_status
-msp_zip_out_open(msp_zip_out **out, msp_file *file, msp_error *err)
+msp_zip_out_open(msp_zip_out **out, msp_file *file, int threads, msp_error *err)
 {
     msp_zip_out *z = msp_alloc_zero(1, sizeof(*z));
 
     *out = NULL;
     if (z != NULL) {
         z->file = file;
+        z->threads = threads;
         z->zip64_from = UINT32_MAX;
         z->text = msp_alloc(WINDOW + BATCH, 1);
         z->packed_text = msp_alloc(BLOCKS, BLOCK_ROOM);
@@ -300,7 +302,7 @@ flush(msp_zip_out *z, bool last, msp_error *err)
     size_t n = cut_into_blocks(z, last);
     msp_status st = MSP_OK;
 
-    msp_pool_run(n, 0, compress_block, z->blocks);
+    msp_pool_run(n, z->threads, compress_block, z->blocks);
     for (size_t i = 0; i < n && st == MSP_OK; i++) {
         block *b = &z->blocks[i];
 

@@ -15,8 +15,8 @@
 
 typedef struct msp_zip_out msp_zip_out;
 
-/* Write into file, which stays the caller's and must be empty. */
-MSP_CHECK msp_status msp_zip_out_open(msp_zip_out **out, msp_file *file, msp_error *err);
+/* Write into file, which stays the caller's and must be empty, with so many threads (0: one per processor). */
+MSP_CHECK msp_status msp_zip_out_open(msp_zip_out **out, msp_file *file, int threads, msp_error *err);
 
 /* Begin an entry. The one before it must have ended. name is copied. */
 MSP_CHECK msp_status msp_zip_out_begin(msp_zip_out *z, const char *name, msp_error *err);

@@ -43,7 +43,7 @@ class Column(ctypes.Structure):
 
 class Options(ctypes.Structure):
     _fields_ = [("sheet", ctypes.c_char_p), ("rows_per_sheet", ctypes.c_int64), ("total_rows", ctypes.c_int64),
-                ("plain_header", ctypes.c_bool)]
+                ("plain_header", ctypes.c_bool), ("threads", ctypes.c_int)]
 
 
 class Error(ctypes.Structure):

@@ -95,7 +95,7 @@ write_book(const book_text *b)
     msp_file file;
 
     assert_int_equal(msp_file_create(&file, path, 0640, NULL), MSP_OK);
-    assert_int_equal(msp_zip_out_open(&z, &file, NULL), MSP_OK);
+    assert_int_equal(msp_zip_out_open(&z, &file, 0, NULL), MSP_OK);
     add_part(z, "xl/workbook.xml",
              b->sheets != NULL
                  ? b->sheets
@@ -298,7 +298,7 @@ shared_strings_may_not_eat_the_memory(void **state)
     (void)state;
     memset(text, 'x', ONE);
     assert_int_equal(msp_file_create(&file, path, 0640, NULL), MSP_OK);
-    assert_int_equal(msp_zip_out_open(&z, &file, NULL), MSP_OK);
+    assert_int_equal(msp_zip_out_open(&z, &file, 0, NULL), MSP_OK);
     add_part(z, "xl/_rels/workbook.xml.rels", "<r><Relationship Type='/sharedStrings' Target='s.xml'/></r>");
     assert_int_equal(msp_zip_out_begin(z, "xl/s.xml", NULL), MSP_OK);
     assert_int_equal(msp_zip_out_write(z, "<sst>", 5, NULL), MSP_OK);
