@@ -12,6 +12,8 @@
 
 enum { HIGHEST_PROTOCOL = 5, TEXT_MAX = 1 << 30 };
 
+enum { FIRST_VALUES = 32, FIRST_MARKS = 16 };
+
 typedef struct machine {
     const unsigned char *p;
     size_t size, at;
@@ -25,6 +27,8 @@ typedef struct machine {
     const msp_pickle_rules *rules;
     bool stopped;
     msp_error *err;
+    msp_pickle_value first_stack[FIRST_VALUES], first_memo[FIRST_VALUES]; /* enough for a file of one tensor */
+    size_t first_marks[FIRST_MARKS];
 } machine;
 
 typedef msp_pickle_value value;
@@ -34,18 +38,21 @@ typedef msp_status handler(machine *m, int arg);
 
 /* ---- stack, marks, memo ----------------------------------------------------------------------------------------- */
 
+/* Room for need items, zeroed where new. first is the array in the machine that the items may still stand in. */
 static msp_status
-grow(machine *m, void **items, size_t *cap, size_t need, size_t size)
+grow(machine *m, void **items, const void *first, size_t *cap, size_t need, size_t size)
 {
-    size_t want = msp_budget_grown(*cap, need < 32 ? 32 : need);
+    size_t want = msp_budget_grown(*cap, need);
     msp_status st = msp_budget_spend(m->budget, want - *cap, size, m->err);
     void *p;
 
     if (st != MSP_OK)
         return st;
-    p = msp_realloc(*items, want, size);
+    p = msp_realloc(*items == first ? NULL : *items, want, size);
     if (p == NULL)
         return msp_error_set(m->err, MSP_E_NOMEM, "out of memory");
+    if (*items == first)
+        memcpy(p, first, *cap * size);
     memset((char *)p + *cap * size, 0, (want - *cap) * size);
     *items = p;
     *cap = want;
@@ -56,7 +63,7 @@ static msp_status
 push(machine *m, value v)
 {
     if (m->height == m->stack_cap) {
-        msp_status st = grow(m, (void **)&m->stack, &m->stack_cap, m->height + 1, sizeof(value));
+        msp_status st = grow(m, (void **)&m->stack, m->first_stack, &m->stack_cap, m->height + 1, sizeof(value));
 
         if (st != MSP_OK)
             return st;
@@ -100,7 +107,7 @@ remember(machine *m, uint64_t index)
     if (st == MSP_OK && index >= m->memo_cap) {
         if (index > m->size) /* picklers count from 0, and every number takes at least a byte */
             return BAD("memo number %llu is larger than the pickle", (unsigned long long)index);
-        st = grow(m, (void **)&m->memo, &m->memo_cap, index + 1, sizeof(value));
+        st = grow(m, (void **)&m->memo, m->first_memo, &m->memo_cap, index + 1, sizeof(value));
     }
     if (st == MSP_OK)
         m->memo[index] = m->stack[m->height - 1];
@@ -377,7 +384,7 @@ op_mark(machine *m, int arg)
 {
     (void)arg;
     if (m->nmarks == m->marks_cap) {
-        msp_status st = grow(m, (void **)&m->marks, &m->marks_cap, m->nmarks + 1, sizeof(*m->marks));
+        msp_status st = grow(m, (void **)&m->marks, m->first_marks, &m->marks_cap, m->nmarks + 1, sizeof(*m->marks));
 
         if (st != MSP_OK)
             return st;
@@ -845,15 +852,43 @@ step(machine *m)
     return op->run(m, op->arg);
 }
 
+static void
+machine_init(machine *m, const void *bytes, size_t size, msp_budget *budget, const msp_pickle_rules *rules,
+             msp_error *err)
+{
+    memset(m, 0, offsetof(machine, first_stack));
+    memset(m->first_memo, 0, sizeof(m->first_memo)); /* an empty place is known by its zero */
+    m->p = bytes;
+    m->size = size;
+    m->stack = m->first_stack;
+    m->memo = m->first_memo;
+    m->stack_cap = m->memo_cap = FIRST_VALUES;
+    m->marks = m->first_marks;
+    m->marks_cap = FIRST_MARKS;
+    m->budget = budget;
+    m->rules = rules;
+    m->err = err;
+}
+
+static void
+machine_release(machine *m)
+{
+    if (m->stack != m->first_stack)
+        msp_free(m->stack);
+    if (m->memo != m->first_memo)
+        msp_free(m->memo);
+    if (m->marks != m->first_marks)
+        msp_free(m->marks);
+}
+
 msp_status
 msp_pickle_read(msp_pickle_value *out, size_t *used, const void *bytes, size_t size, msp_budget *budget,
                 const msp_pickle_rules *rules, msp_error *err)
 {
-    machine m = {.p = bytes, .size = size, .budget = budget, .rules = rules, .err = err};
-    msp_status st;
+    msp_status st = MSP_OK;
+    machine m;
 
-    *out = (value){0};
-    st = grow(&m, (void **)&m.stack, &m.stack_cap, 1, sizeof(value)); /* so that there always is one */
+    machine_init(&m, bytes, size, budget, rules, err);
     while (st == MSP_OK && !m.stopped) {
         size_t at = m.at;
 
@@ -861,12 +896,9 @@ msp_pickle_read(msp_pickle_value *out, size_t *used, const void *bytes, size_t s
         if (st != MSP_OK)
             msp_error_prefix(err, st, "pickle byte %zu: ", at);
     }
-    if (st == MSP_OK)
-        *out = m.stack[m.height - 1];
+    *out = st == MSP_OK ? m.stack[m.height - 1] : (value){0};
     if (used != NULL)
         *used = m.at;
-    msp_free(m.stack);
-    msp_free(m.memo);
-    msp_free(m.marks);
+    machine_release(&m);
     return st;
 }

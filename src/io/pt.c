@@ -232,24 +232,21 @@ refuse_torchscript(archive *a, msp_error *err)
 static msp_status
 read_byte_order(archive *a, msp_error *err)
 {
-    bool big = false;
     const msp_zip_entry *e;
     msp_status st = find_entry(&e, a, "", MSP_STR("byteorder"), err);
-    msp_str text;
+    char text[8] = "little";
 
     if (st == MSP_OK && e != NULL) {
-        char *p;
-
-        st = msp_zip_read(&p, &a->zip, e, 16, err);
+        st = msp_zip_check(&a->zip, e, sizeof(text) - 1, err);
+        if (st == MSP_OK)
+            st = msp_zip_read_into(text, &a->zip, e, err);
         if (st != MSP_OK)
             return st;
-        text = (msp_str){p, e->size};
-        big = msp_str_eq(text, MSP_STR("big"));
-        if (!big && !msp_str_eq(text, MSP_STR("little")))
-            st = msp_error_set(err, MSP_E_FORMAT, "the record 'byteorder' says neither little nor big");
-        msp_free(p);
+        text[e->size] = '\0';
+        if (strcmp(text, "big") != 0 && strcmp(text, "little") != 0)
+            return msp_error_set(err, MSP_E_FORMAT, "the record 'byteorder' says neither little nor big");
     }
-    a->swap = big != host_is_big_endian();
+    a->swap = (text[0] == 'b') != host_is_big_endian();
     return st;
 }
 

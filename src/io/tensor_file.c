@@ -180,16 +180,16 @@ open_one(msp_tensor *out, const char *path, parser *parse, msp_error *err)
     msp_tensor_file *f;
     msp_status st;
 
-    *out = (msp_tensor){0};
     st = open_with(&f, path, parse, err);
-    if (st != MSP_OK)
-        return st;
-    if (f->count == 1) {
+    if (st == MSP_OK && f->count == 1) {
         *out = *f->items[0].tensor;
         out->owner = f;
         out->release_owner = close_owner;
         return MSP_OK;
     }
+    *out = (msp_tensor){0};
+    if (st != MSP_OK)
+        return st;
     if (f->count == 0)
         st = msp_error_set(err, MSP_E_NOT_FOUND, "%s: no tensor inside", path);
     else

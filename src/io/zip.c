@@ -14,7 +14,7 @@ enum {
     LOCATOR_SIZE = 20,
     END64_SIZE = 56,
     COMMENT_MAX = 65535,
-    INSERTION_MAX = 32,
+    LINEAR_MAX = 16,
     INFLATE_RATIO = 1032, /* a match of 258 bytes takes at least 2 bits */
     FLAG_ENCRYPTED = 1,
     METHOD_STORED = 0,
@@ -176,10 +176,10 @@ read_directory(msp_zip *z, const directory *d, msp_error *err)
 {
     uint64_t at = d->at;
 
-    z->entries = msp_alloc(d->count, sizeof(*z->entries));
-    z->by_name = msp_alloc(d->count, sizeof(*z->by_name));
-    if (z->entries == NULL || z->by_name == NULL)
+    z->entries = msp_alloc(d->count, sizeof(*z->entries) + sizeof(*z->by_name)); /* one block for both */
+    if (z->entries == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "zip: out of memory for %llu entries", (unsigned long long)d->count);
+    z->by_name = (uint32_t *)(z->entries + d->count);
     for (; z->count < d->count; z->count++) {
         msp_status st = read_central_header(&z->entries[z->count], &at, z->bytes, d, err);
 
@@ -212,27 +212,15 @@ compare_name(const void *a, const void *b, void *payload)
 
 typedef int index_compare(const void *a, const void *b, void *payload);
 
-/* Most archives are in order already or nearly so, which insertion uses and qsort_r does not. */
+/* Offsets are in order already in most archives, which qsort_r would not notice. */
 static void
 sort_index(msp_zip *z, index_compare *compare)
 {
-    uint32_t *v = z->by_name;
-
-    if (z->count > INSERTION_MAX) {
-        for (size_t i = 1; i < z->count; i++)
-            if (compare(&v[i - 1], &v[i], z->entries) > 0) {
-                qsort_r(v, z->count, sizeof(*v), compare, z->entries);
-                break;
-            }
-        return;
-    }
     for (size_t i = 1; i < z->count; i++) {
-        uint32_t moved = v[i];
-        size_t to = i;
-
-        for (; to > 0 && compare(&v[to - 1], &moved, z->entries) > 0; to--)
-            v[to] = v[to - 1];
-        v[to] = moved;
+        if (compare(&z->by_name[i - 1], &z->by_name[i], z->entries) > 0) {
+            qsort_r(z->by_name, z->count, sizeof(*z->by_name), compare, z->entries);
+            return;
+        }
     }
 }
 
@@ -252,15 +240,32 @@ set_limits(msp_zip *z, uint64_t end, msp_error *err)
     return MSP_OK;
 }
 
+/* Few names are compared each with each: their lengths mostly tell them apart, and no order is needed. */
+static const msp_zip_entry *
+find_linear(const msp_zip_entry *e, size_t n, msp_str name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (msp_str_eq(msp_zip_name(&e[i]), name))
+            return &e[i];
+    return NULL;
+}
+
 static msp_status
 index_names(msp_zip *z, msp_error *err)
 {
-    sort_index(z, compare_name);
-    for (size_t i = 1; i < z->count; i++) {
-        if (compare_name(&z->by_name[i - 1], &z->by_name[i], z->entries) == 0)
-            return msp_error_set(err, MSP_E_FORMAT, "zip: two entries have the name '%.*s'",
-                                 z->entries[z->by_name[i]].name_len, z->entries[z->by_name[i]].name);
+    const msp_zip_entry *twin = NULL;
+
+    if (z->count <= LINEAR_MAX) {
+        for (size_t i = 1; i < z->count && twin == NULL; i++)
+            twin = find_linear(z->entries, i, msp_zip_name(&z->entries[i]));
+    } else {
+        sort_index(z, compare_name);
+        for (size_t i = 1; i < z->count && twin == NULL; i++)
+            if (compare_name(&z->by_name[i - 1], &z->by_name[i], z->entries) == 0)
+                twin = &z->entries[z->by_name[i]];
     }
+    if (twin != NULL)
+        return msp_error_set(err, MSP_E_FORMAT, "zip: two entries have the name '%.*s'", twin->name_len, twin->name);
     return MSP_OK;
 }
 
@@ -287,7 +292,6 @@ void
 msp_zip_close(msp_zip *z)
 {
     msp_free(z->entries);
-    msp_free(z->by_name);
     *z = (msp_zip){0};
 }
 
@@ -296,6 +300,8 @@ msp_zip_find(const msp_zip *z, msp_str name)
 {
     size_t lo = 0, hi = z->count;
 
+    if (z->count <= LINEAR_MAX)
+        return find_linear(z->entries, z->count, name);
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
         const msp_zip_entry *e = &z->entries[z->by_name[mid]];

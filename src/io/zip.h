@@ -39,7 +39,7 @@ typedef struct msp_zip {
     size_t size;
     msp_zip_entry *entries; /* in the directory's order; walk them freely */
     size_t count;
-    uint32_t *by_name; /* indices into entries, sorted by name */
+    uint32_t *by_name; /* indices into entries, sorted by name when there are many; in the entries' block */
 } msp_zip;
 
 /*

@@ -336,7 +336,7 @@ a_writer_without_memory_says_so(void **state)
     }
 }
 
-/* More entries than are sorted by insertion, written in an order that is none. */
+/* More entries than are looked through one by one, in an order that is none. */
 static void
 entries_are_found_whatever_their_order(void **state)
 {
