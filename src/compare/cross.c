@@ -44,8 +44,7 @@ no_memory(msp_error *err)
     return msp_error_set(err, MSP_E_NOMEM, "out of memory");
 }
 
-/* ---- functions ------------------------------------------------------------------------------------------------------
- */
+/* ---- functions ----------------------------------------------------------------------------------------------- */
 
 static bool
 is_digits(const char *p, size_t n)
@@ -125,8 +124,7 @@ msp_cross_builtin(msp_str stem, msp_buf *scratch)
     return stem;
 }
 
-/* ---- yaml files -----------------------------------------------------------------------------------------------------
- */
+/* ---- yaml files ---------------------------------------------------------------------------------------------- */
 
 /* Two lists that must pair up; the older spelling without the s is accepted. */
 static msp_status
@@ -293,8 +291,7 @@ msp_cross_close(msp_cross *c)
     msp_free(c);
 }
 
-/* ---- one pair: functions --------------------------------------------------------------------------------------------
- */
+/* ---- one pair: functions ------------------------------------------------------------------------------------- */
 
 /* The functions that the bench calls; a rule that names another one does not apply. */
 static msp_status
@@ -444,8 +441,7 @@ api_key(const msp_rows *npu, const msp_row *row, msp_buf *scratch, void *ctx)
     return msp_buf_view(scratch);
 }
 
-/* ---- one pair: cells
- * ------------------------------------------------------------------------------------------------- */
+/* ---- one pair: cells ----------------------------------------------------------------------------------------- */
 
 /* Where the part after cell and class begins: ".forward.", ".backward." or ".parameters_grad.". */
 static const char *
@@ -483,8 +479,7 @@ cell_key(const msp_rows *npu, const msp_row *row, msp_buf *scratch, void *ctx)
     return msp_buf_view(scratch);
 }
 
-/* ---- one pair: layers
- * ------------------------------------------------------------------------------------------------ */
+/* ---- one pair: layers ---------------------------------------------------------------------------------------- */
 
 static msp_str
 layer_key(const msp_rows *npu, const msp_row *row, msp_buf *scratch, void *ctx)
@@ -600,8 +595,7 @@ open_layers(msp_cross_pair *p, msp_error *err)
     return st == MSP_OK ? write_mapping(p, err) : st;
 }
 
-/* ---- one pair
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- one pair ------------------------------------------------------------------------------------------------ */
 
 msp_status
 msp_cross_pair_open(msp_cross_pair **out, const msp_cross *c, const msp_cross_sides *sides, msp_error *err)

@@ -46,8 +46,7 @@ void msp_cross_pair_rule(const msp_cross_pair *p, msp_match_rule *rule);
 /* Where the mapping of -lm was written, or NULL. */
 const char *msp_cross_pair_file(const msp_cross_pair *p);
 
-/* ---- parts, for the files that implement this and their tests ------------------------------------------------------
- */
+/* ---- parts, for the files that implement this and their tests ------------------------------------------------ */
 
 /*
  * The PyTorch name of a MindSpore function, both without call number: "Functional.abs" gives "Torch.abs". The result

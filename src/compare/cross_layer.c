@@ -36,8 +36,7 @@ no_memory(msp_error *err)
     return msp_error_set(err, MSP_E_NOMEM, "out of memory");
 }
 
-/* ---- dotted names
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- dotted names -------------------------------------------------------------------------------------------- */
 
 static bool
 is_digits(msp_str s)
@@ -105,8 +104,7 @@ split_layer(msp_str name, msp_str *path, msp_str *type, msp_str *state)
     return state->len > 0 && type->len > 0 && rest.len > 0;
 }
 
-/* ---- stacks
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- stacks -------------------------------------------------------------------------------------------------- */
 
 static bool
 has(msp_str s, const char *part)
@@ -184,8 +182,7 @@ entrance(const msp_json *frames, bool mindspore)
     return has(found, "construct") || has(found, "__call__") ? (msp_str){NULL, 0} : found;
 }
 
-/* ---- scopes
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- scopes -------------------------------------------------------------------------------------------------- */
 
 /* The layer that a call runs in; construct.json has its name, or [name, micro step]. */
 static msp_str
@@ -263,39 +260,55 @@ inherit_forward(scopes *s, size_t i, msp_buf *scratch, msp_error *err)
     return MSP_OK;
 }
 
-/* ---- numbers of pipeline stages
- * ------------------------------------------------------------------------------------------- */
+/* ---- numbers of pipeline stages ------------------------------------------------------------------------------ */
 
-/* The number in the part of scope that follows prefix and a dot ("layers.12.attn" gives 12); -1 when there is none. */
+/* The number that a part ends with ("12", "layer12"); -1 when there is none. */
 static int64_t
-number_after(msp_str scope, msp_str prefix, msp_str *part)
+number_of_part(msp_str part)
 {
-    msp_str rest;
     unsigned long long n;
-    size_t from;
+    size_t from = part.len;
 
-    if (!msp_str_starts(scope, prefix) || scope.len <= prefix.len || scope.p[prefix.len] != '.')
-        return -1;
-    rest = (msp_str){scope.p + prefix.len + 1, scope.len - prefix.len - 1};
-    *part = shift_part(&rest);
-    for (from = part->len; from > 0 && part->p[from - 1] >= '0' && part->p[from - 1] <= '9'; from--)
-        continue;
-    return msp_str_to_u64((msp_str){part->p + from, part->len - from}, &n) && n < INT32_MAX ? (int64_t)n : -1;
+    while (from > 0 && part.p[from - 1] >= '0' && part.p[from - 1] <= '9')
+        from--;
+    return msp_str_to_u64((msp_str){part.p + from, part.len - from}, &n) && n < INT32_MAX ? (int64_t)n : -1;
+}
+
+/*
+ * The part of scope that numbers a layer of a transformer: it follows "<a transformer's scope>.layers". Returns the
+ * transformer's entry, NULL when there is no such part.
+ */
+static msp_map_entry *
+numbered_part(const msp_map *transformers, msp_str scope, msp_str *part)
+{
+    msp_str rest = scope;
+
+    while (rest.len > 0) {
+        msp_str before = {scope.p, rest.p > scope.p ? (size_t)(rest.p - scope.p) - 1 : 0};
+        msp_str name = shift_part(&rest);
+        msp_str next = rest;
+        msp_map_entry *e;
+
+        if (!msp_str_eq(name, MSP_STR("layers")) || rest.len == 0)
+            continue;
+        e = msp_map_get(transformers, before);
+        *part = shift_part(&next);
+        if (e != NULL && number_of_part(*part) >= 0)
+            return e;
+    }
+    return NULL;
 }
 
 static msp_status
-renumber_call(scopes *s, size_t i, msp_str prefix, int64_t least, msp_buf *scratch, msp_error *err)
+renumber_call(scopes *s, size_t i, msp_str part, int64_t number, msp_buf *scratch, msp_error *err)
 {
-    msp_str part;
-    int64_t n = number_after(s->scope[i], prefix, &part);
+    msp_str scope = s->scope[i];
     char *copy;
 
-    if (n < 0 || least == 0)
-        return MSP_OK;
     msp_buf_clear(scratch);
-    msp_buf_str(scratch, prefix);
-    msp_buf_printf(scratch, ".%lld", (long long)(n - least));
-    msp_buf_add(scratch, part.p + part.len, (size_t)(s->scope[i].p + s->scope[i].len - part.p) - part.len);
+    msp_buf_add(scratch, scope.p, (size_t)(part.p - scope.p));
+    msp_buf_printf(scratch, "%lld", (long long)number);
+    msp_buf_add(scratch, part.p + part.len, (size_t)(scope.p + scope.len - part.p) - part.len);
     copy = scratch->failed ? NULL : msp_arena_text(&s->arena, scratch->p, scratch->len);
     if (copy == NULL)
         return no_memory(err);
@@ -305,50 +318,32 @@ renumber_call(scopes *s, size_t i, msp_str prefix, int64_t least, msp_buf *scrat
 
 /* One stage of a pipeline counts its layers from 0 in one framework and through the whole model in the other. */
 static msp_status
-renumber_layers(scopes *s, msp_str prefix, msp_buf *scratch, msp_error *err)
+renumber_stages(scopes *s, msp_buf *scratch, msp_error *err)
 {
-    int64_t least = INT64_MAX;
+    msp_map lowest = {0}; /* by the scope of a transformer */
+    msp_map_entry *e;
     msp_status st = MSP_OK;
     msp_str part;
 
-    for (size_t i = 0; i < s->rows->napis; i++) {
-        int64_t n = number_after(s->scope[i], prefix, &part);
-
-        least = n >= 0 && n < least ? n : least;
-    }
-    for (size_t i = 0; st == MSP_OK && least != INT64_MAX && i < s->rows->napis; i++)
-        st = renumber_call(s, i, prefix, least, scratch, err);
-    return st;
-}
-
-static msp_status
-renumber_stages(scopes *s, msp_buf *scratch, msp_error *err)
-{
-    msp_map seen = {0};
-    msp_status st = MSP_OK;
-
-    for (size_t i = 0; st == MSP_OK && i < s->rows->napis; i++) {
-        char *prefix;
-        bool added = false;
-
-        if (!msp_str_eq(s->type[i], MSP_STR("ParallelTransformer")))
-            continue;
-        if (msp_map_put(&seen, s->scope[i], 0, &added) == NULL)
+    for (size_t i = 0; st == MSP_OK && i < s->rows->napis; i++)
+        if (msp_str_eq(s->type[i], MSP_STR("ParallelTransformer")) &&
+            msp_map_put(&lowest, s->scope[i], INT64_MAX, NULL) == NULL)
             st = no_memory(err);
-        if (st != MSP_OK || !added)
-            continue;
-        msp_buf_clear(scratch);
-        msp_buf_str(scratch, s->scope[i]);
-        msp_buf_text(scratch, ".layers");
-        prefix = scratch->failed ? NULL : msp_arena_text(&s->arena, scratch->p, scratch->len);
-        st = prefix == NULL ? no_memory(err) : renumber_layers(s, msp_str_of(prefix), scratch, err);
+    for (size_t i = 0; st == MSP_OK && lowest.count > 0 && i < s->rows->napis; i++) {
+        e = numbered_part(&lowest, s->scope[i], &part);
+        if (e != NULL && number_of_part(part) < e->value)
+            e->value = number_of_part(part);
     }
-    msp_map_release(&seen);
+    for (size_t i = 0; st == MSP_OK && lowest.count > 0 && i < s->rows->napis; i++) {
+        e = numbered_part(&lowest, s->scope[i], &part);
+        if (e != NULL)
+            st = renumber_call(s, i, part, number_of_part(part) - e->value, scratch, err);
+    }
+    msp_map_release(&lowest);
     return st;
 }
 
-/* ---- one side
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- one side ------------------------------------------------------------------------------------------------ */
 
 static char *
 beside(const char *json_path, const char *name)
@@ -445,8 +440,7 @@ scopes_release(scopes *s)
     msp_arena_release(&s->arena);
 }
 
-/* ---- rules
- * ------------------------------------------------------------------------------------------------------------------ */
+/* ---- rules --------------------------------------------------------------------------------------------------- */
 
 /* The rules below a class; the top may be called Cell, as older files do. */
 static const msp_json *
@@ -529,8 +523,7 @@ convert_scope(msp_buf *out, const scopes *s, const msp_map *types, msp_str scope
     }
 }
 
-/* ---- pairing
- * ----------------------------------------------------------------------------------------------------------------- */
+/* ---- pairing ------------------------------------------------------------------------------------------------- */
 
 /* "state scope": what calls that may belong together share. */
 static msp_status

@@ -7,8 +7,7 @@
 #include "core/log.h"
 #include "core/path.h"
 
-/* ---- the report
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- the report ---------------------------------------------------------------------------------------------- */
 
 static void
 write_item(msp_json_writer *w, const msp_json *item, msp_compare_mode mode)

@@ -25,7 +25,8 @@ typedef struct msp_da_node {
     bool same;
     msp_str api, direction; /* "all_reduce", "forward" */
     msp_da_type type;
-    int64_t *peers; /* ranks on the other side; npeers 0: all */
+    bool point_to_point; /* a batch of messages: peers are each message's, and the partner's list is another one */
+    int64_t *peers;      /* ranks on the other side, sorted, each once; npeers 0: all */
     size_t npeers;
 } msp_da_node;
 

@@ -3,6 +3,7 @@
  * communication and the first compute call that differs before each.
  */
 #include <assert.h>
+#include <stdlib.h>
 #include "compare/diff_node.h"
 #include "core/alloc.h"
 #include "core/number.h"
@@ -13,8 +14,7 @@ enum { FLUSH_AT = 1 << 20, NO_COLUMN = -1 };
 /* Relative errors above this make an output different: 50 %, as for Warning. */
 static const double THRESHOLD = 0.5;
 
-/* ---- names ---------------------------------------------------------------------------------------------------------
- */
+/* ---- names --------------------------------------------------------------------------------------------------- */
 
 static bool
 contains(msp_str s, msp_str part)
@@ -83,8 +83,7 @@ count_parts(msp_str name)
     return n;
 }
 
-/* ---- cells ---------------------------------------------------------------------------------------------------------
- */
+/* ---- cells --------------------------------------------------------------------------------------------------- */
 
 static void
 write_cell(msp_json_writer *w, const msp_cell *c)
@@ -141,8 +140,7 @@ row_differs(const msp_da_rank *r, const msp_da_row *row)
     return false;
 }
 
-/* ---- partners of a communication call
- * -------------------------------------------------------------------------------- */
+/* ---- partners of a communication call ------------------------------------------------------------------------ */
 
 static msp_status
 add_number(int64_t **list, size_t *n, size_t *cap, int64_t v, msp_error *err)
@@ -262,6 +260,14 @@ reset_peers(msp_da_peers *p)
     p->ngroup = p->np2p = 0;
 }
 
+static int
+by_number(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
 /* What the arguments say, in the order of how exact it is: a named rank, peers of point-to-point operations, a group.
  */
 static msp_status
@@ -281,6 +287,7 @@ resolve_peers(msp_da_node *node, msp_da_rank *r, msp_error *err)
         from = &one;
         n = 1;
     } else if (p->np2p > 0) {
+        node->point_to_point = true;
         from = p->p2p;
         n = p->np2p;
     } else {
@@ -293,12 +300,14 @@ resolve_peers(msp_da_node *node, msp_da_rank *r, msp_error *err)
     if (node->peers == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     memcpy(node->peers, from, n * sizeof(*from));
-    node->npeers = n;
+    qsort(node->peers, n, sizeof(*node->peers), by_number);
+    for (size_t i = 0; i < n; i++)
+        if (node->npeers == 0 || node->peers[i] != node->peers[node->npeers - 1])
+            node->peers[node->npeers++] = node->peers[i];
     return MSP_OK;
 }
 
-/* ---- writing one rank
- * ------------------------------------------------------------------------------------------------ */
+/* ---- writing one rank ---------------------------------------------------------------------------------------- */
 
 static int
 find_column(const msp_da_rank *r, const char *title)

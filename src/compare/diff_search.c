@@ -10,30 +10,50 @@
 #include "compare/diff_node.h"
 #include "core/alloc.h"
 #include "core/log.h"
+#include "core/map.h"
 #include "core/vec.h"
 
-/* ---- linking ranks
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- all ranks together -------------------------------------------------------------------------------------- */
 
 #define NONE ((size_t)-1)
 
+/* The calls of one rank that could be each other's substitute: same function, direction, role and group. */
+typedef struct chain {
+    size_t head;   /* the first of them; next_alike leads on */
+    size_t cursor; /* the next that `reader` may meet */
+    size_t reader; /* the rank whose calls are being linked */
+} chain;
+
 /* All communication calls of all ranks, numbered through; those that happen together are one group (union-find). */
 typedef struct web {
-    msp_da_rank *const *ranks;
+    msp_da_rank *const *ranks; /* sorted by number */
     size_t nranks, total;
-    void *memory[4];   /* what the arrays below lie in */
-    size_t *base;      /* number of a rank's first node; one more than there are ranks */
-    size_t *seen_from; /* per rank: the rank that is being linked has met every node before this one */
-    size_t *parent, *head, *next_member, *degree, *queue;
+    void *memory[5]; /* what the arrays below lie in */
+    size_t *base;    /* number of a rank's first node; one more than there are ranks */
+    size_t *parent, *head, *next_member, *degree, *queue, *next_alike;
     int *layer; /* of a group, at its root */
-    bool *connected, *seen, *is_last;
+    bool *connected, *is_last;
+    msp_map *kinds; /* per rank: what its calls are, to their chain */
+    chain *chains;
+    size_t nchains, chains_cap;
+    msp_arena texts;
 } web;
 
 static void
 web_release(web *w)
 {
+    for (size_t i = 0; w->kinds != NULL && i < w->nranks; i++)
+        msp_map_release(&w->kinds[i]);
     for (size_t i = 0; i < sizeof(w->memory) / sizeof(w->memory[0]); i++)
         msp_free(w->memory[i]);
+    msp_free(w->chains);
+    msp_arena_release(&w->texts);
+}
+
+static msp_status
+no_memory(msp_error *err)
+{
+    return msp_error_set(err, MSP_E_NOMEM, "out of memory");
 }
 
 static msp_status
@@ -44,24 +64,24 @@ web_init(web *w, msp_da_rank *const *ranks, size_t nranks, msp_error *err)
     for (size_t i = 0; i < nranks; i++)
         n += ranks[i]->nnodes;
     *w = (web){.ranks = ranks, .nranks = nranks, .total = n};
-    w->memory[0] = msp_alloc_zero(2 * (nranks + 1), sizeof(size_t));
-    w->memory[1] = msp_alloc_zero(n, 5 * sizeof(size_t));
-    w->memory[2] = msp_alloc_zero(n, sizeof(int));
-    w->memory[3] = msp_alloc_zero(n, 3 * sizeof(bool));
-    for (int i = 0; i < 4; i++)
+    w->memory[0] = msp_alloc_zero(nranks + 1, sizeof(*w->base));
+    w->memory[1] = msp_alloc_zero(n, 6 * sizeof(size_t));
+    w->memory[2] = msp_alloc_zero(n, sizeof(*w->layer));
+    w->memory[3] = msp_alloc_zero(n, 2 * sizeof(bool));
+    w->memory[4] = w->kinds = msp_alloc_zero(nranks, sizeof(*w->kinds));
+    for (int i = 0; i < 5; i++)
         if (w->memory[i] == NULL)
-            return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+            return no_memory(err);
     w->base = w->memory[0];
-    w->seen_from = w->base + nranks + 1;
     w->parent = w->memory[1];
     w->head = w->parent + n;
     w->next_member = w->head + n;
     w->degree = w->next_member + n;
     w->queue = w->degree + n;
+    w->next_alike = w->queue + n;
     w->layer = w->memory[2];
     w->connected = w->memory[3];
-    w->seen = w->connected + n;
-    w->is_last = w->seen + n;
+    w->is_last = w->connected + n;
     for (size_t i = 0; i < nranks; i++)
         w->base[i + 1] = w->base[i] + ranks[i]->nnodes;
     for (size_t i = 0; i < n; i++)
@@ -89,6 +109,8 @@ join(web *w, size_t a, size_t b)
         w->parent[a > b ? a : b] = a < b ? a : b;
 }
 
+/* ---- what a call is, and what its partner must be ------------------------------------------------------------ */
+
 static msp_str
 partner_api(msp_str api)
 {
@@ -104,64 +126,190 @@ partner_api(msp_str api)
 }
 
 static bool
+is_collective(const msp_da_node *node)
+{
+    return node->type == MSP_DA_LINK && !node->point_to_point;
+}
+
+/* FNV-1a over the ranks: two groups of one rank are told apart, and all members of a group agree on it. */
+static uint64_t
+group_hash(const msp_da_node *node)
+{
+    uint64_t h = 14695981039346656037u;
+
+    for (size_t i = 0; i < node->npeers; i++)
+        h = (h ^ (uint64_t)node->peers[i]) * 1099511628211u;
+    return h;
+}
+
+/* What a call is, as text; of the partner that it looks for when partner is set. */
+static void
+put_kind(msp_buf *out, const msp_da_node *node, bool partner)
+{
+    msp_str api = partner ? partner_api(node->api) : node->api;
+    bool source = (node->type == MSP_DA_SRC) != partner;
+
+    msp_buf_clear(out);
+    msp_buf_printf(out, "%.*s %.*s ", (int)api.len, api.p, (int)node->direction.len, node->direction.p);
+    if (is_collective(node))
+        msp_buf_printf(out, "%zu %016llx", node->npeers, (unsigned long long)group_hash(node));
+    else if (node->type == MSP_DA_LINK)
+        msp_buf_text(out, "p2p");
+    else
+        msp_buf_text(out, source ? "src" : "dst");
+}
+
+static msp_status
+add_chain(web *w, size_t rank, msp_str kind, size_t node, msp_error *err)
+{
+    char *copy = msp_arena_text(&w->texts, kind.p, kind.len);
+
+    if (copy == NULL || !msp_vec_grow((void **)&w->chains, &w->chains_cap, w->nchains + 1, sizeof(*w->chains)) ||
+        msp_map_put(&w->kinds[rank], (msp_str){copy, kind.len}, (int64_t)w->nchains, NULL) == NULL)
+        return no_memory(err);
+    w->chains[w->nchains++] = (chain){.head = node, .reader = NONE};
+    return MSP_OK;
+}
+
+/* Thread the calls of a rank by what they are; from the last to the first, so that chains run in order. */
+static msp_status
+thread_rank(web *w, size_t rank, msp_buf *scratch, msp_error *err)
+{
+    for (size_t i = w->ranks[rank]->nnodes; i-- > 0;) {
+        size_t at = w->base[rank] + i;
+        msp_map_entry *e;
+        msp_status st;
+
+        put_kind(scratch, &w->ranks[rank]->nodes[i], false);
+        if (scratch->failed)
+            return no_memory(err);
+        w->next_alike[at] = NONE;
+        e = msp_map_get(&w->kinds[rank], msp_buf_view(scratch));
+        if (e != NULL) {
+            w->next_alike[at] = w->chains[e->value].head;
+            w->chains[e->value].head = at;
+            continue;
+        }
+        st = add_chain(w, rank, msp_buf_view(scratch), at, err);
+        if (st != MSP_OK)
+            return st;
+    }
+    return MSP_OK;
+}
+
+/* ---- linking ranks ------------------------------------------------------------------------------------------- */
+
+static bool
 is_peer(const msp_da_node *node, int64_t rank)
 {
-    for (size_t i = 0; i < node->npeers; i++)
-        if (node->peers[i] == rank)
+    size_t low = 0, high = node->npeers;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (node->peers[middle] == rank)
             return true;
+        if (node->peers[middle] < rank)
+            low = middle + 1;
+        else
+            high = middle;
+    }
     return node->npeers == 0;
 }
 
-static bool
-fits(const msp_da_node *node, int64_t rank, const msp_da_node *other)
-{
-    msp_da_type wanted = node->type == MSP_DA_SRC ? MSP_DA_DST : node->type == MSP_DA_DST ? MSP_DA_SRC : MSP_DA_LINK;
-
-    return other->type == wanted && is_peer(other, rank) && msp_str_eq(other->api, partner_api(node->api)) &&
-           msp_str_eq(other->direction, node->direction);
-}
-
-/* The first call on the other rank that fits and that this rank has not met yet. */
+/*
+ * The first call on the other rank that fits and that this rank has not met yet. What is passed over does not know this
+ * rank, or was linked from a lower one, and that will not change: the cursor never has to go back.
+ */
 static void
-link_with_rank(web *w, size_t rank, size_t i, size_t other)
+link_with_rank(web *w, size_t rank, size_t i, size_t other, msp_buf *scratch)
 {
     const msp_da_node *node = &w->ranks[rank]->nodes[i];
-    size_t *from = &w->seen_from[other];
+    msp_map_entry *e = msp_map_get(&w->kinds[other], msp_buf_view(scratch));
+    chain *c = e != NULL ? &w->chains[e->value] : NULL;
 
-    while (*from < w->ranks[other]->nnodes && w->seen[w->base[other] + *from])
-        (*from)++;
-    for (size_t k = *from; k < w->ranks[other]->nnodes; k++) {
-        size_t at = w->base[other] + k;
+    if (c == NULL)
+        return;
+    if (c->reader != rank) {
+        c->reader = rank;
+        c->cursor = c->head;
+    }
+    while (c->cursor != NONE) {
+        size_t at = c->cursor;
+        bool taken = is_collective(node) && w->connected[at];
 
-        /* a collective call that a lower rank has linked is complete: this one's group is another one */
-        if (w->seen[at] || (node->type == MSP_DA_LINK && w->connected[at]))
+        c->cursor = w->next_alike[at];
+        if (taken || !is_peer(&w->ranks[other]->nodes[at - w->base[other]], w->ranks[rank]->rank))
             continue;
-        if (!fits(node, w->ranks[rank]->rank, &w->ranks[other]->nodes[k]))
-            continue;
-        w->seen[at] = true;
         join(w, w->base[rank] + i, at);
         return;
     }
 }
 
-static void
-link_rank(web *w, size_t rank)
+static size_t
+index_of_rank(const web *w, int64_t number)
 {
-    const msp_da_rank *r = w->ranks[rank];
+    size_t low = 0, high = w->nranks;
 
-    memset(w->seen, 0, w->total * sizeof(*w->seen));
-    memset(w->seen_from, 0, w->nranks * sizeof(*w->seen_from));
-    for (size_t i = 0; i < r->nnodes; i++) {
-        if (r->nodes[i].type == MSP_DA_LINK && w->connected[w->base[rank] + i])
-            continue;
-        for (size_t other = rank + 1; other < w->nranks; other++)
-            if (is_peer(&r->nodes[i], w->ranks[other]->rank))
-                link_with_rank(w, rank, i, other);
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (w->ranks[middle]->rank < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < w->nranks && w->ranks[low]->rank == number ? low : NONE;
+}
+
+/* Lower ranks have looked for this one already. */
+static void
+link_node(web *w, size_t rank, size_t i, msp_buf *scratch)
+{
+    const msp_da_node *node = &w->ranks[rank]->nodes[i];
+
+    for (size_t other = rank + 1; node->npeers == 0 && other < w->nranks; other++)
+        link_with_rank(w, rank, i, other, scratch);
+    for (size_t k = 0; k < node->npeers; k++) {
+        size_t other = index_of_rank(w, node->peers[k]);
+
+        if (other != NONE && other > rank)
+            link_with_rank(w, rank, i, other, scratch);
     }
 }
 
-/* ---- layers
- * ------------------------------------------------------------------------------------------------------------ */
+static msp_status
+link_rank(web *w, size_t rank, msp_buf *scratch, msp_error *err)
+{
+    const msp_da_rank *r = w->ranks[rank];
+
+    for (size_t i = 0; i < r->nnodes; i++) {
+        /* the lowest rank of a group has linked all of it */
+        if (is_collective(&r->nodes[i]) && w->connected[w->base[rank] + i])
+            continue;
+        put_kind(scratch, &r->nodes[i], true);
+        if (scratch->failed)
+            return no_memory(err);
+        link_node(w, rank, i, scratch);
+    }
+    return MSP_OK;
+}
+
+static msp_status
+link_ranks(web *w, msp_error *err)
+{
+    msp_buf scratch = {0};
+    msp_status st = MSP_OK;
+
+    for (size_t i = 0; st == MSP_OK && i < w->nranks; i++)
+        st = thread_rank(w, i, &scratch, err);
+    for (size_t i = 0; st == MSP_OK && i < w->nranks; i++)
+        st = link_rank(w, i, &scratch, err);
+    msp_buf_release(&scratch);
+    return st;
+}
+
+/* ---- layers -------------------------------------------------------------------------------------------------- */
 
 /* Thread the members of each group through next_member, from head on. */
 static void
@@ -241,8 +389,7 @@ assign_layers(web *w)
     place_unordered(w);
 }
 
-/* ---- the search
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- the search ---------------------------------------------------------------------------------------------- */
 
 static msp_status
 add_found(msp_da_findings *f, size_t rank, const msp_da_op *op, int layer, msp_error *err)
@@ -321,8 +468,8 @@ search_during(msp_da_findings *f, msp_da_rank *const *ranks, size_t n, msp_error
     web w;
     msp_status st = web_init(&w, ranks, n, err);
 
-    for (size_t i = 0; st == MSP_OK && i < n; i++)
-        link_rank(&w, i);
+    if (st == MSP_OK)
+        st = link_ranks(&w, err);
     if (st == MSP_OK) {
         assign_layers(&w);
         st = search_layers(f, &w, err);

@@ -23,8 +23,7 @@ MSP_CHECK msp_status msp_kernel_plan(msp_plan *out, const msp_compare_options *o
 /* Compare one pair, as msp_pair_compare() does. */
 void msp_kernel_compare(msp_run *run, const msp_plan_pair *plan, msp_compare_pair *out);
 
-/* ---- parts ----------------------------------------------------------------------------------------------------------
- */
+/* ---- parts --------------------------------------------------------------------------------------------------- */
 
 /* One tensor on one side. */
 typedef struct msp_kernel_item {

@@ -22,8 +22,7 @@ msp_kernel_wanted(const msp_compare_options *opt)
     return opt->framework != MSP_PYTORCH && (opt->has_rank_id || opt->has_step_id || opt->common);
 }
 
-/* ---- walking
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- walking ------------------------------------------------------------------------------------------------- */
 
 typedef struct walker {
     const msp_compare_options *opt;
@@ -178,8 +177,7 @@ walk(walker *w, const char *path, int depth)
     return folders ? MSP_OK : add_kernel_folder(w, path);
 }
 
-/* ---- pairing
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- pairing ------------------------------------------------------------------------------------------------- */
 
 static int
 by_place(const void *a, const void *b)

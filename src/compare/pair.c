@@ -450,6 +450,9 @@ compare_rows(pair *p)
         st = run_blocks(p);
     if (st == MSP_OK)
         st = msp_outputs_finish(&p->outputs, &p->out->files, &p->out->nfiles, p->err);
+    if (st == MSP_OK && p->mapping_path != NULL &&
+        !msp_result_add(&p->out->files, &p->out->nfiles, msp_str_of(p->mapping_path)))
+        st = no_memory(p);
     if (st == MSP_OK)
         st = advise(p);
     if (st == MSP_OK)

@@ -6,8 +6,7 @@
 #include "core/alloc.h"
 #include "core/file.h"
 
-/* ---- two dumps from a list of calls
- * ------------------------------------------------------------------------------------ */
+/* ---- two dumps from a list of calls -------------------------------------------------------------------------- */
 
 typedef struct side {
     char path[300];
@@ -146,8 +145,7 @@ yaml(const char *text)
     return write_file("rules.yaml", text, strlen(text));
 }
 
-/* ---- functions
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- functions ----------------------------------------------------------------------------------------------- */
 
 static void
 builtin_is(const char *ms, const char *pt)
@@ -278,8 +276,7 @@ lists_of_different_length_leave_their_entry_out(void **state)
     close_sides();
 }
 
-/* ---- cells
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- cells --------------------------------------------------------------------------------------------------- */
 
 static void
 cells_become_modules(void **state)
@@ -304,8 +301,7 @@ cells_become_modules(void **state)
     close_sides();
 }
 
-/* ---- layers
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- layers -------------------------------------------------------------------------------------------------- */
 
 static void
 layers_meet_by_their_path_without_class(void **state)
@@ -433,8 +429,7 @@ the_frameworks_own_function_is_part_of_the_place(void **state)
     unlink(scratch_path("bench/stack.json"));
 }
 
-/* ---- wrong input
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- wrong input --------------------------------------------------------------------------------------------- */
 
 static void
 refused(const msp_compare_options *opt, msp_status status, const char *part)

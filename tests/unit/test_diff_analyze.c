@@ -1,6 +1,7 @@
 /* test_diff_analyze.c - the first call that differs, over ranks that talk to each other in every way there is. */
 #include "unit.h"
 #include <math.h>
+#include <time.h>
 #include "compare/diff_analyze.h"
 #include "core/alloc.h"
 #include "core/file.h"
@@ -24,8 +25,7 @@ text(const char *s)
     return msp_cell_text(s, strlen(s));
 }
 
-/* ---- building dumps -------------------------------------------------------------------------------------------------
- */
+/* ---- building dumps ------------------------------------------------------------------------------------------ */
 
 static void
 begin(size_t n)
@@ -124,8 +124,7 @@ end(void)
     msp_free(result.files);
 }
 
-/* ---- stages --------------------------------------------------------------------------------------------------------
- */
+/* ---- stages -------------------------------------------------------------------------------------------------- */
 
 static void
 a_single_rank_without_communication_names_its_first_differing_call(void **state)
@@ -219,8 +218,7 @@ after_the_last_communication_each_rank_reports_its_own(void **state)
     end();
 }
 
-/* ---- who talks to whom ----------------------------------------------------------------------------------------------
- */
+/* ---- who talks to whom --------------------------------------------------------------------------------------- */
 
 /*
  * A pipeline of three: forwards 0 -> 1 -> 2, then backwards. Stage 2 goes wrong between its two communications; stages
@@ -346,6 +344,66 @@ ranks_inside_a_group_are_translated(void **state)
     end();
 }
 
+static void
+p2p(size_t rank, const char *api, const char *op, const char *peer)
+{
+    char name[128];
+    msp_cell cells[sizeof(columns) / sizeof(columns[0])];
+    msp_da_row r = {.api = msp_str_of(api), .state = MSP_STR("input"), .cells = cells};
+
+    snprintf(name, sizeof(name), "%s.input.0.%s%s", api, op, peer);
+    for (size_t i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
+        cells[i] = text("N/A");
+    cells[0] = text(name);
+    r.p2p_op[0] = msp_str_of(op);
+    r.p2p_peer[0] = msp_str_of(peer);
+    assert_int_equal(msp_da_rank_row(ranks[rank], &r, NULL), MSP_OK);
+}
+
+/* A batch of messages links every two ranks that exchange one, whatever else is in each other's batch. */
+static void
+batches_of_messages_link_their_peers(void **state)
+{
+    static const char batch[] = "Distributed.batch_isend_irecv.0.forward";
+
+    (void)state;
+    begin(3);
+    for (size_t i = 0; i < 3; i++)
+        comm(i, "Distributed.all_reduce.0.forward", "", NULL, true);
+    comm(0, "Distributed.all_reduce.1.forward", "group", "[0, 9]", true);
+    p2p(0, batch, "isend", "1");
+    p2p(0, batch, "irecv", "1");
+    p2p(1, batch, "isend", "0");
+    p2p(1, batch, "isend", "2");
+    compute(2, "Functional.gelu.0.forward", false);
+    p2p(2, batch, "irecv", "1");
+    comm(2, "Distributed.all_gather.0.forward", "", NULL, false);
+    compute(1, "Functional.gelu.0.forward", false);
+    comm(1, "Distributed.all_gather.0.forward", "", NULL, false);
+    comm(0, "Distributed.all_gather.0.forward", "", NULL, false);
+    /* rank 2's stands before the batch, rank 1's after it */
+    assert_string_equal(analyse(), "2:Functional.gelu.0.forward");
+    end();
+}
+
+/* Groups that share a rank are told apart although their calls have the same name. */
+static void
+interleaved_groups_do_not_link_with_each_other(void **state)
+{
+    (void)state;
+    begin(4);
+    for (size_t i = 0; i < 4; i++) {
+        const char *row_group = i < 2 ? "[0, 1]" : "[2, 3]", *column = i % 2 == 0 ? "[0, 2]" : "[1, 3]";
+
+        comm(i, "Distributed.all_reduce.0.forward", "group", i == 3 ? column : row_group, true);
+        comm(i, "Distributed.all_reduce.1.forward", "group", i == 3 ? row_group : column, true);
+        compute(i, "Functional.gelu.0.forward", i != 0);
+        comm(i, "Distributed.all_reduce.2.forward", "", NULL, true);
+    }
+    assert_string_equal(analyse(), "0:Functional.gelu.0.forward");
+    end();
+}
+
 /* Each side waits for the other's later call: there is no order, and no endless loop either. */
 static void
 crossed_messages_end_the_search_all_the_same(void **state)
@@ -362,8 +420,35 @@ crossed_messages_end_the_search_all_the_same(void **state)
     end();
 }
 
-/* ---- rows -----------------------------------------------------------------------------------------------------------
+/* Three pipelines side by side: what one rank says to the next is nothing to the others. A square would take minutes.
  */
+static void
+many_calls_on_many_ranks_take_no_time(void **state)
+{
+    struct timespec t0, t1;
+    char api[64];
+
+    (void)state;
+    begin(4);
+    for (size_t i = 0; i < 4; i++) {
+        for (int k = 0; k < 20000; k++) {
+            const char *peer = i == 0 ? "1" : i == 1 ? "0" : i == 2 ? "3" : "2";
+
+            snprintf(api, sizeof(api), "Distributed.%s.%d.forward", i % 2 == 0 ? "send" : "recv", k);
+            comm(i, api, i % 2 == 0 ? "dst" : "src", peer, true);
+        }
+        comm(i, "Distributed.all_reduce.0.forward", "", NULL, true);
+        compute(i, "Functional.gelu.0.forward", i != 2);
+        comm(i, "Distributed.all_reduce.1.forward", "", NULL, true);
+    }
+    clock_gettime(CLOCK_MONOTONIC, &t0);
+    assert_string_equal(analyse(), "2:Functional.gelu.0.forward");
+    clock_gettime(CLOCK_MONOTONIC, &t1);
+    assert_true(t1.tv_sec - t0.tv_sec < 20);
+    end();
+}
+
+/* ---- rows ---------------------------------------------------------------------------------------------------- */
 
 static void
 seeds_of_the_fused_attention_do_not_count(void **state)
@@ -373,7 +458,7 @@ seeds_of_the_fused_attention_do_not_count(void **state)
     (void)state;
     begin(1);
     for (int i = 0; i < 6; i++) {
-        char suffix[16];
+        char suffix[32];
 
         snprintf(suffix, sizeof(suffix), "output.%d", i);
         row(0, api, suffix, "output", i >= 4 ? "900.0%" : "0.0%", NULL);
@@ -411,8 +496,7 @@ names_that_are_no_calls_are_left_out(void **state)
     end();
 }
 
-/* ---- files
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- files --------------------------------------------------------------------------------------------------- */
 
 static void
 the_rank_file_is_valid_json_with_rows_in_their_order(void **state)
@@ -542,6 +626,9 @@ main(void)
         TEST(broadcasts_link_every_receiver_with_their_root),
         TEST(groups_run_side_by_side),
         TEST(ranks_inside_a_group_are_translated),
+        TEST(batches_of_messages_link_their_peers),
+        TEST(interleaved_groups_do_not_link_with_each_other),
+        TEST(many_calls_on_many_ranks_take_no_time),
         TEST(crossed_messages_end_the_search_all_the_same),
         TEST(seeds_of_the_fused_attention_do_not_count),
         TEST(only_percentages_above_half_count),

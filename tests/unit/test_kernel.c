@@ -4,8 +4,7 @@
 #include "compare/kernel.h"
 #include "core/alloc.h"
 
-/* ---- names
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- names --------------------------------------------------------------------------------------------------- */
 
 static void
 is_key(const char *name, const char *key, int64_t time)
@@ -47,8 +46,7 @@ file_names_give_key_and_time(void **state)
     msp_buf_release(&scratch);
 }
 
-/* ---- folders
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- folders ------------------------------------------------------------------------------------------------- */
 
 static void
 make_file(const char *path, const char *text)
@@ -167,8 +165,7 @@ plain_files_lose_their_last_two_parts(void **state)
     msp_kernel_items_release(&t);
 }
 
-/* ---- pairs
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- pairs --------------------------------------------------------------------------------------------------- */
 
 static msp_plan
 make_plan(msp_compare_options *opt, const char *npu, const char *bench)
