@@ -26,7 +26,10 @@ extern "C" {
  * tensors, with bfloat16 and float8 taken as float32 and everything that is not a float as float64: float16, float32 or
  * float64, each of the two operations rounded to that type. Where b is 0 both sides get 2.220446049250313e-16 added
  * first, in at least float32, so that n == b == 0 gives 0. Where the rounding to that type overflows to infinity the
- * double result stands instead.
+ * double result stands instead. The limits 0.001 and 0.005 are rounded to that type too, as NumPy does.
+ *
+ * Sums are accumulated in double. For float64 and complex128 the squares of numbers beyond 1e154 exceed its range: then
+ * sq_n and sq_b, and dot if it must, are infinite, while cosine, euc_dist and rmse are computed from scaled numbers.
  */
 typedef struct msp_metrics {
     int64_t count;          /* elements compared, mismatches included */
@@ -39,8 +42,9 @@ typedef struct msp_metrics {
     int64_t max_rel_index;
     int64_t below_1e3;  /* elements whose relative error is < 0.001 */
     int64_t below_5e3;  /* elements whose relative error is < 0.005 */
-    double rmse;        /* sqrt of the mean of (n-b)^2 */
-    double mape;        /* mean of |n-b| / |b| over the elements with b != 0, as a fraction; NaN when there are none */
+    double rmse;        /* sqrt of the mean of (n-b)^2; NaN for no elements */
+    double mape;        /* mean of |n-b| / |b| over the elements with b != 0, as a fraction; NaN when there are none.
+                           For more than 256 elements of 16 or 32 bits its terms have the precision of a float32 */
     int64_t mape_count; /* how many those are */
     int64_t equal;      /* elements that are equal as numbers (NaN equals NaN) */
     int64_t inf_sign;   /* positions where both sides are infinite with different signs */

@@ -1,0 +1,506 @@
+/*
+ * pair_template.h - the pair metrics of one block; a template over vectors of eight elements.
+ *
+ * Eight lanes, whatever the instruction set: element i of a block goes to lane i % 8, and the lanes are added up at the
+ * end of the block in a fixed order. A product that double holds exactly (of elements with at most 24 bits) may be
+ * fused with its addition, since the result is the same; no other may. A block whose count is no multiple of eight is
+ * padded with zeros on both sides, which add nothing to any sum and are taken back out of the counts.
+ *
+ * The including file defines TARGET, the attributes of every function here; SET, the name of the msp_pair_set; and
+ *   vf, vd, vh        eight floats, eight doubles, four doubles
+ *   vfm, vdm          the outcome of comparing floats, doubles
+ *   vfc, vdc          eight counters of such outcomes
+ *   vf_load_f32 vf_load_bf16 vf_load_f16(p), vf_store(p, v), vd_load(p), vd_load_f32(p): unaligned
+ *   vf_set vf_add vf_sub vf_div vf_max vf_abs vf_lt vf_eq vf_select(m, yes, no) vf_any(m)
+ *   vf_round_f16(v): to the nearest float16 and back; vd_widen(v)
+ *   vd_set vd_add vd_sub vd_mul vd_div vd_max vd_abs vd_lt vd_eq vd_select(m, yes, no) vd_first(m): lane, or 8
+ *   vd_add_products(dot, sq_n, sq_b, sq_d, n, b): see small_piece()
+ *   vf_top(v) vd_top(v): largest lane; vd_total(v): ((0+4)+(2+6)) + ((1+5)+(3+7)); vh_total(v): (0+2) + (1+3)
+ *   vfc_zero() vfc_count(c, m) vfc_total(c), vdc_..., vh_zero()
+ *   prefetch(p, ahead): what lies ahead bytes after p, readable or not
+ */
+#include "kernels/pair.h"
+
+#include <math.h>
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline)) TARGET
+
+enum {
+    LANES = 8,
+    PIECE = 256,       /* elements that go through one loop after the other: see small_piece() */
+    GROUP = 4 * LANES, /* elements whose relative errors share a division: see rel_group() */
+    AHEAD = 1024       /* bytes to prefetch: measured */
+};
+
+/* ---- float16, bfloat16, float32 ---------------------------------------------------------------------------------- */
+
+/*
+ * The limits of relative errors that count: what float32 compares with is 0.001 and 0.005 rounded to float32, as NumPy
+ * does. float16 would round the quotient first; the float16 next to 0.001 and 0.005 both have an odd last bit, so that
+ * all quotients count up to and including the middle between that and the float16 below. These are the float32 after
+ * that middle.
+ */
+typedef struct small_limits {
+    vf below_1e3, below_5e3;
+} small_limits;
+
+static const float f16_below_1e3 = 0x1.062002p-10f, f16_below_5e3 = 0x1.47a002p-8f;
+
+/* What is gathered over a block; rel only over a piece of it, since it is a sum in float32. */
+typedef struct small_state {
+    vd dot, sq_n, sq_b;
+    vh sq_d;
+    vf rel, max_abs, max_rel;
+    vfc below_1e3, below_5e3, equal, zeros;
+} small_state;
+
+INLINE vf
+small_load(const void *p, msp_pair_kind kind)
+{
+    if (kind == MSP_PAIR_F16)
+        return vf_load_f16(p);
+    return kind == MSP_PAIR_BF16 ? vf_load_bf16(p) : vf_load_f32(p);
+}
+
+/* Eight elements: differences and relative errors. */
+INLINE void
+small_compare(small_state *s, vf n, vf b, bool zeros, small_limits k)
+{
+    vf d = vf_sub(n, b), q, rel;
+
+    if (zeros) {
+        vfm zero = vf_eq(b, vf_set(0));
+        vf eps = vf_set((float)MSP_PAIR_EPS), over = vf_select(zero, vf_sub(vf_add(n, eps), eps), d);
+
+        q = vf_abs(vf_div(over, vf_select(zero, eps, b)));
+        rel = vf_select(zero, vf_set(0), q);
+        s->zeros = vfc_count(s->zeros, zero);
+    } else {
+        rel = q = vf_abs(vf_div(d, b));
+    }
+    d = vf_abs(d);
+    s->rel = vf_add(s->rel, rel);
+    s->max_rel = vf_max(s->max_rel, q);
+    s->max_abs = vf_max(s->max_abs, d);
+    s->below_1e3 = vfc_count(s->below_1e3, vf_lt(q, k.below_1e3));
+    s->below_5e3 = vfc_count(s->below_5e3, vf_lt(q, k.below_5e3));
+    s->equal = vfc_count(s->equal, vf_eq(d, vf_set(0)));
+}
+
+/*
+ * A piece of a block: differences and relative errors in one loop, products in another. In one loop they need more
+ * registers than AVX2 has; and the second loop reads from the first-level cache what the first has brought there, for
+ * 16-bit types already as float32, so that conversion to double costs one instruction per load.
+ *
+ * vd_add_products() adds, for n, b and d = n - b as doubles, n*b, n*n and b*b to the lanes of dot, sq_n and sq_b, and
+ * d*d of lanes i and i + 4, added first, to lane i of sq_d.
+ */
+INLINE void
+small_piece(small_state *s, const char *n, const char *b, size_t count, msp_pair_kind kind, bool zeros, small_limits k)
+{
+    const size_t size = kind == MSP_PAIR_F32 ? 4 : 2;
+    const float *fn = (const float *)n, *fb = (const float *)b;
+    float wide[2][PIECE];
+
+#pragma GCC unroll 1
+    for (size_t i = 0; i < count; i += LANES) {
+        vf vn = small_load(n + i * size, kind), vb = small_load(b + i * size, kind);
+
+        prefetch(n + i * size, AHEAD);
+        prefetch(b + i * size, AHEAD);
+        if (kind != MSP_PAIR_F32) {
+            vf_store(wide[0] + i, vn);
+            vf_store(wide[1] + i, vb);
+        }
+        small_compare(s, vn, vb, zeros, k);
+    }
+    if (kind != MSP_PAIR_F32) {
+        fn = wide[0];
+        fb = wide[1];
+    }
+#pragma GCC unroll 1
+    for (size_t i = 0; i < count; i += LANES)
+        vd_add_products(&s->dot, &s->sq_n, &s->sq_b, &s->sq_d, fn + i, fb + i);
+}
+
+/* The last count elements, fewer than eight. */
+INLINE void
+small_rest(small_state *s, const char *n, const char *b, size_t count, msp_pair_kind kind, small_limits k)
+{
+    const size_t size = kind == MSP_PAIR_F32 ? 4 : 2;
+    char last[2][LANES * sizeof(float)] = {{0}, {0}};
+    float wide[2][LANES];
+    vf vn, vb;
+
+    memcpy(last[0], n, count * size);
+    memcpy(last[1], b, count * size);
+    vn = small_load(last[0], kind);
+    vb = small_load(last[1], kind);
+    vf_store(wide[0], vn);
+    vf_store(wide[1], vb);
+    small_compare(s, vn, vb, true, k);
+    vd_add_products(&s->dot, &s->sq_n, &s->sq_b, &s->sq_d, wide[0], wide[1]);
+}
+
+INLINE void
+small_sums(msp_pair_sums *out, const void *n, const void *b, size_t count, msp_pair_kind kind, bool zeros, bool half)
+{
+    const size_t size = kind == MSP_PAIR_F32 ? 4 : 2;
+    const small_limits k = half ? (small_limits){vf_set(f16_below_1e3), vf_set(f16_below_5e3)}
+                                : (small_limits){vf_set(0.001f), vf_set(0.005f)};
+    const char *pn = n, *pb = b;
+    const vd z = vd_set(0);
+    const vf fz = vf_set(0);
+    small_state s = {z, z, z, vh_zero(), fz, fz, fz, vfc_zero(), vfc_zero(), vfc_zero(), vfc_zero()};
+    vd rel = z;
+    size_t whole = count / LANES * LANES, rest = count % LANES, padding = rest > 0 ? LANES - rest : 0;
+
+    while (whole > 0) {
+        size_t piece = whole < PIECE ? whole : PIECE;
+
+        small_piece(&s, pn, pb, piece, kind, zeros, k);
+        rel = vd_add(rel, vd_widen(s.rel));
+        s.rel = vf_set(0);
+        whole -= piece;
+        pn += piece * size;
+        pb += piece * size;
+    }
+    if (rest > 0) {
+        small_rest(&s, pn, pb, rest, kind, k);
+        rel = vd_add(rel, vd_widen(s.rel));
+    }
+    *out = (msp_pair_sums){.dot = vd_total(s.dot),
+                           .sq_n = vd_total(s.sq_n),
+                           .sq_b = vd_total(s.sq_b),
+                           .sq_d = vh_total(s.sq_d),
+                           .rel = vd_total(rel),
+                           .max_abs = vf_top(s.max_abs),
+                           .max_rel = vf_top(s.max_rel),
+                           .below_1e3 = vfc_total(s.below_1e3) - (int64_t)padding,
+                           .below_5e3 = vfc_total(s.below_5e3) - (int64_t)padding,
+                           .equal = vfc_total(s.equal) - (int64_t)padding,
+                           .zeros = vfc_total(s.zeros) - (int64_t)padding};
+}
+
+#define SMALL_SUMS(name, kind)                                                                              \
+    TARGET static void name(msp_pair_sums *out, const void *n, const void *b, size_t count, unsigned flags) \
+    {                                                                                                       \
+        bool half = kind == MSP_PAIR_F16 || (flags & MSP_PAIR_HALF) != 0;                                   \
+                                                                                                            \
+        if ((flags & MSP_PAIR_ZEROS) != 0)                                                                  \
+            small_sums(out, n, b, count, kind, true, half);                                                 \
+        else                                                                                                \
+            small_sums(out, n, b, count, kind, false, half);                                                \
+    }
+
+SMALL_SUMS(sums_f16, MSP_PAIR_F16)
+SMALL_SUMS(sums_bf16, MSP_PAIR_BF16)
+SMALL_SUMS(sums_f32, MSP_PAIR_F32)
+
+/* ---- the sum of relative errors in double ------------------------------------------------------------------------ */
+
+/*
+ * Four steps share one division, since a double division takes longer than all the rest:
+ *     d0/b0 + d1/b1 = (d0*b1 + d1*b0) / (b0*b1)
+ * and the same once more for two such sums, all terms positive. Products of four numbers of float32's range neither
+ * overflow nor underflow a double.
+ */
+typedef struct fraction {
+    vd over, under;
+} fraction;
+
+INLINE fraction
+rel_fraction(const float *n, const float *b)
+{
+    vd under = vd_load_f32(b), over = vd_sub(vd_load_f32(n), under);
+    vdm zero = vd_eq(under, vd_set(0));
+    fraction f = {vd_select(zero, vd_set(0), vd_abs(over)), vd_select(zero, vd_set(1), vd_abs(under))};
+
+    return f;
+}
+
+INLINE fraction
+fraction_add(fraction f, fraction g)
+{
+    fraction sum = {vd_add(vd_mul(f.over, g.under), vd_mul(g.over, f.under)), vd_mul(f.under, g.under)};
+
+    return sum;
+}
+
+INLINE vd
+rel_group(const float *n, const float *b)
+{
+    fraction f = fraction_add(rel_fraction(n, b), rel_fraction(n + LANES, b + LANES));
+    fraction g = fraction_add(rel_fraction(n + 2 * LANES, b + 2 * LANES), rel_fraction(n + 3 * LANES, b + 3 * LANES));
+
+    f = fraction_add(f, g);
+    return vd_div(f.over, f.under);
+}
+
+TARGET static double
+rel_sum(const float *n, const float *b, size_t count)
+{
+    vd sum = vd_set(0);
+
+    for (; count >= GROUP; count -= GROUP, n += GROUP, b += GROUP)
+        sum = vd_add(sum, rel_group(n, b));
+    if (count > 0) {
+        float last[2][GROUP] = {{0}};
+
+        memcpy(last[0], n, count * sizeof(float));
+        memcpy(last[1], b, count * sizeof(float));
+        sum = vd_add(sum, rel_group(last[0], last[1]));
+    }
+    return vd_total(sum);
+}
+
+/* ---- exact maxima ------------------------------------------------------------------------------------------------ */
+
+INLINE vd
+rel_f64(vd n, vd b)
+{
+    vdm zero = vd_eq(b, vd_set(0));
+    vd eps = vd_set(MSP_PAIR_EPS);
+    vd over = vd_select(zero, vd_sub(vd_add(n, eps), eps), vd_sub(n, b));
+
+    return vd_abs(vd_div(over, vd_select(zero, eps, b)));
+}
+
+/*
+ * The relative error as metrics.h defines it. In float16 a difference from 0 is always beyond the largest number, since
+ * it is divided by 2^-52: those go the way of all that overflow.
+ */
+INLINE vd
+rel_small(vf n, vf b, bool half)
+{
+    const vf infinite = vf_set(INFINITY), eps = vf_set((float)MSP_PAIR_EPS), fz = vf_set(0);
+    vfm zero = vf_eq(b, fz);
+    vf q;
+    vd r;
+
+    if (half) {
+        q = vf_round_f16(vf_div(vf_round_f16(vf_sub(n, b)), b));
+        q = vf_select(zero, vf_select(vf_eq(n, fz), fz, infinite), q);
+    } else {
+        q = vf_div(vf_select(zero, vf_sub(vf_add(n, eps), eps), vf_sub(n, b)), vf_select(zero, eps, b));
+    }
+    q = vf_abs(q);
+    r = vd_widen(q);
+    if (vf_any(vf_eq(q, infinite)))
+        r = vd_select(vd_eq(r, vd_set(INFINITY)), rel_f64(vd_widen(n), vd_widen(b)), r);
+    return r;
+}
+
+INLINE vd
+abs_small(vf n, vf b)
+{
+    return vd_abs(vd_sub(vd_widen(n), vd_widen(b)));
+}
+
+/* The next eight elements, or those that are left and zeros. */
+INLINE vf
+load_some(const float *p, size_t count)
+{
+    float last[LANES] = {0};
+
+    if (count >= LANES)
+        return vf_load_f32(p);
+    memcpy(last, p, count * sizeof(float));
+    return vf_load_f32(last);
+}
+
+TARGET static double
+max_abs(const float *n, const float *b, size_t count)
+{
+    vd max = vd_set(0);
+
+    for (size_t i = 0; i < count; i += LANES)
+        max = vd_max(max, abs_small(load_some(n + i, count - i), load_some(b + i, count - i)));
+    return vd_top(max);
+}
+
+INLINE double
+max_rel_of(const float *n, const float *b, size_t count, bool half)
+{
+    vd max = vd_set(0);
+
+    for (size_t i = 0; i < count; i += LANES)
+        max = vd_max(max, rel_small(load_some(n + i, count - i), load_some(b + i, count - i), half));
+    return vd_top(max);
+}
+
+TARGET static double
+max_rel(const float *n, const float *b, size_t count, bool half)
+{
+    return half ? max_rel_of(n, b, count, true) : max_rel_of(n, b, count, false);
+}
+
+TARGET static size_t
+find_abs(const float *n, const float *b, size_t count, double abs)
+{
+    for (size_t i = 0; i < count; i += LANES) {
+        vf vn = load_some(n + i, count - i), vb = load_some(b + i, count - i);
+        size_t lane = vd_first(vd_eq(abs_small(vn, vb), vd_set(abs)));
+
+        if (lane < LANES)
+            return i + lane;
+    }
+    return count;
+}
+
+TARGET static size_t
+find_rel(const float *n, const float *b, size_t count, double rel, bool half)
+{
+    for (size_t i = 0; i < count; i += LANES) {
+        vf vn = load_some(n + i, count - i), vb = load_some(b + i, count - i);
+        vd r = half ? rel_small(vn, vb, true) : rel_small(vn, vb, false);
+        size_t lane = vd_first(vd_eq(r, vd_set(rel)));
+
+        if (lane < LANES)
+            return i + lane;
+    }
+    return count;
+}
+
+/* ---- float64 ----------------------------------------------------------------------------------------------------- */
+
+typedef struct wide_state {
+    vd dot, sq_n, sq_b, sq_d, rel, max_abs, max_rel;
+    vdc below_1e3, below_5e3, equal, zeros;
+} wide_state;
+
+/* Products are not exact here, so none is fused. */
+INLINE void
+wide_step(wide_state *s, vd n, vd b, bool zeros)
+{
+    vd d = vd_sub(n, b), q;
+
+    if (zeros) {
+        vdm zero = vd_eq(b, vd_set(0));
+
+        q = rel_f64(n, b);
+        s->rel = vd_add(s->rel, vd_select(zero, vd_set(0), q));
+        s->zeros = vdc_count(s->zeros, zero);
+    } else {
+        q = vd_abs(vd_div(d, b));
+        s->rel = vd_add(s->rel, q);
+    }
+    s->max_rel = vd_max(s->max_rel, q);
+    s->max_abs = vd_max(s->max_abs, vd_abs(d));
+    s->below_1e3 = vdc_count(s->below_1e3, vd_lt(q, vd_set(0.001)));
+    s->below_5e3 = vdc_count(s->below_5e3, vd_lt(q, vd_set(0.005)));
+    s->equal = vdc_count(s->equal, vd_eq(n, b));
+    s->dot = vd_add(s->dot, vd_mul(n, b));
+    s->sq_n = vd_add(s->sq_n, vd_mul(n, n));
+    s->sq_b = vd_add(s->sq_b, vd_mul(b, b));
+    s->sq_d = vd_add(s->sq_d, vd_mul(d, d));
+}
+
+INLINE vd
+load_some_f64(const double *p, size_t count)
+{
+    double last[LANES] = {0};
+
+    if (count >= LANES)
+        return vd_load(p);
+    memcpy(last, p, count * sizeof(double));
+    return vd_load(last);
+}
+
+INLINE void
+wide_sums(msp_pair_sums *out, const double *n, const double *b, size_t count, bool zeros)
+{
+    const vd z = vd_set(0);
+    wide_state s = {z, z, z, z, z, z, z, vdc_zero(), vdc_zero(), vdc_zero(), vdc_zero()};
+    size_t whole = count / LANES * LANES, padding = 0;
+
+    for (size_t i = 0; i < whole; i += LANES) {
+        prefetch(n + i, AHEAD);
+        prefetch(b + i, AHEAD);
+        wide_step(&s, vd_load(n + i), vd_load(b + i), zeros);
+    }
+    if (whole < count) {
+        padding = LANES - (count - whole);
+        wide_step(&s, load_some_f64(n + whole, count - whole), load_some_f64(b + whole, count - whole), true);
+    }
+    *out = (msp_pair_sums){.dot = vd_total(s.dot),
+                           .sq_n = vd_total(s.sq_n),
+                           .sq_b = vd_total(s.sq_b),
+                           .sq_d = vd_total(s.sq_d),
+                           .rel = vd_total(s.rel),
+                           .max_abs = vd_top(s.max_abs),
+                           .max_rel = vd_top(s.max_rel),
+                           .below_1e3 = vdc_total(s.below_1e3) - (int64_t)padding,
+                           .below_5e3 = vdc_total(s.below_5e3) - (int64_t)padding,
+                           .equal = vdc_total(s.equal) - (int64_t)padding,
+                           .zeros = vdc_total(s.zeros) - (int64_t)padding};
+}
+
+TARGET static void
+sums_f64(msp_pair_sums *out, const void *n, const void *b, size_t count, unsigned flags)
+{
+    if ((flags & MSP_PAIR_ZEROS) != 0)
+        wide_sums(out, n, b, count, true);
+    else
+        wide_sums(out, n, b, count, false);
+}
+
+TARGET static size_t
+find_abs_f64(const double *n, const double *b, size_t count, double abs)
+{
+    for (size_t i = 0; i < count; i += LANES) {
+        vd d = vd_sub(load_some_f64(n + i, count - i), load_some_f64(b + i, count - i));
+        size_t lane = vd_first(vd_eq(vd_abs(d), vd_set(abs)));
+
+        if (lane < LANES)
+            return i + lane;
+    }
+    return count;
+}
+
+TARGET static size_t
+find_rel_f64(const double *n, const double *b, size_t count, double rel)
+{
+    for (size_t i = 0; i < count; i += LANES) {
+        vd r = rel_f64(load_some_f64(n + i, count - i), load_some_f64(b + i, count - i));
+        size_t lane = vd_first(vd_eq(r, vd_set(rel)));
+
+        if (lane < LANES)
+            return i + lane;
+    }
+    return count;
+}
+
+/* ---- conversion -------------------------------------------------------------------------------------------------- */
+
+#define TO_F32(name, load)                                             \
+    TARGET static void name(float *dst, const void *src, size_t count) \
+    {                                                                  \
+        const char *p = src;                                           \
+        uint16_t last[LANES] = {0};                                    \
+        float wide[LANES];                                             \
+                                                                       \
+        for (; count >= LANES; count -= LANES, dst += LANES, p += 16)  \
+            vf_store(dst, load(p));                                    \
+        memcpy(last, p, count * 2);                                    \
+        vf_store(wide, load(last));                                    \
+        memcpy(dst, wide, count * sizeof(float));                      \
+    }
+
+TO_F32(f16_to_f32, vf_load_f16)
+TO_F32(bf16_to_f32, vf_load_bf16)
+
+const msp_pair_set SET = {
+    .sums =
+        {[MSP_PAIR_F16] = sums_f16, [MSP_PAIR_BF16] = sums_bf16, [MSP_PAIR_F32] = sums_f32, [MSP_PAIR_F64] = sums_f64},
+    .rel_sum = rel_sum,
+    .max_abs = max_abs,
+    .max_rel = max_rel,
+    .find_abs = find_abs,
+    .find_rel = find_rel,
+    .find_abs_f64 = find_abs_f64,
+    .find_rel_f64 = find_rel_f64,
+    .f16_to_f32 = f16_to_f32,
+    .bf16_to_f32 = bf16_to_f32,
+};
