@@ -1,0 +1,235 @@
+/* cmd_compare.c - msprobe compare: options to the library's, progress while it runs, the answer at the end. */
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include "cli.h"
+#include "messages.h"
+#include "summary.h"
+
+enum { MAX_THREADS = 1024 };
+
+static volatile sig_atomic_t interrupted;
+
+static void
+on_interrupt(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
+
+/* The first Ctrl-C lets the library remove what is half written; the second ends the process at once. */
+static void
+watch_interrupt(void)
+{
+    struct sigaction act;
+
+    memset(&act, 0, sizeof(act));
+    act.sa_handler = on_interrupt;
+    act.sa_flags = (int)SA_RESETHAND;
+    sigaction(SIGINT, &act, NULL);
+}
+
+static bool
+on_progress(const msp_compare_progress *p, void *payload)
+{
+    msp_progress_state s = {.what = p->rank[0] != '\0' ? p->rank : NULL,
+                            .rows = p->rows_done,
+                            .total_rows = p->rows_total,
+                            .bytes = p->bytes_done,
+                            .total_bytes = p->bytes_total};
+
+    (void)payload;
+    msp_messages_progress(&s);
+    return !interrupted;
+}
+
+/* ---- options ------------------------------------------------------------------------------------------------- */
+
+static unsigned
+formats_of(const char *list)
+{
+    static const struct {
+        const char *name;
+        unsigned bit;
+    } all[] = {{"xlsx", MSP_COMPARE_XLSX}, {"csv", MSP_COMPARE_CSV}, {"json", MSP_COMPARE_JSON}};
+    unsigned bits = 0;
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        if (msp_choice_has(list, all[i].name, strlen(all[i].name)))
+            bits |= all[i].bit;
+    return bits;
+}
+
+static msp_framework
+framework_of(const char *name)
+{
+    if (name == NULL)
+        return MSP_FRAMEWORK_UNKNOWN;
+    return strcmp(name, "mindspore") == 0 ? MSP_MINDSPORE : MSP_PYTORCH;
+}
+
+/* NULL when not given, "" for the bare option: what the library wants. */
+static const char *
+mapping_of(const msp_args *args, msp_opt_id id)
+{
+    return msp_args_has(args, id) ? msp_args_get(args, id, "") : NULL;
+}
+
+static msp_status
+check_usage(const msp_args *args, msp_error *err)
+{
+    const char *framework = msp_args_get(args, MSP_OPT_FRAMEWORK, "");
+    bool input = msp_args_has(args, MSP_OPT_INPUT);
+
+    if (input && args->noperands > 0)
+        return msp_error_set(err, MSP_E_INVALID, "give either -i compare.json or two paths, not both ('%.60s')",
+                             args->operands[0]);
+    if (!input && args->noperands == 0)
+        return msp_error_set(err, MSP_E_INVALID, "what to compare? give two paths, or -i compare.json");
+    if (!input && args->noperands == 1)
+        return msp_error_set(err, MSP_E_INVALID, "the bench to compare '%.200s' with is missing", args->operands[0]);
+    if (strcmp(framework, "pytorch") == 0 &&
+        (msp_args_has(args, MSP_OPT_CELL_MAPPING) || msp_args_has(args, MSP_OPT_API_MAPPING)))
+        return msp_error_set(err, MSP_E_INVALID,
+                             "Argument -cm or -am is not supported in PyTorch framework; use -dm, or -f mindspore");
+    return MSP_OK;
+}
+
+static msp_status
+options_from_args(msp_compare_options *opt, const msp_args *args, msp_error *err)
+{
+    msp_status st = check_usage(args, err);
+
+    if (st != MSP_OK)
+        return st;
+    msp_compare_options_init(opt);
+    opt->framework = framework_of(msp_args_get(args, MSP_OPT_FRAMEWORK, NULL));
+    if (args->noperands == 2) {
+        opt->npu_path = args->operands[0];
+        opt->bench_path = args->operands[1];
+    }
+    opt->output_dir = msp_args_get(args, MSP_OPT_OUTPUT, "./output");
+    opt->stack_mode = msp_args_has(args, MSP_OPT_STACK);
+    opt->fuzzy = msp_args_has(args, MSP_OPT_FUZZY);
+    opt->highlight = msp_args_has(args, MSP_OPT_HIGHLIGHT);
+    opt->compare_only = msp_args_has(args, MSP_OPT_COMPARE_ONLY);
+    opt->diff_analyze = msp_args_has(args, MSP_OPT_DIFF_ANALYZE);
+    opt->data_mapping = msp_args_get(args, MSP_OPT_DATA_MAPPING, NULL);
+    opt->cell_mapping = mapping_of(args, MSP_OPT_CELL_MAPPING);
+    opt->api_mapping = mapping_of(args, MSP_OPT_API_MAPPING);
+    opt->layer_mapping = mapping_of(args, MSP_OPT_LAYER_MAPPING);
+    opt->formats = formats_of(msp_args_get(args, MSP_OPT_FORMAT, ""));
+    opt->progress = on_progress;
+    return msp_args_number(&opt->threads, args, MSP_OPT_THREADS, "--threads", MAX_THREADS, err);
+}
+
+/* ---- verdict for CI ------------------------------------------------------------------------------------------ */
+
+/* no: No and Different; warning: Warning, marked and reshaped rows too; any: rows without partner too. */
+static bool
+pair_meets(const msp_compare_counts *c, const char *what)
+{
+    bool no = c->no > 0 || c->different > 0;
+    bool warning = c->wrong > 0 || c->shape_unmatched > 0 || c->red > 0 || c->yellow > 0 || c->unreadable > 0;
+
+    if (no)
+        return true;
+    if (strcmp(what, "no") == 0)
+        return false;
+    return warning || (strcmp(what, "any") == 0 && (c->unmatched > 0 || c->bench_only > 0));
+}
+
+static bool
+result_meets(const msp_compare_result *r, const char *what)
+{
+    if (what == NULL)
+        return false;
+    for (size_t i = 0; i < r->npairs; i++)
+        if (pair_meets(&r->pairs[i].counts, what))
+            return true;
+    return r->nfirst > 0;
+}
+
+/* ---- the command --------------------------------------------------------------------------------------------- */
+
+static msp_status
+run(msp_compare_result *result, const msp_compare_options *opt, bool quiet, msp_error *err)
+{
+    msp_progress progress;
+    msp_status st;
+
+    watch_interrupt();
+    msp_progress_start(&progress, stderr, quiet);
+    msp_messages_share(&progress);
+    st = msp_compare_run(result, opt, err);
+    msp_messages_share(NULL);
+    return st;
+}
+
+/* Which of several pairs failed, and why, was said when they did. */
+static msp_exit_code
+report_failure(const msp_summary *s)
+{
+    msp_error err;
+
+    if (s->result->npairs < 2 || s->result->nfailed == 0)
+        return msp_cli_fail(s->status, s->err);
+    msp_error_set(&err, s->status, "%zu of %zu pairs could not be compared", s->result->nfailed, s->result->npairs);
+    return msp_cli_fail(s->status, &err);
+}
+
+static msp_exit_code
+report(const msp_summary *s)
+{
+    const char *fail_on = msp_args_get(s->args, MSP_OPT_FAIL_ON, NULL);
+    bool quiet = msp_args_has(s->args, MSP_OPT_QUIET);
+
+    if (msp_args_has(s->args, MSP_OPT_JSON))
+        msp_summary_print_json(stdout, s);
+    else if (!quiet)
+        msp_summary_print(stdout, s);
+    fflush(stdout); /* the error, on stderr, stands below the summary */
+    if (s->status != MSP_OK)
+        return report_failure(s);
+    return result_meets(s->result, fail_on) ? MSP_EXIT_DIFFERENT : MSP_EXIT_OK;
+}
+
+/* As the shell wants it: die of the signal, after everything was tidied up. */
+static void
+die_of_interrupt(void)
+{
+    signal(SIGINT, SIG_DFL);
+    raise(SIGINT);
+}
+
+msp_exit_code
+msp_cmd_compare(const msp_args *args)
+{
+    msp_compare_options opt;
+    msp_compare_config config = {0};
+    msp_compare_result result = {0};
+    const char *input = msp_args_get(args, MSP_OPT_INPUT, NULL);
+    msp_summary summary = {.options = &opt, .result = &result, .args = args};
+    msp_exit_code code;
+    msp_error err = {.status = MSP_OK};
+
+    summary.err = &err;
+    if (options_from_args(&opt, args, &err) != MSP_OK)
+        return msp_cli_usage(msp_command_find("compare"), &err);
+    if (input != NULL) {
+        summary.status = msp_compare_config_load(&config, input, &err);
+        if (summary.status == MSP_OK) {
+            msp_compare_config_apply(&opt, &config);
+            if (config.is_print_compare_log)
+                msp_messages_show_info();
+        }
+    }
+    if (summary.status == MSP_OK)
+        summary.status = run(&result, &opt, msp_args_has(args, MSP_OPT_QUIET), &err);
+    code = report(&summary);
+    msp_compare_result_release(&result);
+    msp_compare_config_release(&config);
+    if (interrupted)
+        die_of_interrupt();
+    return code;
+}

@@ -1,0 +1,101 @@
+/* commands.c - the table of commands, and what help says about each. */
+#include <string.h>
+#include "cli.h"
+
+static const char compare_notes[] = "\nExamples\n"
+                                    "  msprobe compare npu_dump/step0 gpu_dump/step0 -o out\n"
+                                    "      every rank of step 0; results in out/\n"
+                                    "  msprobe -f pytorch compare -i compare.json -o out -hl\n"
+                                    "      as a compare file says, with suspicious rows in colour\n"
+                                    "  msprobe compare npu_dump gpu_dump -da\n"
+                                    "      only the first call that differs, over all ranks\n"
+                                    "  msprobe compare a b --json --fail-on no -q\n"
+                                    "      for CI: a summary for programs, exit status 3 when a row is wrong\n"
+                                    "\nThe compare file\n"
+                                    "  {\"npu_path\": \"./npu_dump/step0\", \"bench_path\": \"./gpu_dump/step0\"}\n"
+                                    "      both a dump.json, both a debug.json, or both a folder\n"
+                                    "\nWhat the columns mean\n"
+                                    "  Cosine                    1 is the same direction; below 0.99 is suspicious\n"
+                                    "  EucDist, MaxAbsErr        distance of the tensors, largest error of an element\n"
+                                    "  MaxRelativeErr            largest error of an element, relative to the bench\n"
+                                    "  One Thousandth Err Ratio  share of elements with a relative error below 0.001\n"
+                                    "  Max diff ... L2norm diff  difference of the statistics, NPU minus bench\n"
+                                    "  Accuracy Reached or Not   real data: No when Cosine < 0.99 and MaxAbsErr >\n"
+                                    "                            0.001, Cosine < 0.9, MaxAbsErr > 1, or NaN and inf\n"
+                                    "                            stand in different places\n"
+                                    "  Result                    statistics: Warning when a relative error exceeds\n"
+                                    "                            0.5; md5: Pass or Different\n"
+                                    "  Err_message               why a row is marked or could not be compared\n"
+                                    "\nWhat to do next\n"
+                                    "  Rows without partner: -f matches calls whose numbers differ, -dm pairs names.\n"
+                                    "  Wrong, inputs fine: that call is the suspect. Dump it with task \"tensor\" on\n"
+                                    "  both sides and compare again to see which elements differ.\n"
+                                    "  Wrong, inputs wrong too: look upstream; -da finds the first over all ranks.\n";
+
+static const char merge_notes[] = "\nExample\n"
+                                  "  msprobe -f pytorch merge_result -i out -o merged -config config.yaml\n"
+                                  "\nThe yaml file\n"
+                                  "  api:                      which calls; a type, a name, with or without number\n"
+                                  "  - Distributed.all_reduce  and direction\n"
+                                  "  compare_index:            which columns, one sheet each; without it all\n"
+                                  "  - Max diff\n"
+                                  "\nWhat the table shows\n"
+                                  "  One row per name, one column per rank; empty where a rank has no such row. A\n"
+                                  "  value that could not be computed shows both maxima instead: NPU:1  Bench:1.\n";
+
+#define NOT_AVAILABLE(name_, summary_, instead_)                \
+    {                                                           \
+        .name = name_, .summary = summary_, .instead = instead_ \
+    }
+
+const msp_command msp_commands[] = {
+    {.name = "compare",
+     .summary = "Compare two dumps, call by call.",
+     .usage = "msprobe compare NPU BENCH [-o DIR] [options]\n"
+              "msprobe -f pytorch|mindspore compare -i compare.json [-o DIR] [options]",
+     .options = &msp_opts_compare,
+     .max_operands = 2,
+     .about = "Compare the dumps of two runs of the same model, call by call, and name the\n"
+              "first call that goes wrong. NPU is the run under examination, BENCH the one to\n"
+              "trust; each is a dump.json, a debug.json, or the folder of a rank, a step or a\n"
+              "whole dump. Steps and ranks are found and paired.",
+     .notes = compare_notes,
+     .run = msp_cmd_compare},
+    {.name = "merge_result",
+     .summary = "Collect communication calls of all ranks from compare results in one table.",
+     .usage = "msprobe -f pytorch merge_result -i DIR -o DIR -config YAML",
+     .options = &msp_opts_merge,
+     .about = "Collect the rows of chosen calls, such as the communication between ranks,\n"
+              "from the compare results of all ranks into one table: a sheet per metric, a\n"
+              "column per rank. Results of md5 dumps have no metrics and are left out.",
+     .notes = merge_notes,
+     .run = msp_cmd_merge_result},
+    NOT_AVAILABLE("parse", "look at single dump files", "'msprobe compare' reads dumps of every generation"),
+    NOT_AVAILABLE("run_ut", "run single APIs again and check their accuracy", "'msprobe compare' checks two real runs"),
+    NOT_AVAILABLE("multi_run_ut", "run_ut on several devices", "'msprobe compare' checks two real runs"),
+    NOT_AVAILABLE("api_precision_compare", "compare two results of run_ut", "'msprobe compare' checks two real runs"),
+    NOT_AVAILABLE("run_overflow_check", "examine overflows", "task \"overflow_check\" of the collector finds them"),
+    NOT_AVAILABLE("code_mapping", "map graph nodes to code lines", "'msprobe compare' shows each call's stack line"),
+    NOT_AVAILABLE("graph", "show the model as a graph", "'msprobe compare -da' names the first call that differs"),
+    NOT_AVAILABLE("op_generate", "write a script for one API", "'msprobe compare' shows each call's stack line"),
+    NOT_AVAILABLE("config_check", "compare environments and checkpoints", "'msprobe compare' compares dumps"),
+    NOT_AVAILABLE("nan_analyze", "find the first NaN over all ranks",
+                  "'msprobe compare -hl' marks rows with NaN and inf, '-da' finds the first difference"),
+};
+
+const size_t msp_command_count = sizeof(msp_commands) / sizeof(msp_commands[0]);
+
+const msp_command *
+msp_command_find(const char *name)
+{
+    for (size_t i = 0; i < msp_command_count; i++)
+        if (strcmp(msp_commands[i].name, name) == 0)
+            return &msp_commands[i];
+    return NULL;
+}
+
+bool
+msp_command_available(const msp_command *c)
+{
+    return c->options != NULL;
+}

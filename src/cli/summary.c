@@ -1,0 +1,543 @@
+/*
+ * summary.c - the answer to the user's question on the screen: what is wrong, since which call, why probably, and what
+ * to run next. Every line fits in 80 columns but names and paths, which stay whole so that they can be copied.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "progress.h"
+#include "shell.h"
+#include "summary.h"
+#include "terminal.h"
+
+enum { LABEL = 14, WIDTH = 80, MANY_PAIRS = 16 };
+
+/* ---- pieces -------------------------------------------------------------------------------------------------- */
+
+/* "  First wrong   " */
+static void
+label(FILE *out, const char *text)
+{
+    fputs("  ", out);
+    msp_term_put(out, MSP_STYLE_DIM, "%-*s", LABEL, text);
+}
+
+static const char *
+plural(int64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+/* "12,345 rows", in a style when it is not zero. */
+static void
+count(FILE *out, int64_t n, const char *what, msp_style style)
+{
+    char buf[32];
+
+    msp_term_put(out, n > 0 ? style : MSP_STYLE_PLAIN, "%s %s", msp_format_count(buf, n), what);
+}
+
+/* Text from a dump: safe to show, never cut. */
+static void
+put_safe(FILE *out, msp_style style, const char *text)
+{
+    size_t size = strlen(text) + 1;
+    char *buf = malloc(size);
+
+    msp_term_put(out, style, "%s", buf != NULL ? msp_text_safe(buf, size, text) : "?");
+    free(buf);
+}
+
+/* ---- stack frames -------------------------------------------------------------------------------------------- */
+
+static bool
+is_library_frame(const char *frame)
+{
+    static const char *const marks[] = {"site-packages/", "dist-packages/", "/torch/",  "/mindspore/",
+                                        "/msprobe/",      "/lib/python",    "<frozen ", "<string>"};
+
+    for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
+        if (strstr(frame, marks[i]) != NULL)
+            return true;
+    return false;
+}
+
+static const char *
+user_frame(char *const *stack, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!is_library_frame(stack[i]))
+            return stack[i];
+    return n > 0 ? stack[0] : NULL;
+}
+
+const char *
+msp_summary_user_frame(const msp_compare_suspect *s)
+{
+    return user_frame(s->stack, s->nstack);
+}
+
+/* "File /w/train.py, line 10, in main, \n y = f(x)" -> "/w/train.py:10 in main" and "y = f(x)" below it. */
+static void
+put_frame(FILE *out, const char *frame)
+{
+    const char *file = strncmp(frame, "File ", 5) == 0 ? frame + 5 : NULL;
+    const char *line = file != NULL ? strstr(file, ", line ") : NULL;
+    const char *in = line != NULL ? strstr(line, ", in ") : NULL;
+    const char *code = strchr(frame, '\n');
+    size_t head = code != NULL ? (size_t)(code - frame) : strlen(frame);
+    char text[1024];
+
+    while (head > 0 && (frame[head - 1] == ' ' || frame[head - 1] == ','))
+        head--;
+    if (in != NULL && in < frame + head)
+        snprintf(text, sizeof(text), "%.*s:%.*s in %.*s", (int)(line - file), file, (int)(in - line - 7), line + 7,
+                 (int)(frame + head - in - 5), in + 5);
+    else
+        snprintf(text, sizeof(text), "%.*s", (int)head, frame);
+    label(out, "Called at");
+    put_safe(out, MSP_STYLE_PLAIN, text);
+    fputc('\n', out);
+    if (code != NULL) {
+        code += strspn(code, " \n");
+        label(out, "");
+        put_safe(out, MSP_STYLE_DIM, code);
+        fputc('\n', out);
+    }
+}
+
+/* ---- one pair ------------------------------------------------------------------------------------------------ */
+
+static void
+put_counts(FILE *out, const msp_compare_counts *c)
+{
+    label(out, "Rows");
+    count(out, c->rows, "in all, ", MSP_STYLE_PLAIN);
+    count(out, c->matched, "matched", MSP_STYLE_PLAIN);
+    if (c->unmatched > 0) {
+        fputs(", ", out);
+        count(out, c->unmatched, "without partner", MSP_STYLE_YELLOW);
+    }
+    if (c->bench_only > 0) {
+        fputs(", ", out);
+        count(out, c->bench_only, "in bench only", MSP_STYLE_YELLOW);
+    }
+    fputc('\n', out);
+}
+
+static void
+put_verdicts(FILE *out, const msp_compare_pair *p)
+{
+    const msp_compare_counts *c = &p->counts;
+
+    label(out, "Verdict");
+    if (c->wrong == 0)
+        msp_term_put(out, MSP_STYLE_GREEN, "no wrong row");
+    else
+        count(out, c->wrong, c->wrong == 1 ? "wrong row" : "wrong rows", MSP_STYLE_RED);
+    if (c->shape_unmatched > 0) {
+        fputs(", ", out);
+        count(out, c->shape_unmatched, "of another shape", MSP_STYLE_YELLOW);
+    }
+    if (c->unreadable > 0) {
+        fputs(", ", out);
+        count(out, c->unreadable, "unreadable", MSP_STYLE_RED);
+    }
+    if (c->red > 0 || c->yellow > 0) {
+        fputs(" (", out);
+        count(out, c->red, "red, ", MSP_STYLE_RED);
+        count(out, c->yellow, "yellow)", MSP_STYLE_YELLOW);
+    }
+    fputc('\n', out);
+}
+
+/* Six digits say enough on a screen; the table has all of them. */
+static void
+put_real_errors(FILE *out, const msp_metrics *m)
+{
+    double n = m->count > 0 ? (double)m->count : 1;
+
+    label(out, "Errors");
+    fprintf(out, "Cosine %.6g, MaxAbsErr %.6g, MaxRelativeErr %.6g\n", m->cosine, m->max_abs_err, m->max_rel_err);
+    label(out, "");
+    fprintf(out, "%.4g%% of the elements within 0.001, %.4g%% within 0.005\n", 100 * (double)m->below_1e3 / n,
+            100 * (double)m->below_5e3 / n);
+    if (m->mismatches > 0) {
+        char buf[32];
+
+        label(out, "");
+        fprintf(out, "%s element%s NaN or inf on one side only\n", msp_format_count(buf, m->mismatches),
+                plural(m->mismatches));
+    }
+}
+
+/* A cell's number in six digits; other cells ("N/A", "Nan", "inf%") as they are. */
+static void
+put_cell(FILE *out, const char *cell, const char *unit)
+{
+    char *end;
+    double v = cell != NULL ? strtod(cell, &end) : 0;
+
+    if (cell == NULL || cell[0] == '\0')
+        fputs("-", out);
+    else if (strcmp(end, unit) == 0 && isfinite(v))
+        fprintf(out, "%.6g%s", v, unit);
+    else
+        put_safe(out, MSP_STYLE_PLAIN, cell);
+}
+
+static void
+put_statistic_errors(FILE *out, const msp_compare_suspect *s)
+{
+    static const char *const names[MSP_NSTATS] = {"max", "min", "mean", "l2norm"};
+
+    for (int i = 0; i < MSP_NSTATS; i++) {
+        if (s->stats[0][i] == NULL)
+            continue;
+        label(out, i == 0 ? "Errors" : "");
+        fprintf(out, "%-7s NPU ", names[i]);
+        put_cell(out, s->stats[0][i], "");
+        fputs(", bench ", out);
+        put_cell(out, s->stats[1][i], "");
+        fputs(", off by ", out);
+        put_cell(out, s->rel[i], "%");
+        fputc('\n', out);
+    }
+}
+
+static void
+put_errors(FILE *out, const msp_compare_pair *p)
+{
+    const msp_compare_suspect *s = &p->suspect;
+
+    if (s->has_metrics)
+        put_real_errors(out, &s->metrics);
+    else if (p->mode == MSP_MODE_STATISTICS)
+        put_statistic_errors(out, s);
+    else if (s->md5[0] != NULL) {
+        label(out, "Checksums");
+        fprintf(out, "NPU %s, bench %s\n", s->md5[0], s->md5[1] != NULL ? s->md5[1] : "-");
+    }
+}
+
+static void
+put_worst(FILE *out, const msp_compare_suspect *s)
+{
+    if (!s->has_worst)
+        return;
+    label(out, "Worst element");
+    fputc('[', out);
+    for (int32_t i = 0; i < s->worst_ndim; i++)
+        fprintf(out, "%s%lld", i > 0 ? ", " : "", (long long)s->worst_coords[i]);
+    fprintf(out, "]: NPU %s, bench %s\n", s->worst_value[0], s->worst_value[1]);
+}
+
+static void
+put_inputs(FILE *out, const msp_compare_suspect *s)
+{
+    label(out, "Its inputs");
+    if (s->inputs == MSP_INPUTS_FINE)
+        fputs("still fine: this call makes the difference\n", out);
+    else if (s->inputs == MSP_INPUTS_WRONG)
+        fputs("already wrong: the difference comes from before\n", out);
+    else
+        fputs("could not be judged\n", out);
+}
+
+static void
+put_suspect(FILE *out, const msp_compare_pair *p)
+{
+    const msp_compare_suspect *s = &p->suspect;
+    const char *frame = msp_summary_user_frame(s);
+    char buf[32];
+
+    fputc('\n', out);
+    label(out, "First wrong");
+    put_safe(out, MSP_STYLE_BOLD, s->npu_name);
+    fputc('\n', out);
+    label(out, "");
+    if (p->label[0] != '\0')
+        fprintf(out, "%s, ", p->label);
+    fprintf(out, "row %s: %s", msp_format_count(buf, s->row + 2), s->verdict);
+    if (s->dtype[0] != NULL && s->shape[0] != NULL)
+        fprintf(out, ", %s %s", s->dtype[0], s->shape[0]);
+    fputc('\n', out);
+    if (s->bench_name != NULL && strcmp(s->bench_name, s->npu_name) != 0) {
+        label(out, "");
+        fputs("against ", out);
+        put_safe(out, MSP_STYLE_PLAIN, s->bench_name);
+        fputc('\n', out);
+    }
+    put_errors(out, p);
+    put_worst(out, s);
+    put_inputs(out, s);
+    if (frame != NULL)
+        put_frame(out, frame);
+}
+
+/* ---- many pairs ---------------------------------------------------------------------------------------------- */
+
+const msp_compare_pair *
+msp_summary_first(const msp_compare_result *r)
+{
+    const msp_compare_pair *first = NULL;
+
+    for (size_t i = 0; i < r->npairs; i++) {
+        const msp_compare_pair *p = &r->pairs[i];
+
+        if (p->suspect.found &&
+            (first == NULL || p->step < first->step || (p->step == first->step && p->suspect.row < first->suspect.row)))
+            first = p;
+    }
+    return first;
+}
+
+/* Widths for the table of pairs: labels may be long ("pynative step10 rank127"). */
+static int
+label_width(const msp_compare_result *r)
+{
+    size_t w = 4;
+
+    for (size_t i = 0; i < r->npairs; i++) {
+        size_t n = msp_text_width(r->pairs[i].label, strlen(r->pairs[i].label));
+
+        w = n > w ? n : w;
+    }
+    return (int)w;
+}
+
+/* The error of a pair, which may begin with the label that stands in front of it here. */
+static const char *
+without_label(const msp_compare_pair *p)
+{
+    size_t n = strlen(p->label);
+
+    return n > 0 && strncmp(p->error, p->label, n) == 0 && p->error[n] == ':' ? p->error + n + 2 : p->error;
+}
+
+static void
+put_pair_line(FILE *out, const msp_compare_pair *p, int width)
+{
+    char rows[32], matched[32], wrong[32];
+    bool wrong_rows = p->counts.wrong > 0;
+
+    fprintf(out, "  %-*s ", width, p->label);
+    if (p->status != MSP_OK) {
+        msp_term_put(out, MSP_STYLE_RED, "failed: ");
+        put_safe(out, MSP_STYLE_PLAIN, p->error != NULL ? without_label(p) : msp_status_text(p->status));
+    } else {
+        fprintf(out, "%9s %9s ", msp_format_count(rows, p->counts.rows), msp_format_count(matched, p->counts.matched));
+        msp_term_put(out, wrong_rows ? MSP_STYLE_RED : MSP_STYLE_GREEN, "%7s",
+                     msp_format_count(wrong, p->counts.wrong));
+        fputs("  ", out);
+        put_safe(out, MSP_STYLE_PLAIN, p->suspect.found ? p->suspect.npu_name : "-");
+    }
+    fputc('\n', out);
+}
+
+/* A thousand ranks do not fit on a screen: the first ones, then those with something to say, up to a limit. */
+static void
+put_pairs(FILE *out, const msp_compare_result *r)
+{
+    int width = label_width(r);
+    size_t shown = 0;
+
+    fprintf(out, "  ");
+    msp_term_put(out, MSP_STYLE_DIM, "%-*s %9s %9s %7s  %s", width, "", "rows", "matched", "wrong", "first wrong");
+    fputc('\n', out);
+    for (size_t i = 0; i < r->npairs; i++) {
+        bool speaks = r->pairs[i].status != MSP_OK || r->pairs[i].counts.wrong > 0;
+
+        if (shown >= 4 * MANY_PAIRS || (shown >= MANY_PAIRS && !speaks))
+            continue;
+        put_pair_line(out, &r->pairs[i], width);
+        shown++;
+    }
+    if (shown < r->npairs)
+        fprintf(out, "  and %zu more; all of them with --json\n", r->npairs - shown);
+}
+
+/* ---- first-difference analysis ------------------------------------------------------------------------------- */
+
+static void
+put_first_differences(FILE *out, const msp_summary *s)
+{
+    const msp_compare_result *r = s->result;
+
+    fputc('\n', out);
+    if (r->nfirst == 0) {
+        label(out, "Verdict");
+        msp_term_put(out, MSP_STYLE_GREEN, "no call differs");
+        fputc('\n', out);
+        return;
+    }
+    for (size_t i = 0; i < r->nfirst && i < MANY_PAIRS; i++) {
+        const msp_compare_first *f = &r->first[i];
+        const char *frame = user_frame(f->stack, f->nstack);
+
+        label(out, i == 0 ? "Differs first" : "");
+        put_safe(out, MSP_STYLE_BOLD, f->op_name);
+        fputc('\n', out);
+        if (f->rank != MSP_DUMP_NO_NUMBER) {
+            label(out, "");
+            fprintf(out, "rank%lld, %s communication\n", (long long)f->rank, r->first_stage);
+        }
+        if (frame != NULL)
+            put_frame(out, frame);
+    }
+}
+
+/* ---- what there is now, and what to do next ------------------------------------------------------------------ */
+
+static void
+put_file(FILE *out, size_t *n, size_t total, const char *path)
+{
+    if (*n < MANY_PAIRS) {
+        label(out, *n == 0 ? "Written" : "");
+        put_safe(out, MSP_STYLE_PLAIN, path);
+        fputc('\n', out);
+    } else if (*n == MANY_PAIRS) {
+        label(out, "");
+        fprintf(out, "and %zu more files\n", total - *n);
+    }
+    (*n)++;
+}
+
+static void
+put_files(FILE *out, const msp_compare_result *r)
+{
+    size_t total = r->nfiles, n = 0;
+
+    for (size_t i = 0; i < r->npairs; i++)
+        total += r->pairs[i].nfiles;
+    if (total > 0)
+        fputc('\n', out);
+    for (size_t i = 0; i < r->nfiles; i++)
+        put_file(out, &n, total, r->files[i]);
+    for (size_t i = 0; i < r->npairs; i++)
+        for (size_t k = 0; k < r->pairs[i].nfiles; k++)
+            put_file(out, &n, total, r->pairs[i].files[k]);
+}
+
+/* The command that was given, with one more option. */
+static void
+put_command(FILE *out, const msp_summary *s, const char *more)
+{
+    const char *const *names = s->args->operands;
+    const char *input = msp_args_get(s->args, MSP_OPT_INPUT, NULL);
+    const char *output = msp_args_get(s->args, MSP_OPT_OUTPUT, NULL);
+    const char *framework = msp_args_get(s->args, MSP_OPT_FRAMEWORK, NULL);
+
+    label(out, "Next");
+    fputs("msprobe ", out);
+    if (framework != NULL)
+        fprintf(out, "-f %s ", framework);
+    fputs("compare ", out);
+    if (input != NULL) {
+        fputs("-i ", out);
+        msp_shell_put(out, input);
+    }
+    for (size_t i = 0; input == NULL && i < s->args->noperands; i++) {
+        fputs(i > 0 ? " " : "", out);
+        msp_shell_put(out, names[i]);
+    }
+    if (output != NULL) {
+        fputs(" -o ", out);
+        msp_shell_put(out, output);
+    }
+    fprintf(out, " %s\n", more);
+}
+
+/* "Functional.relu.0" of "Functional.relu.0.forward": what the collector's "list" wants. */
+static void
+put_redump_advice(FILE *out, const msp_summary *s, const msp_compare_suspect *suspect)
+{
+    const msp_compare_result *r = s->result;
+    const char *api = r->nfirst > 0 ? r->first[0].op_name : suspect->api != NULL ? suspect->api : suspect->npu_name;
+
+    label(out, "Next");
+    fputs("dump its tensors in both runs and compare again (config.json):\n", out);
+    label(out, "");
+    fputs("\"task\": \"tensor\",\n", out);
+    label(out, "");
+    fputs("\"tensor\": {\"list\": [\"", out);
+    put_safe(out, MSP_STYLE_PLAIN, api);
+    fputs("\"]}\n", out);
+}
+
+static void
+put_next(FILE *out, const msp_summary *s, const msp_compare_pair *first)
+{
+    const msp_compare_result *r = s->result;
+    int64_t unmatched = 0, rows = 0;
+
+    if (s->options->has_rank_id || s->options->has_step_id || s->options->common)
+        return; /* static graphs: there is no other way to look at them */
+    for (size_t i = 0; i < r->npairs; i++) {
+        unmatched += r->pairs[i].counts.unmatched;
+        rows += r->pairs[i].counts.rows;
+    }
+    /* a fifth is more than the few calls that only one device has */
+    if (unmatched * 5 > rows && !s->options->fuzzy && s->options->data_mapping == NULL)
+        put_command(out, s, "-f");
+    else if (first == NULL)
+        return;
+    else if (r->npairs > 1 && !s->options->diff_analyze)
+        put_command(out, s, "-da");
+    else if (first->mode != MSP_MODE_REAL)
+        put_redump_advice(out, s, &first->suspect);
+    else if (!s->options->highlight)
+        put_command(out, s, "-hl");
+}
+
+static void
+put_head(FILE *out, const msp_summary *s)
+{
+    const msp_compare_result *r = s->result;
+    char bytes[32];
+
+    fputc('\n', out);
+    label(out, "Compared");
+    if (r->npairs == 1) {
+        put_safe(out, MSP_STYLE_PLAIN, r->pairs[0].npu_path != NULL ? r->pairs[0].npu_path : "-");
+        fputc('\n', out);
+        label(out, "with");
+        put_safe(out, MSP_STYLE_PLAIN, r->pairs[0].bench_path != NULL ? r->pairs[0].bench_path : "-");
+        fputc('\n', out);
+        label(out, "by");
+        fprintf(out, "%s, ", msp_compare_mode_text(r->pairs[0].mode));
+    } else {
+        put_safe(out, MSP_STYLE_PLAIN, s->options->npu_path);
+        fputc('\n', out);
+        label(out, "with");
+        put_safe(out, MSP_STYLE_PLAIN, s->options->bench_path);
+        fputc('\n', out);
+        label(out, "by");
+        fprintf(out, "%s, %zu pairs, ", msp_compare_mode_text(r->pairs[0].mode), r->npairs);
+    }
+    fprintf(out, "%s in %.2f s\n", msp_format_bytes(bytes, (double)r->bytes), r->seconds);
+}
+
+void
+msp_summary_print(FILE *out, const msp_summary *s)
+{
+    const msp_compare_result *r = s->result;
+    const msp_compare_pair *first = msp_summary_first(r);
+
+    if (r->npairs == 0 || (r->npairs == 1 && r->pairs[0].status != MSP_OK && r->pairs[0].nfiles == 0))
+        return; /* the error says it all */
+    put_head(out, s);
+    if (r->npairs == 1 && r->pairs[0].status == MSP_OK) {
+        put_counts(out, &r->pairs[0].counts);
+        put_verdicts(out, &r->pairs[0]);
+    } else if (r->npairs > 1) {
+        fputc('\n', out);
+        put_pairs(out, r);
+    }
+    if (s->options->diff_analyze)
+        put_first_differences(out, s);
+    else if (first != NULL)
+        put_suspect(out, first);
+    put_files(out, r);
+    put_next(out, s, first);
+}

@@ -1,0 +1,27 @@
+/* summary.h - what a comparison found: for a person in 80 columns, and for programs as JSON. */
+#ifndef MSP_CLI_SUMMARY_H
+#define MSP_CLI_SUMMARY_H
+
+#include <stdio.h>
+#include "cli.h"
+#include "msprobe/compare.h"
+
+typedef struct msp_summary {
+    const msp_compare_options *options;
+    const msp_compare_result *result;
+    msp_status status; /* of the run */
+    const msp_error *err;
+    const msp_args *args; /* to propose the next command */
+} msp_summary;
+
+void msp_summary_print(FILE *out, const msp_summary *s);
+void msp_summary_print_json(FILE *out, const msp_summary *s);
+
+/* The frame of the user's own code: the innermost that is neither a framework's nor Python's. NULL when there is none.
+ */
+const char *msp_summary_user_frame(const msp_compare_suspect *s);
+
+/* The pair whose wrong row comes first, or NULL. */
+const msp_compare_pair *msp_summary_first(const msp_compare_result *r);
+
+#endif

@@ -1,0 +1,196 @@
+/* summary_json.c - the summary for programs. Keys are added at will, never renamed: "version" says when one was. */
+#include <string.h>
+#include "jsonout.h"
+#include "summary.h"
+
+static void
+put_number(msp_jsonout *j, const char *key, int64_t n)
+{
+    if (n == MSP_DUMP_NO_NUMBER)
+        msp_jsonout_text(j, key, NULL);
+    else
+        msp_jsonout_int(j, key, n);
+}
+
+static void
+put_texts(msp_jsonout *j, const char *key, char *const *texts, size_t n)
+{
+    msp_jsonout_open(j, key, '[');
+    for (size_t i = 0; i < n; i++)
+        msp_jsonout_text(j, NULL, texts[i]);
+    msp_jsonout_close(j, ']');
+}
+
+static void
+put_counts(msp_jsonout *j, const msp_compare_counts *c)
+{
+    const struct {
+        const char *key;
+        int64_t n;
+    } all[] = {{"rows", c->rows},
+               {"matched", c->matched},
+               {"unmatched", c->unmatched},
+               {"bench_only", c->bench_only},
+               {"apis", c->apis},
+               {"wrong", c->wrong},
+               {"yes", c->yes},
+               {"no", c->no},
+               {"none", c->none},
+               {"shape_unmatched", c->shape_unmatched},
+               {"warning", c->warning},
+               {"clean", c->clean},
+               {"pass", c->pass},
+               {"different", c->different},
+               {"red", c->red},
+               {"yellow", c->yellow},
+               {"unreadable", c->unreadable}};
+
+    msp_jsonout_open(j, "counts", '{');
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        msp_jsonout_int(j, all[i].key, all[i].n);
+    msp_jsonout_close(j, '}');
+}
+
+static void
+put_metrics(msp_jsonout *j, const msp_metrics *m)
+{
+    double n = m->count > 0 ? (double)m->count : 1;
+
+    msp_jsonout_open(j, "metrics", '{');
+    msp_jsonout_float(j, "cosine", m->cosine);
+    msp_jsonout_float(j, "euc_dist", m->euc_dist);
+    msp_jsonout_float(j, "max_abs_err", m->max_abs_err);
+    msp_jsonout_float(j, "max_relative_err", m->max_rel_err);
+    msp_jsonout_float(j, "one_thousandth_err_ratio", (double)m->below_1e3 / n);
+    msp_jsonout_float(j, "five_thousandths_err_ratio", (double)m->below_5e3 / n);
+    msp_jsonout_int(j, "elements", m->count);
+    msp_jsonout_int(j, "nan_or_inf_mismatches", m->mismatches);
+    msp_jsonout_close(j, '}');
+}
+
+static void
+put_worst(msp_jsonout *j, const msp_compare_suspect *s)
+{
+    msp_jsonout_open(j, "worst_element", '{');
+    msp_jsonout_open(j, "index", '[');
+    for (int32_t i = 0; i < s->worst_ndim; i++)
+        msp_jsonout_int(j, NULL, s->worst_coords[i]);
+    msp_jsonout_close(j, ']');
+    msp_jsonout_text(j, "npu", s->worst_value[0]);
+    msp_jsonout_text(j, "bench", s->worst_value[1]);
+    msp_jsonout_close(j, '}');
+}
+
+static void
+put_statistics(msp_jsonout *j, const msp_compare_suspect *s)
+{
+    static const char *const names[MSP_NSTATS] = {"max", "min", "mean", "l2norm"};
+
+    msp_jsonout_open(j, "statistics", '{');
+    for (int i = 0; i < MSP_NSTATS; i++) {
+        msp_jsonout_open(j, names[i], '{');
+        msp_jsonout_text(j, "npu", s->stats[0][i]);
+        msp_jsonout_text(j, "bench", s->stats[1][i]);
+        if (s->diff[i] != NULL) {
+            msp_jsonout_text(j, "diff", s->diff[i]);
+            msp_jsonout_text(j, "relative", s->rel[i]);
+        }
+        msp_jsonout_close(j, '}');
+    }
+    msp_jsonout_close(j, '}');
+}
+
+static void
+put_suspect(msp_jsonout *j, const char *key, const msp_compare_suspect *s)
+{
+    static const char *const states[] = {"unknown", "fine", "wrong"};
+
+    if (!s->found) {
+        msp_jsonout_text(j, key, NULL);
+        return;
+    }
+    msp_jsonout_open(j, key, '{');
+    msp_jsonout_int(j, "row", s->row);
+    msp_jsonout_text(j, "npu_name", s->npu_name);
+    msp_jsonout_text(j, "bench_name", s->bench_name);
+    msp_jsonout_text(j, "api", s->api);
+    msp_jsonout_text(j, "verdict", s->verdict);
+    msp_jsonout_text(j, "message", s->message);
+    msp_jsonout_text(j, "npu_dtype", s->dtype[0]);
+    msp_jsonout_text(j, "bench_dtype", s->dtype[1]);
+    msp_jsonout_text(j, "npu_shape", s->shape[0]);
+    msp_jsonout_text(j, "bench_shape", s->shape[1]);
+    if (s->has_metrics)
+        put_metrics(j, &s->metrics);
+    if (s->stats[0][0] != NULL)
+        put_statistics(j, s);
+    if (s->md5[0] != NULL) {
+        msp_jsonout_text(j, "npu_md5", s->md5[0]);
+        msp_jsonout_text(j, "bench_md5", s->md5[1]);
+    }
+    if (s->has_worst)
+        put_worst(j, s);
+    msp_jsonout_text(j, "inputs", states[s->inputs]);
+    msp_jsonout_text(j, "user_frame", msp_summary_user_frame(s));
+    put_texts(j, "stack", s->stack, s->nstack);
+    msp_jsonout_close(j, '}');
+}
+
+static void
+put_pair(msp_jsonout *j, const msp_compare_pair *p)
+{
+    msp_jsonout_open(j, NULL, '{');
+    msp_jsonout_text(j, "label", p->label);
+    msp_jsonout_text(j, "group", p->group);
+    put_number(j, "step", p->step);
+    put_number(j, "rank", p->rank);
+    msp_jsonout_text(j, "file", msp_dump_kind_file(p->kind));
+    msp_jsonout_text(j, "npu_path", p->npu_path);
+    msp_jsonout_text(j, "bench_path", p->bench_path);
+    msp_jsonout_text(j, "mode", msp_compare_mode_text(p->mode));
+    msp_jsonout_text(j, "status", p->status == MSP_OK ? "ok" : "error");
+    msp_jsonout_text(j, "error", p->error);
+    put_counts(j, &p->counts);
+    put_suspect(j, "first_wrong", &p->suspect);
+    msp_jsonout_text(j, "advice", p->advice);
+    put_texts(j, "files", p->files, p->nfiles);
+    msp_jsonout_float(j, "seconds", p->seconds);
+    msp_jsonout_close(j, '}');
+}
+
+static void
+put_first_differences(msp_jsonout *j, const msp_compare_result *r)
+{
+    msp_jsonout_text(j, "first_stage", r->first_stage);
+    msp_jsonout_open(j, "first_to_differ", '[');
+    for (size_t i = 0; i < r->nfirst; i++) {
+        msp_jsonout_open(j, NULL, '{');
+        put_number(j, "rank", r->first[i].rank);
+        msp_jsonout_text(j, "op_name", r->first[i].op_name);
+        put_texts(j, "stack", r->first[i].stack, r->first[i].nstack);
+        msp_jsonout_close(j, '}');
+    }
+    msp_jsonout_close(j, ']');
+}
+
+void
+msp_summary_print_json(FILE *out, const msp_summary *s)
+{
+    const msp_compare_result *r = s->result;
+    msp_jsonout j = {.out = out};
+
+    msp_jsonout_open(&j, NULL, '{');
+    msp_jsonout_int(&j, "version", 1);
+    msp_jsonout_text(&j, "status", s->status == MSP_OK ? "ok" : "error");
+    msp_jsonout_text(&j, "error", s->status == MSP_OK ? NULL : s->err->message);
+    msp_jsonout_open(&j, "pairs", '[');
+    for (size_t i = 0; i < r->npairs; i++)
+        put_pair(&j, &r->pairs[i]);
+    msp_jsonout_close(&j, ']');
+    if (s->options->diff_analyze)
+        put_first_differences(&j, r);
+    put_texts(&j, "files", r->files, r->nfiles);
+    msp_jsonout_int(&j, "bytes", r->bytes);
+    msp_jsonout_float(&j, "seconds", r->seconds);
+    msp_jsonout_close(&j, '}');
+}

@@ -1,0 +1,237 @@
+"""What a comparison says on the screen and to programs."""
+import json
+
+import pytest
+
+import dumps
+
+STATISTICS = """
+  Compared      npu/dump.json
+  with          bench/dump.json
+  by            statistics, SIZE in TIME s
+  Rows          7 in all, 7 matched
+  Verdict       3 wrong rows
+
+  First wrong   Functional.relu.0.forward.output.0
+                row 6: Warning, torch.float32 [2, 3]
+  Errors        max     NPU 6, bench 3, off by 100%
+                min     NPU -6, bench -3, off by 100%
+                mean    NPU 3, bench 1.5, off by 100%
+                l2norm  NPU 12, bench 6, off by 100%
+  Its inputs    still fine: this call makes the difference
+  Called at     /home/me/train.py:11 in forward
+                y = self.act(x)
+
+  Written       out/compare_result_TIME.xlsx
+                out/advisor_TIME.txt
+  Next          dump its tensors in both runs and compare again (config.json):
+                "task": "tensor",
+                "tensor": {"list": ["Functional.relu.0.forward"]}
+"""
+
+REAL = """
+  Compared      npu/dump.json
+  with          bench/dump.json
+  by            real data, SIZE in TIME s
+  Rows          4 in all, 4 matched
+  Verdict       1 wrong row
+
+  First wrong   Functional.relu.0.forward.output.0
+                row 5: No, torch.float32 [2, 3]
+  Errors        Cosine 0.988095, MaxAbsErr 2, MaxRelativeErr 0.363636
+                83.33% of the elements within 0.001, 83.33% within 0.005
+  Worst element [1, 2]: NPU 7.5, bench 5.5
+  Its inputs    still fine: this call makes the difference
+  Called at     /home/me/train.py:11 in forward
+                y = self.act(x)
+
+  Written       out/compare_result_TIME.xlsx
+                out/advisor_TIME.txt
+  Next          msprobe compare npu bench -o out -hl
+"""
+
+MD5 = """
+  Compared      npu/dump.json
+  with          bench/dump.json
+  by            md5, SIZE in TIME s
+  Rows          4 in all, 4 matched
+  Verdict       1 wrong row
+
+  First wrong   Functional.relu.0.forward.output.0
+                row 5: Different, torch.float32 [2, 3]
+  Checksums     NPU 6c1b06c7, bench a7e1d189
+  Its inputs    still fine: this call makes the difference
+  Called at     /home/me/train.py:11 in forward
+                y = self.act(x)
+
+  Written       out/compare_result_TIME.xlsx
+                out/advisor_TIME.txt
+  Next          dump its tensors in both runs and compare again (config.json):
+                "task": "tensor",
+                "tensor": {"list": ["Functional.relu.0.forward"]}
+"""
+
+SAME = """
+  Compared      npu/dump.json
+  with          bench/dump.json
+  by            statistics, SIZE in TIME s
+  Rows          7 in all, 7 matched
+  Verdict       no wrong row
+
+  Written       out/compare_result_TIME.xlsx
+                out/advisor_TIME.txt
+"""
+
+
+def both(tmp_path, make, fault):
+    make(tmp_path / "npu", fault)
+    make(tmp_path / "bench")
+
+
+@pytest.mark.parametrize("make, fault, text", [(dumps.statistics, 2, STATISTICS), (dumps.real, 2, REAL),
+                                               (dumps.checksums, 1, MD5), (dumps.statistics, 1, SAME)],
+                         ids=["statistics", "real", "md5", "same"])
+def test_the_summary_answers_the_question(run, tmp_path, make, fault, text):
+    both(tmp_path, make, fault)
+    r = run("compare", "npu", "bench", "-o", "out")
+    assert r.rc == 0 and r.err == ""
+    assert r.out == text
+    assert max(len(line) for line in r.out.splitlines()) <= 80
+
+
+def test_ranks_are_listed_and_the_first_wrong_one_is_described(run, tmp_path):
+    for rank in range(3):
+        dumps.statistics(tmp_path / "npu/step0" / ("rank%d" % rank), 2 if rank == 1 else 1)
+        dumps.statistics(tmp_path / "bench/step0" / ("rank%d" % rank))
+    r = run("compare", "npu/step0", "bench/step0", "-o", "out")
+    assert r.rc == 0
+    assert """
+             rows   matched   wrong  first wrong
+  rank0         7         7       0  -
+  rank1         7         7       3  Functional.relu.0.forward.output.0
+  rank2         7         7       0  -
+
+  First wrong   Functional.relu.0.forward.output.0
+                rank1, row 6: Warning, torch.float32 [2, 3]
+""" in r.out
+    assert r.out.endswith("  Next          msprobe compare npu/step0 bench/step0 -o out -da\n")
+
+
+def test_a_rank_that_fails_is_named_and_the_others_are_compared(run, files, tmp_path):
+    for rank in range(2):
+        dumps.statistics(tmp_path / "npu/step0" / ("rank%d" % rank))
+        dumps.statistics(tmp_path / "bench/step0" / ("rank%d" % rank))
+    (tmp_path / "npu/step0/rank1/dump.json").write_text("{nonsense")
+    r = run("compare", "npu/step0", "bench/step0", "-o", "out")
+    assert r.rc == 1
+    assert "  rank1 failed: npu/step0/rank1/dump.json: " in r.out
+    assert "  rank0         7         7       0  -\n" in r.out
+    assert r.err.endswith("error: 1 of 2 pairs could not be compared\n")
+    assert "compare_result_rank0_TIME.xlsx" in files()
+
+
+def test_many_rows_without_partner_propose_fuzzy_matching(run, tmp_path):
+    dumps.statistics(tmp_path / "npu")
+    dumps.statistics(tmp_path / "bench")
+    text = (tmp_path / "bench/dump.json").read_text().replace("relu.0.", "relu.1.").replace("gelu.0.", "gelu.3.")
+    (tmp_path / "bench/dump.json").write_text(text)
+    r = run("compare", "npu", "bench", "-o", "my out")
+    assert "3 matched, 4 without partner, 4 in bench only" in r.out
+    assert r.out.endswith("  Next          msprobe compare npu bench -o 'my out' -f\n")
+    r = run("compare", "npu", "bench", "-o", "my out", "-f")
+    assert "7 in all, 7 matched\n" in r.out
+
+
+def test_quiet_prints_nothing_when_all_is_well(run, files, tmp_path):
+    both(tmp_path, dumps.statistics, 2)
+    r = run("compare", "npu", "bench", "-o", "out", "-q")
+    assert (r.rc, r.out, r.err) == (0, "", "")
+    assert files() == ["advisor_TIME.txt", "compare_result_TIME.xlsx"]
+
+
+def test_json_is_for_programs(run, tmp_path):
+    both(tmp_path, dumps.real, 2)
+    r = run("compare", "npu", "bench", "-o", "out", "--json")
+    assert r.rc == 0 and r.err == ""
+    doc = json.loads(r.raw)
+    assert (doc["version"], doc["status"], doc["error"]) == (1, "ok", None)
+    pair, = doc["pairs"]
+    assert pair["mode"] == "real data" and pair["counts"]["rows"] == 4 and pair["counts"]["no"] == 1
+    first = pair["first_wrong"]
+    assert first["npu_name"] == "Functional.relu.0.forward.output.0" and first["inputs"] == "fine"
+    assert first["worst_element"] == {"index": [1, 2], "npu": "7.5", "bench": "5.5"}
+    assert first["metrics"]["max_abs_err"] == 2
+    assert first["user_frame"].startswith("File /home/me/train.py, line 11,")
+    assert len(pair["files"]) == 2
+
+
+def test_json_tells_of_failures_too(run, tmp_path):
+    dumps.statistics(tmp_path / "npu")
+    r = run("compare", "npu", "nowhere", "--json")
+    assert r.rc == 1 and r.err.startswith("error: ")
+    doc = json.loads(r.raw)
+    assert doc["status"] == "error" and "nowhere" in doc["error"] and doc["pairs"] == []
+
+
+@pytest.mark.parametrize("make, fault, what, rc", [
+    (dumps.real, 2, "no", 3), (dumps.real, 2, "warning", 3), (dumps.real, 2, "any", 3),
+    (dumps.statistics, 2, "no", 0), (dumps.statistics, 2, "warning", 3), (dumps.statistics, 2, "any", 3),
+    (dumps.checksums, 1, "no", 3), (dumps.real, 0, "any", 0), (dumps.statistics, 1, "any", 0)])
+def test_fail_on_decides_the_exit_status(run, tmp_path, make, fault, what, rc):
+    both(tmp_path, make, fault)
+    assert run("compare", "npu", "bench", "-o", "out", "-q", "--fail-on", what).rc == rc
+
+
+def test_fail_on_any_counts_rows_without_partner(run, tmp_path):
+    dumps.statistics(tmp_path / "npu")
+    dumps.write(tmp_path / "bench", {"Functional.linear.0.forward": dumps.call([dumps.tensor(1.0)], [dumps.tensor(2.0)])})
+    assert run("compare", "npu", "bench", "-q", "--fail-on", "warning").rc == 0
+    assert run("compare", "npu", "bench", "-q", "--fail-on", "any").rc == 3
+
+
+@pytest.mark.parametrize("formats, names", [("csv", ["csv"]), ("xlsx,csv,json", ["csv", "json", "xlsx"]), ("json", ["json"])])
+def test_formats_are_written_as_asked(run, files, tmp_path, formats, names):
+    both(tmp_path, dumps.statistics, 2)
+    assert run("compare", "npu", "bench", "-o", "out", "-c", "--format", formats).rc == 0
+    assert files() == ["compare_result_TIME." + n for n in names]
+
+
+def test_the_compare_file_asks_for_a_line_per_row(run, compare_json, tmp_path):
+    both(tmp_path, dumps.real, 2)
+    for wanted in (True, False):
+        compare_json(npu_path="npu/dump.json", bench_path="bench/dump.json", is_print_compare_log=wanted)
+        r = run("compare", "-i", "compare.json", "-o", "out")
+        assert r.rc == 0
+        assert ("[Functional.relu.0.forward.output.0]" in r.err) == wanted
+    r = run("compare", "-i", "compare.json", "-o", "out", "-v")
+    assert r.rc == 0
+
+
+def test_the_log_level_is_honoured(run, tmp_path):
+    both(tmp_path, dumps.real, 2)
+    (tmp_path / "npu/dump_tensor_data/Functional.linear.0.forward.output.0.npy").unlink()
+    for level, there in (("2", True), ("3", False), ("4", False), ("1", True)):
+        r = run("compare", "npu", "bench", "-o", "out", env={"MSPROBE_LOG_LEVEL": level})
+        assert ("warning: " in r.err) == there, level
+    r = run("compare", "npu", "bench", "-o", "out", env={"MSPROBE_LOG_LEVEL": "loud"})
+    assert "warning: MSPROBE_LOG_LEVEL is none of 0, 1, 2, 3, 4 and is ignored\n" in r.err
+
+
+def test_names_from_a_dump_cannot_reach_the_terminal(run, tmp_path):
+    evil = "Functional.re\x1b[2Jlu\r.0.forward"
+    for side, value in (("npu", 9.0), ("bench", 1.0)):
+        dumps.write(tmp_path / side, {evil: dumps.call([dumps.tensor(1.0)], [dumps.tensor(value)])})
+    r = run("compare", "npu", "bench", "-o", "out")
+    assert r.rc == 0 and "\x1b" not in r.out + r.err and "\r" not in r.out + r.err
+    assert "Functional.re?[2Jlu?.0.forward.output.0" in r.out
+
+
+def test_a_rank_that_one_side_lacks_is_named_even_in_silence(run, tmp_path):
+    for rank in range(3):
+        dumps.statistics(tmp_path / "npu" / ("rank%d" % rank))
+    for rank in (0, 2):
+        dumps.statistics(tmp_path / "bench" / ("rank%d" % rank))
+    r = run("compare", "npu", "bench", "-o", "out", "-q")
+    assert r.rc == 1 and r.out == ""
+    assert r.err == ("error: rank1: there is no such dump on the bench side (the other is npu/rank1/dump.json)\n"
+                     "error: 1 of 3 pairs could not be compared\n")

@@ -1,0 +1,118 @@
+"""Colours and progress on a terminal, and neither in pipes."""
+import json
+import os
+import pty
+import select
+import subprocess
+import time
+
+import pytest
+
+import dumps
+
+
+def on_terminal(msprobe, words, cwd, env=None, columns=80):
+    """Run with stdout and stderr on terminals of their own; (exit status, what each got)."""
+    import fcntl
+    import struct
+    import termios
+    out, out_child = pty.openpty()
+    err, err_child = pty.openpty()
+    for fd in (out_child, err_child):
+        fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    clean = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE")}
+    clean.update({"TERM": "xterm"}, **(env or {}))
+    process = subprocess.Popen([msprobe, *words], cwd=cwd, env=clean, stdin=subprocess.DEVNULL, stdout=out_child,
+                               stderr=err_child)
+    os.close(out_child)
+    os.close(err_child)
+    got = {out: b"", err: b""}
+    deadline = time.time() + 60
+    while got and time.time() < deadline:
+        for fd in select.select(list(got), [], [], 1)[0]:
+            try:
+                piece = os.read(fd, 65536)
+            except OSError:
+                piece = b""
+            if not piece:
+                done = got.pop(fd)
+                os.close(fd)
+                if fd == out:
+                    out_text = done
+                else:
+                    err_text = done
+            else:
+                got[fd] += piece
+    return process.wait(timeout=60), out_text.decode(), err_text.decode()
+
+
+@pytest.fixture
+def pair(tmp_path):
+    dumps.statistics(tmp_path / "npu", 2)
+    dumps.statistics(tmp_path / "bench")
+    return ["compare", "npu", "bench", "-o", "out"]
+
+
+def test_a_terminal_gets_colours(msprobe, tmp_path, pair):
+    rc, out, err = on_terminal(msprobe, pair, tmp_path)
+    assert rc == 0 and "\x1b[31m3 wrong rows\x1b[0m" in out
+
+
+@pytest.mark.parametrize("words, env", [(["--no-color"], {}), ([], {"NO_COLOR": "1"}), ([], {"CLICOLOR": "0"}),
+                                        ([], {"TERM": "dumb"}), ([], {"NO_COLOR": "1", "CLICOLOR_FORCE": "1"})])
+def test_colours_can_be_refused(msprobe, tmp_path, pair, words, env):
+    rc, out, err = on_terminal(msprobe, pair + words, tmp_path, env)
+    assert rc == 0 and "\x1b[3" not in out + err and "3 wrong rows" in out
+
+
+def test_pipes_get_no_colours_unless_they_are_forced(run, pair):
+    r = run(*pair)
+    assert "\x1b" not in r.out + r.err
+    assert "\x1b[31m" in run(*pair, env={"CLICOLOR_FORCE": "1"}).out
+    assert "\x1b" not in run(*pair, env={"CLICOLOR_FORCE": "0"}).out
+    assert "\x1b" not in run(*pair, "--no-color", env={"CLICOLOR_FORCE": "1"}).out
+
+
+def test_errors_are_red_on_a_terminal(msprobe, tmp_path):
+    rc, out, err = on_terminal(msprobe, ["compare"], tmp_path)
+    assert rc == 2 and err.startswith("\x1b[31merror: \x1b[0mwhat to compare?")
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """Large enough to last longer than it takes until progress is shown."""
+    base = tmp_path_factory.mktemp("large")
+    leaf = json.dumps(dumps.tensor(1.0))
+    record = '"Functional.relu.%%d.forward": {"input_args": [%s], "input_kwargs": {}, "output": [%s]}' % (leaf, leaf)
+    text = '{"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": null, "data": {%s}}'
+    for side in ("npu", "bench"):
+        (base / side).mkdir()
+        (base / side / "dump.json").write_text(text % ", ".join(record % i for i in range(30000)))
+    return ["compare", str(base / "npu"), str(base / "bench"), "-o", "out", "--threads", "1"]
+
+
+def test_progress_is_painted_on_a_terminal_and_wiped_away(msprobe, tmp_path, large, run):
+    rc, out, err = on_terminal(msprobe, large, tmp_path)
+    assert rc == 0
+    assert "rows" in err and "\r" in err and " left" in err
+    assert err.endswith("\r\x1b[K")
+    for line in err.replace("\x1b[K", "").replace("\x1b[2m", "").replace("\x1b[0m", "").split("\r"):
+        assert len(line) < 80
+    rc, out, err = on_terminal(msprobe, large + ["-q", "--format", "csv"], tmp_path)
+    assert rc == 0 and out == "" and err == ""
+    r = run(*large, "--format", "csv")
+    assert r.rc == 0 and r.err == ""
+
+
+def test_an_interrupt_leaves_no_half_written_result(msprobe, tmp_path, large):
+    import signal
+    process = subprocess.Popen([msprobe, *large], cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    time.sleep(0.15)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    left = [p.name for p in tmp_path.rglob("*") if p.is_file() and "out" in p.parts]
+    if process.returncode == -signal.SIGINT:
+        assert left == []
+    else:  # it was faster than we
+        assert process.returncode == 0

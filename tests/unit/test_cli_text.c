@@ -1,0 +1,175 @@
+/* test_cli_text.c - what goes to the screen: widths, safe text, progress, quoting, JSON. */
+#include "unit.h"
+#include <math.h>
+#include "jsonout.h"
+#include "progress.h"
+#include "shell.h"
+#include "terminal.h"
+
+static size_t
+width(const char *s)
+{
+    return msp_text_width(s, strlen(s));
+}
+
+static void
+wide_characters_take_two_columns(void **state)
+{
+    (void)state;
+    assert_int_equal(width("abc"), 3);
+    assert_int_equal(width("精度"), 4);
+    assert_int_equal(width("é"), 1);
+    assert_int_equal(width("e\xcc\x81"), 1); /* e and a combining accent */
+    assert_int_equal(width("\xff\xfe"), 2);  /* no UTF-8: one column a byte */
+    assert_int_equal(width("한국어"), 6);
+    assert_int_equal(width("\xf0\x9f\x98\x80"), 2);
+    assert_int_equal(width("\xed\xa0\x80"), 3); /* a surrogate is no character */
+}
+
+static void
+text_is_cut_at_whole_characters(void **state)
+{
+    (void)state;
+    assert_int_equal(msp_text_fit("精度", 6, 3), 3);
+    assert_int_equal(msp_text_fit("精度", 6, 4), 6);
+    assert_int_equal(msp_text_fit("abc", 3, 0), 0);
+}
+
+static void
+names_from_files_cannot_move_the_cursor(void **state)
+{
+    char buf[64];
+
+    (void)state;
+    assert_string_equal(msp_text_safe(buf, sizeof(buf), "a\033[2Jb\rc\nd\x7f"), "a?[2Jb?c?d?");
+    assert_string_equal(msp_text_safe(buf, sizeof(buf),
+                                      "\xc2\x9b"
+                                      "1m"),
+                        "?1m");
+    assert_string_equal(msp_text_safe(buf, sizeof(buf),
+                                      "a\xe2\x80\xae"
+                                      "b"),
+                        "a?b");
+    assert_string_equal(msp_text_safe(buf, sizeof(buf), "\xff精"), "?精");
+    assert_string_equal(msp_text_safe(buf, 6, "精度精度"), "精");
+}
+
+static void
+wrapped_text_keeps_its_width(void **state)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+
+    (void)state;
+    msp_text_wrap(f, "one two three four five six", 10, 30);
+    fclose(f);
+    assert_string_equal(text, "one two three four\n          five six\n");
+    free(text);
+}
+
+static void
+counts_bytes_and_times_read_well(void **state)
+{
+    char buf[32];
+
+    (void)state;
+    assert_string_equal(msp_format_count(buf, 0), "0");
+    assert_string_equal(msp_format_count(buf, 999), "999");
+    assert_string_equal(msp_format_count(buf, 1234567), "1,234,567");
+    assert_string_equal(msp_format_count(buf, INT64_MIN), "-9,223,372,036,854,775,808");
+    assert_string_equal(msp_format_bytes(buf, 17), "17 B");
+    assert_string_equal(msp_format_bytes(buf, 999.6), "1.0 kB");
+    assert_string_equal(msp_format_bytes(buf, 1.26e9), "1.3 GB");
+    assert_string_equal(msp_format_bytes(buf, 5e15), "5000 TB");
+    assert_string_equal(msp_format_seconds(buf, 7.4), "0:07");
+    assert_string_equal(msp_format_seconds(buf, 3723), "1:02:03");
+    assert_string_equal(msp_format_seconds(buf, INFINITY), "1000:00:00");
+}
+
+static void
+progress_tells_rows_speed_and_time_left(void **state)
+{
+    msp_progress_state s = {.what = "rank0",
+                            .rows = 12000,
+                            .total_rows = 48000,
+                            .bytes = 3000000000,
+                            .total_bytes = 12000000000};
+    char buf[128];
+
+    (void)state;
+    msp_progress_format(buf, sizeof(buf), &s, 2.5);
+    assert_string_equal(buf, "rank0  12,000 of 48,000 rows  1.2 GB/s  0:08 left");
+    s = (msp_progress_state){.rows = 7};
+    msp_progress_format(buf, sizeof(buf), &s, 1);
+    assert_string_equal(buf, "7 rows");
+    s = (msp_progress_state){.rows = 8, .total_rows = 8};
+    msp_progress_format(buf, sizeof(buf), &s, 1);
+    assert_string_equal(buf, "8 of 8 rows");
+}
+
+static const char *
+quoted(const char *word)
+{
+    static char buf[128];
+    FILE *f = fmemopen(buf, sizeof(buf), "w");
+
+    msp_shell_put(f, word);
+    fputc('\0', f);
+    fclose(f);
+    return buf;
+}
+
+static void
+words_are_quoted_only_where_a_shell_needs_it(void **state)
+{
+    (void)state;
+    assert_string_equal(quoted("npu_dump/step0"), "npu_dump/step0");
+    assert_string_equal(quoted("my dumps"), "'my dumps'");
+    assert_string_equal(quoted("it's"), "'it'\\''s'");
+    assert_string_equal(quoted(""), "''");
+    assert_string_equal(quoted("$HOME"), "'$HOME'");
+    assert_string_equal(quoted("精度"), "'精度'");
+}
+
+static void
+json_is_json_whatever_the_text(void **state)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+    msp_jsonout j = {.out = f};
+
+    (void)state;
+    msp_jsonout_open(&j, NULL, '{');
+    msp_jsonout_text(&j, "t", "a\"\\\n\xff精");
+    msp_jsonout_text(&j, "n", NULL);
+    msp_jsonout_float(&j, "f", 0.1);
+    msp_jsonout_float(&j, "nan", NAN);
+    msp_jsonout_float(&j, "inf", -INFINITY);
+    msp_jsonout_open(&j, "l", '[');
+    msp_jsonout_close(&j, ']');
+    msp_jsonout_bool(&j, "b", true);
+    msp_jsonout_close(&j, '}');
+    fclose(f);
+    assert_string_equal(text, "{\n  \"t\": \"a\\\"\\\\\\u000a\\ufffd精\",\n  \"n\": null,\n  \"f\": 0.1,\n"
+                              "  \"nan\": \"nan\",\n  \"inf\": \"-inf\",\n  \"l\": [],\n  \"b\": true\n}\n");
+    free(text);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(wide_characters_take_two_columns),
+        TEST(text_is_cut_at_whole_characters),
+        TEST(names_from_files_cannot_move_the_cursor),
+        TEST(wrapped_text_keeps_its_width),
+        TEST(counts_bytes_and_times_read_well),
+        TEST(progress_tells_rows_speed_and_time_left),
+        TEST(words_are_quoted_only_where_a_shell_needs_it),
+        TEST(json_is_json_whatever_the_text),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
