@@ -189,8 +189,9 @@ typedef struct msp_compare_pair {
     char *npu_path;   /* NULL when this side lacks the rank */
     char *bench_path; /* NULL when this side lacks the rank */
     msp_compare_mode mode;
-    msp_status status; /* MSP_OK: compared; else error says why, and the other fields hold what was reached */
-    char *error;       /* one line, NULL when there is none */
+    msp_framework framework[2]; /* of NPU and bench, as far as their files were read */
+    msp_status status;          /* MSP_OK: compared; else error says why, and the other fields hold what was reached */
+    char *error;                /* one line, NULL when there is none */
     msp_compare_counts counts;
     msp_compare_suspect suspect;
     char **files; /* results written, tables first, then the advisor's text */

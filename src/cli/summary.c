@@ -419,31 +419,40 @@ put_files(FILE *out, const msp_compare_result *r)
             put_file(out, &n, total, r->pairs[i].files[k]);
 }
 
+/* What the user asked for is kept; how it is to be told is not. */
+static bool
+is_kept(const msp_opt *o)
+{
+    return o->id != MSP_OPT_INPUT && o->id != MSP_OPT_JSON && o->id != MSP_OPT_FAIL_ON;
+}
+
 /* The command that was given, with one more option. */
 static void
 put_command(FILE *out, const msp_summary *s, const char *more)
 {
-    const char *const *names = s->args->operands;
     const char *input = msp_args_get(s->args, MSP_OPT_INPUT, NULL);
-    const char *output = msp_args_get(s->args, MSP_OPT_OUTPUT, NULL);
     const char *framework = msp_args_get(s->args, MSP_OPT_FRAMEWORK, NULL);
 
     label(out, "Next");
     fputs("msprobe ", out);
     if (framework != NULL)
         fprintf(out, "-f %s ", framework);
-    fputs("compare ", out);
-    if (input != NULL) {
-        fputs("-i ", out);
-        msp_shell_put(out, input);
+    fputs(input != NULL ? "compare -i" : "compare", out);
+    for (size_t i = 0; i < (input != NULL ? 1 : s->args->noperands); i++) {
+        fputc(' ', out);
+        msp_shell_put(out, input != NULL ? input : s->args->operands[i]);
     }
-    for (size_t i = 0; input == NULL && i < s->args->noperands; i++) {
-        fputs(i > 0 ? " " : "", out);
-        msp_shell_put(out, names[i]);
-    }
-    if (output != NULL) {
-        fputs(" -o ", out);
-        msp_shell_put(out, output);
+    for (size_t i = 0; i < msp_opts_compare.count; i++) {
+        const msp_opt *o = &msp_opts_compare.opts[i];
+        const char *value = msp_args_get(s->args, o->id, NULL);
+
+        if (!msp_args_has(s->args, o->id) || !is_kept(o))
+            continue;
+        fprintf(out, " %s", o->brief != NULL ? o->brief : o->name);
+        if (value != NULL) {
+            fputc(' ', out);
+            msp_shell_put(out, value);
+        }
     }
     fprintf(out, " %s\n", more);
 }
@@ -465,20 +474,37 @@ put_redump_advice(FILE *out, const msp_summary *s, const msp_compare_suspect *su
     fputs("\"]}\n", out);
 }
 
-static void
-put_next(FILE *out, const msp_summary *s, const msp_compare_pair *first)
+static bool
+has_mapping(const msp_compare_options *opt)
 {
-    const msp_compare_result *r = s->result;
+    return opt->data_mapping != NULL || opt->api_mapping != NULL || opt->cell_mapping != NULL ||
+           opt->layer_mapping != NULL;
+}
+
+/* A fifth of the rows is more than the few calls that only one device has. */
+static bool
+many_without_partner(const msp_compare_result *r)
+{
     int64_t unmatched = 0, rows = 0;
 
-    if (s->options->has_rank_id || s->options->has_step_id || s->options->common)
-        return; /* static graphs: there is no other way to look at them */
     for (size_t i = 0; i < r->npairs; i++) {
         unmatched += r->pairs[i].counts.unmatched;
         rows += r->pairs[i].counts.rows;
     }
-    /* a fifth is more than the few calls that only one device has */
-    if (unmatched * 5 > rows && !s->options->fuzzy && s->options->data_mapping == NULL)
+    return unmatched * 5 > rows;
+}
+
+static void
+put_next(FILE *out, const msp_summary *s, const msp_compare_pair *first)
+{
+    const msp_compare_result *r = s->result;
+    const msp_framework *f = r->pairs[0].framework;
+
+    if (s->options->has_rank_id || s->options->has_step_id || s->options->common)
+        return; /* static graphs: there is no other way to look at them */
+    if (many_without_partner(r) && !has_mapping(s->options) && f[0] == MSP_MINDSPORE && f[1] == MSP_PYTORCH)
+        put_command(out, s, "-lm");
+    else if (many_without_partner(r) && !has_mapping(s->options) && !s->options->fuzzy)
         put_command(out, s, "-f");
     else if (first == NULL)
         return;

@@ -147,6 +147,8 @@ put_pair(msp_jsonout *j, const msp_compare_pair *p)
     msp_jsonout_text(j, "file", msp_dump_kind_file(p->kind));
     msp_jsonout_text(j, "npu_path", p->npu_path);
     msp_jsonout_text(j, "bench_path", p->bench_path);
+    msp_jsonout_text(j, "npu_framework", msp_framework_name(p->framework[0]));
+    msp_jsonout_text(j, "bench_framework", msp_framework_name(p->framework[1]));
     msp_jsonout_text(j, "mode", msp_compare_mode_text(p->mode));
     msp_jsonout_text(j, "status", p->status == MSP_OK ? "ok" : "error");
     msp_jsonout_text(j, "error", p->error);

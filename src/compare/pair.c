@@ -145,6 +145,8 @@ read_sides(pair *p)
     st = both_sides(p, flatten_side);
     if (st == MSP_OK)
         st = choose_mode(p);
+    for (int i = 0; i < 2; i++)
+        p->out->framework[i] = msp_dump_framework(p->sides[i].dump);
     if (st != MSP_OK)
         return st;
     p->out->counts.apis = (int64_t)p->sides[0].rows.napis;

@@ -73,8 +73,10 @@ def matched(found, calls):
 
 
 def test_without_a_mapping_only_equal_names_meet(run, cross, partners):
-    assert run(*cross).rc == 0
+    r = run(*cross)
+    assert r.rc == 0
     assert matched(partners(), MS) == [None] * 4 + [PT[4]] + [None] * 3
+    assert r.out.endswith("  Next          msprobe -f mindspore compare npu bench -o out -c --format csv -lm\n")
 
 
 def test_am_knows_functions(run, cross, partners):

@@ -138,6 +138,8 @@ def test_many_rows_without_partner_propose_fuzzy_matching(run, tmp_path):
     r = run("compare", "npu", "bench", "-o", "my out")
     assert "3 matched, 4 without partner, 4 in bench only" in r.out
     assert r.out.endswith("  Next          msprobe compare npu bench -o 'my out' -f\n")
+    r = run("compare", "npu", "bench", "-o", "my out", "-c", "--format", "csv", "--fail-on", "no")
+    assert r.out.endswith("  Next          msprobe compare npu bench -o 'my out' -c --format csv -f\n")
     r = run("compare", "npu", "bench", "-o", "my out", "-f")
     assert "7 in all, 7 matched\n" in r.out
 
