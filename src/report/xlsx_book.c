@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <strings.h>
 #include <xlsxwriter.h>
 #include "core/alloc.h"
@@ -116,6 +117,9 @@ use_styles(lxw_workbook *book, lxw_worksheet *sheet)
     return ok;
 }
 
+/* libxlsxwriter asks gmtime() for the date, whose answer all threads share: one book at a time. */
+static pthread_mutex_t one_book = PTHREAD_MUTEX_INITIALIZER;
+
 static msp_status
 make_book(const char *path, const char *dir, char *const *names, size_t count, msp_error *err)
 {
@@ -133,7 +137,9 @@ make_book(const char *path, const char *dir, char *const *names, size_t count, m
         lxw_workbook_free(book);
         return msp_error_set(err, MSP_E_NOMEM, "out of memory for the workbook");
     }
+    pthread_mutex_lock(&one_book);
     e = workbook_close(book); /* frees it */
+    pthread_mutex_unlock(&one_book);
     if (e != LXW_NO_ERROR)
         return msp_error_set(err, e == LXW_ERROR_MEMORY_MALLOC_FAILED ? MSP_E_NOMEM : MSP_E_IO,
                              "cannot write the workbook: %s", lxw_strerror(e));
