@@ -1,0 +1,261 @@
+/*
+ * module.c - the extension msprobe._core: what Python reaches of the C library. The package msprobe names it for users.
+ */
+#include "module.h"
+
+/* ---- functions without a type of their own ---------------------------------------------------------------------- */
+
+static PyObject *
+py_crc32(PyObject *module, PyObject *obj)
+{
+    msp_py_view v;
+    uint32_t crc;
+
+    if (msp_py_view_acquire(&v, msp_py_state_of(module), obj) != 0)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS crc = msp_crc32(&v.t);
+    Py_END_ALLOW_THREADS msp_py_view_release(&v);
+    return PyLong_FromUnsignedLong(crc);
+}
+
+static PyObject *
+py_fingerprint(PyObject *module, PyObject *obj)
+{
+    msp_fingerprint f;
+    msp_py_view v;
+    char text[33];
+
+    if (msp_py_view_acquire(&v, msp_py_state_of(module), obj) != 0)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS f = msp_fingerprint_of(&v.t);
+    Py_END_ALLOW_THREADS msp_py_view_release(&v);
+    msp_fingerprint_format(text, f);
+    return PyUnicode_FromString(text);
+}
+
+typedef msp_status save_function(const char *path, const msp_tensor *t, msp_error *err);
+
+static PyObject *
+save(PyObject *module, PyObject *args, const char *format, save_function *function)
+{
+    msp_py_state *state = msp_py_state_of(module);
+    PyObject *path, *obj;
+    msp_py_view v;
+    msp_error err;
+    msp_status st;
+
+    if (!PyArg_ParseTuple(args, format, PyUnicode_FSConverter, &path, &obj))
+        return NULL;
+    if (msp_py_view_acquire(&v, state, obj) != 0) {
+        Py_DECREF(path);
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS st = function(PyBytes_AS_STRING(path), &v.t, &err);
+    Py_END_ALLOW_THREADS msp_py_view_release(&v);
+    Py_DECREF(path);
+    if (st != MSP_OK)
+        return msp_py_raise(state, st, &err);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+py_save_pt(PyObject *module, PyObject *args)
+{
+    return save(module, args, "O&O:save_pt", msp_pt_save);
+}
+
+static PyObject *
+py_save_npy(PyObject *module, PyObject *args)
+{
+    return save(module, args, "O&O:save_npy", msp_npy_save);
+}
+
+/* ---- helpers that several files use ----------------------------------------------------------------------------- */
+
+int
+msp_py_threads_arg(int *threads, const char *function, Py_ssize_t npos, PyObject *const *args, Py_ssize_t nargs,
+                   PyObject *kwnames)
+{
+    Py_ssize_t nkw = kwnames != NULL ? PyTuple_GET_SIZE(kwnames) : 0;
+    long value;
+
+    *threads = 0;
+    if (nargs != npos || nkw > 1 ||
+        (nkw == 1 && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, 0), "threads") != 0)) {
+        PyErr_Format(PyExc_TypeError, "%s() takes %zd tensor%s and the optional keyword threads", function, npos,
+                     npos == 1 ? "" : "s");
+        return -1;
+    }
+    if (nkw == 0)
+        return 0;
+    value = PyLong_AsLong(args[nargs]);
+    if (value == -1 && PyErr_Occurred())
+        return -1;
+    if (value < 0 || value > 1024) {
+        PyErr_SetString(PyExc_ValueError, "threads must be 0 (one per core) to 1024");
+        return -1;
+    }
+    *threads = (int)value;
+    return 0;
+}
+
+PyTypeObject *
+msp_py_add_type(PyObject *module, PyType_Spec *spec)
+{
+    PyTypeObject *type = (PyTypeObject *)PyType_FromSpec(spec);
+    const char *name = strrchr(spec->name, '.') + 1;
+
+    if (type == NULL)
+        return NULL;
+    type->tp_new = NULL; /* only functions of this module make objects of it */
+    Py_INCREF(type);
+    if (PyModule_AddObject(module, name, (PyObject *)type) != 0) {
+        Py_DECREF(type);
+        Py_CLEAR(type);
+    }
+    return type;
+}
+
+/* ---- the module ------------------------------------------------------------------------------------------------- */
+
+#define FASTCALL(f) (PyCFunction)(void (*)(void))(f), METH_FASTCALL | METH_KEYWORDS
+
+static PyMethodDef functions[] = {
+    {"stats", FASTCALL(msp_py_stats),
+     "stats(tensor, *, threads=0)\n--\n\n"
+     "Statistics of a tensor in one pass: max, min, mean, norm and counts.\n\n"
+     "tensor is a torch.Tensor, an msprobe.Tensor or an object with the buffer protocol (numpy.ndarray). Large\n"
+     "tensors are shared among threads (0: one per core); the result has the same bits for any number."},
+    {"metrics", FASTCALL(msp_py_metrics),
+     "metrics(n, b, *, threads=0)\n--\n\n"
+     "How far n, the examined tensor, is from b, the reference. Shapes must be equal, types need not."},
+    {"crc32", py_crc32, METH_O, "crc32(tensor)\n--\n\nCRC-32 (zlib's) of the elements' bytes in row-major order."},
+    {"fingerprint", py_fingerprint, METH_O,
+     "fingerprint(tensor)\n--\n\n32 hex digits that tell type, shape and elements apart; not cryptographic."},
+    {"load", msp_py_load, METH_O,
+     "load(path)\n--\n\nThe one tensor in a .pt, .npy or .safetensors file, mapped and not copied. No pickle is "
+     "executed."},
+    {"open", msp_py_open_file, METH_O,
+     "open(path)\n--\n\nA file with any number of tensors as a TensorFile. No pickle is executed."},
+    {"save_pt", py_save_pt, METH_VARARGS,
+     "save_pt(path, tensor)\n--\n\nWrite a file that torch.load(path, weights_only=True) reads."},
+    {"save_npy", py_save_npy, METH_VARARGS, "save_npy(path, tensor)\n--\n\nWrite a file that numpy.load(path) reads."},
+    {"open_table", (PyCFunction)(void (*)(void))msp_py_open_table, METH_VARARGS | METH_KEYWORDS,
+     "open_table(path, columns)\n--\n\nBegin a table; the name's ending (.csv, .xlsx, .json) is its format."},
+    {NULL, NULL, 0, NULL},
+};
+
+PyDoc_STRVAR(format_error_doc, "A file is not what its format says, or holds something that is not supported.");
+PyDoc_STRVAR(not_found_error_doc, "There is no such file, or no tensor in it.");
+
+/* Make an exception class and add it to the module; *out gets a reference of its own. bases is taken over. */
+static int
+add_exception(PyObject **out, PyObject *module, const char *name, const char *doc, PyObject *bases)
+{
+    if (bases == NULL)
+        return -1;
+    *out = PyErr_NewExceptionWithDoc(name, doc, bases, NULL);
+    Py_DECREF(bases);
+    if (*out == NULL)
+        return -1;
+    Py_INCREF(*out);
+    if (PyModule_AddObject(module, strrchr(name, '.') + 1, *out) != 0) {
+        Py_DECREF(*out);
+        return -1;
+    }
+    return 0;
+}
+
+static int
+add_exceptions(msp_py_state *state, PyObject *module)
+{
+    if (add_exception(&state->format_error, module, "msprobe.FormatError", format_error_doc,
+                      PyTuple_Pack(1, PyExc_ValueError)) != 0)
+        return -1;
+    return add_exception(&state->not_found_error, module, "msprobe.NotFoundError", not_found_error_doc,
+                         PyTuple_Pack(2, PyExc_FileNotFoundError, PyExc_LookupError));
+}
+
+static int
+module_exec(PyObject *module)
+{
+    msp_py_state *state = msp_py_state_of(module);
+
+    state->str_dlpack_api = PyUnicode_InternFromString("__dlpack_c_exchange_api__");
+    state->str_is_neg = PyUnicode_InternFromString("is_neg");
+    state->str_is_conj = PyUnicode_InternFromString("is_conj");
+    if (PyErr_Occurred() || add_exceptions(state, module) != 0)
+        return -1;
+    state->tensor_type = msp_py_tensor_type(module);
+    state->file_type = msp_py_file_type(module);
+    state->stats_type = msp_py_stats_type(module);
+    state->metrics_type = msp_py_metrics_type(module);
+    state->table_type = msp_py_table_type(module);
+    if (PyErr_Occurred())
+        return -1;
+    return PyModule_AddStringConstant(module, "__version__", MSP_VERSION);
+}
+
+static int
+module_traverse(PyObject *module, visitproc visit, void *arg)
+{
+    msp_py_state *state = msp_py_state_of(module);
+
+    if (state == NULL)
+        return 0;
+    Py_VISIT(state->format_error);
+    Py_VISIT(state->not_found_error);
+    Py_VISIT(state->tensor_type);
+    Py_VISIT(state->file_type);
+    Py_VISIT(state->stats_type);
+    Py_VISIT(state->metrics_type);
+    Py_VISIT(state->table_type);
+    Py_VISIT(state->dlpack_type);
+    return 0;
+}
+
+static int
+module_clear(PyObject *module)
+{
+    msp_py_state *state = msp_py_state_of(module);
+
+    if (state == NULL)
+        return 0;
+    Py_CLEAR(state->format_error);
+    Py_CLEAR(state->not_found_error);
+    Py_CLEAR(state->tensor_type);
+    Py_CLEAR(state->file_type);
+    Py_CLEAR(state->stats_type);
+    Py_CLEAR(state->metrics_type);
+    Py_CLEAR(state->table_type);
+    Py_CLEAR(state->dlpack_type);
+    Py_CLEAR(state->str_dlpack_api);
+    Py_CLEAR(state->str_is_neg);
+    Py_CLEAR(state->str_is_conj);
+    return 0;
+}
+
+static void
+module_free(void *module)
+{
+    module_clear(module);
+}
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, module_exec},
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,          .m_name = "msprobe._core", .m_doc = "The C core of msprobe.",
+    .m_size = sizeof(msp_py_state), .m_methods = functions,    .m_slots = slots,
+    .m_traverse = module_traverse,  .m_clear = module_clear,   .m_free = module_free,
+};
+
+PyMODINIT_FUNC PyInit__core(void);
+
+PyMODINIT_FUNC
+PyInit__core(void)
+{
+    return PyModuleDef_Init(&definition);
+}

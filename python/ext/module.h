@@ -1,0 +1,116 @@
+/*
+ * module.h - what the files of the extension msprobe._core share.
+ *
+ * One module-state struct, one function that turns a C error into an exception, one that turns a Python object into a
+ * view. Source for CPython 3.8 to 3.13: objects that need the module's state are made by functions of the module and
+ * keep the module alive, since types know their module only from 3.9 on.
+ */
+#ifndef MSP_PY_MODULE_H
+#define MSP_PY_MODULE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+#include "msprobe/stats.h"
+#include "msprobe/metrics.h"
+#include "msprobe/table.h"
+
+typedef struct msp_py_state {
+    PyObject *format_error, *not_found_error; /* msprobe.FormatError, msprobe.NotFoundError */
+    PyTypeObject *tensor_type;
+    PyTypeObject *file_type;
+    PyTypeObject *stats_type;
+    PyTypeObject *metrics_type;
+    PyTypeObject *table_type;
+
+    /* the type whose tensors were looked at last, and its C entry; see torch.c */
+    PyTypeObject *dlpack_type;
+    const void *dlpack_api;
+    PyObject *str_dlpack_api, *str_is_neg, *str_is_conj; /* attribute names, interned once */
+} msp_py_state;
+
+static inline msp_py_state *
+msp_py_state_of(PyObject *module)
+{
+    return (msp_py_state *)PyModule_GetState(module);
+}
+
+/* Bytes from which on a call lets other Python threads run: below, giving the lock back costs more than the work. */
+#define MSP_PY_UNLOCK_BYTES (256 * 1024)
+
+/* ---- errors (error.c) ------------------------------------------------------------------------------------------- */
+
+/* Set the exception that status and err stand for. Returns NULL, so that a caller can return it. */
+PyObject *msp_py_raise(const msp_py_state *state, msp_status status, const msp_error *err);
+
+/* ---- views of Python objects (view.c, torch.c) ------------------------------------------------------------------ */
+
+/*
+ * A tensor in the memory of a Python object, and what keeps that memory alive. Zero its four last members (or use
+ * MSP_PY_VIEW_INIT) before the first use; releasing an empty one is allowed.
+ */
+typedef struct msp_py_view {
+    msp_tensor t;
+    PyObject *owner;  /* an object made for this view: a copy on the host, a tensor without conjugate bit */
+    Py_buffer buffer; /* held when has_buffer */
+    void *copy;       /* elements that had to be laid out anew */
+    bool has_buffer;
+} msp_py_view;
+
+/* Not `= {0}`: a view is a kilobyte, and the shape needs no zeros. */
+static inline void
+msp_py_view_init(msp_py_view *v)
+{
+    v->owner = NULL;
+    v->copy = NULL;
+    v->has_buffer = false;
+    v->t.owner = NULL;
+    v->t.release_owner = NULL;
+}
+
+/*
+ * See a torch tensor, an msprobe.Tensor, or any object with the buffer protocol (numpy.ndarray, bytes, ...) as a
+ * tensor. Strided memory is not copied; negative strides are. Returns 0, or -1 with an exception set.
+ */
+int msp_py_view_acquire(msp_py_view *v, msp_py_state *state, PyObject *obj);
+
+void msp_py_view_release(msp_py_view *v);
+
+static inline bool
+msp_py_view_is_large(const msp_py_view *v)
+{
+    return v->t.numel >= MSP_PY_UNLOCK_BYTES / 16 &&
+           (size_t)v->t.numel * msp_dtype_size(v->t.dtype) >= MSP_PY_UNLOCK_BYTES;
+}
+
+/* Is obj a tensor of PyTorch? 1 yes and *v is filled, 0 no, -1 with an exception set. */
+int msp_py_torch_view(msp_py_view *v, msp_py_state *state, PyObject *obj);
+
+/* ---- types ------------------------------------------------------------------------------------------------------ */
+
+/* Make a heap type that Python code cannot instantiate, and add it to the module under its own name. NULL on error. */
+PyTypeObject *msp_py_add_type(PyObject *module, PyType_Spec *spec);
+
+/* Each makes its type at import time. */
+PyTypeObject *msp_py_tensor_type(PyObject *module);
+PyTypeObject *msp_py_file_type(PyObject *module);
+PyTypeObject *msp_py_stats_type(PyObject *module);
+PyTypeObject *msp_py_metrics_type(PyObject *module);
+PyTypeObject *msp_py_table_type(PyObject *module);
+
+/* tensor.c: an msprobe.Tensor that takes over *t (left empty) and keeps base (may be NULL) alive. */
+PyObject *msp_py_tensor_take(PyTypeObject *type, msp_tensor *t, PyObject *base);
+const msp_tensor *msp_py_tensor_get(PyObject *obj);
+
+/* The module's functions that live with a type. */
+PyObject *msp_py_load(PyObject *module, PyObject *path);
+PyObject *msp_py_open_file(PyObject *module, PyObject *path);
+PyObject *msp_py_stats(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+PyObject *msp_py_metrics(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+PyObject *msp_py_open_table(PyObject *module, PyObject *args, PyObject *kwargs);
+
+/* The optional argument `threads` of a vectorcall function with npos positional arguments; -1 with an exception. */
+int msp_py_threads_arg(int *threads, const char *function, Py_ssize_t npos, PyObject *const *args, Py_ssize_t nargs,
+                       PyObject *kwnames);
+
+#endif
