@@ -28,7 +28,7 @@ def api_name(function):
 def call_stack():
     """The frames of the training script, innermost first, as stack.json holds them."""
     frames = [f for f in traceback.extract_stack() if os.path.basename(f.filename) == "train.py"]
-    return [f"File {f.filename}, line {f.lineno}, in {f.name}, \n {f.line}" for f in reversed(frames)]
+    return [f"File {os.path.relpath(f.filename)}, line {f.lineno}, in {f.name}, \n {f.line}" for f in reversed(frames)]
 
 
 class Recorder(TorchFunctionMode):

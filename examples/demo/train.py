@@ -60,10 +60,10 @@ class BrokenSoftmax(TorchFunctionMode):
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         result = function(*args, **(kwargs or {}))
-        if resolve_name(function) != "torch.nn.functional.softmax" or result.shape[-1] % 16 == 0:
-            return result
-        written = torch.arange(result.shape[-1]) < result.shape[-1] // 16 * 16
-        return result * written
+        if resolve_name(function) == "torch.nn.functional.softmax":
+            end = result.shape[-1] // 16 * 16
+            result.data[..., end:] = 0  # .data: behind the back of autograd, as a broken kernel does it
+        return result
 
 
 def train(out, fault):
