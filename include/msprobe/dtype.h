@@ -58,7 +58,8 @@ MSP_API const char *msp_dtype_mindspore_name(msp_dtype t);
 
 /*
  * Recognise a type by any name that dumps hold: "torch.float32", "float32", "torch.float", "Float32", "F32", "<f4",
- * "half", "torch.HalfTensor", "torch.cuda.HalfTensor", "torch.npu.HalfTensor", ... MSP_DTYPE_NONE when unknown.
+ * "half", "torch.HalfTensor", "torch.cuda.HalfTensor", "torch.npu.HalfTensor", "torch.FloatStorage", ... Case matters.
+ * MSP_DTYPE_NONE when unknown; ">f4" is: it names bytes in an order that is not ours.
  */
 MSP_API msp_dtype msp_dtype_parse(const char *name, size_t len);
 

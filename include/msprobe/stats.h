@@ -15,8 +15,9 @@ extern "C" {
 /*
  * max, min, mean and norm are what torch's max(), min(), mean() and norm() mean mathematically, accumulated in double:
  * a NaN among the elements makes all four NaN, fp16 does not overflow, int64 is summed exactly. bool counts as 0 and 1.
- * Complex tensors have mean (of the real parts, and imaginary parts in mean_imag) and norm; their max and min are NaN.
- * An empty tensor has count 0 and NaN in all four, norm 0.
+ * Complex tensors have mean (of the real parts, and imaginary parts in mean_imag; a NaN in one leaves the other) and
+ * norm; their max and min are NaN. +0 is above -0. The norm is finite wherever the true one is, and the mean lies
+ * between min and max. An empty tensor has count 0 and NaN in all four, norm 0.
  */
 typedef struct msp_stats {
     int64_t count; /* elements looked at */

@@ -137,7 +137,7 @@ finish(msp_stats *out, const msp_stats_job *j)
     if (j->plan->family == MSP_STATS_FLOAT) {
         for (int64_t c = 1; c < j->chunks; c++)
             msp_stats_float_merge(&total->f, &j->tallies[c].f);
-        msp_stats_float_finish(out, j->plan, &total->f);
+        msp_stats_float_finish(out, j, &total->f);
     } else {
         for (int64_t c = 1; c < j->chunks; c++)
             msp_stats_int_merge(&total->i, &j->tallies[c].i);

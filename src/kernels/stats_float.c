@@ -21,7 +21,7 @@ msp_stats_float_begin(msp_float_tally *t)
     t->max_key = INT64_MIN;
     t->min_key = INT64_MAX;
     t->zero = t->tiny = 0;
-    t->first_bad = -1;
+    t->bad_piece = -1;
     t->expect_bad = false;
 }
 
@@ -105,21 +105,6 @@ add_as_is(const msp_stats_job *j, msp_stats_floats *out, msp_stats_pieces *space
     }
 }
 
-/* Index of the first NaN or infinity at p; there is one. */
-static int64_t
-find_bad(const msp_stats_plan *plan, const void *p)
-{
-    size_t size = (size_t)1 << plan->part_shift;
-
-    for (int64_t i = 0;; i++) {
-        uint64_t bits = 0;
-
-        memcpy(&bits, (const char *)p + (size_t)i * size, size); /* both of our architectures are little-endian */
-        if ((bits & (UINT64_MAX >> (65 - 8 * size))) >= plan->inf)
-            return i;
-    }
-}
-
 /* Count what is not finite by real and imaginary parts. */
 static void
 count_by_part(const msp_stats_job *j, msp_stats_bad bad[2], const void *p, size_t n)
@@ -154,8 +139,8 @@ add_cleaned(const msp_stats_job *j, msp_stats_floats *out, msp_float_tally *t, m
         out->range = range; /* the zeros that stand for others are no extremes, and are not counted */
         out->zero -= here;
         out->tiny -= here;
-        if (here > 0 && t->first_bad < 0)
-            t->first_bad = (start + (int64_t)i + find_bad(j->plan, p)) >> j->plan->is_complex;
+        if (here > 0 && t->bad_piece < 0)
+            t->bad_piece = start + (int64_t)i;
         if (here > 0 && j->plan->is_complex)
             count_by_part(j, t->bad, p, m);
         else
@@ -334,8 +319,8 @@ msp_stats_float_merge(msp_float_tally *into, const msp_float_tally *t)
     note_extremes(into, t->max_key, t->min_key);
     into->zero += t->zero;
     into->tiny += t->tiny;
-    if (into->first_bad < 0)
-        into->first_bad = t->first_bad;
+    if (into->bad_piece < 0)
+        into->bad_piece = t->bad_piece;
 }
 
 /* The mean of n numbers of which some are not finite, from the sum of the others. */
@@ -393,9 +378,30 @@ finish_real(msp_stats *out, const msp_float_tally *t, const msp_stats_bad *bad, 
     }
 }
 
-void
-msp_stats_float_finish(msp_stats *out, const msp_stats_plan *plan, const msp_float_tally *t)
+/* Index of the first element that is not finite, which is in the piece that starts at part start. */
+static int64_t
+find_bad(const msp_stats_job *j, int64_t start)
 {
+    const msp_stats_plan *plan = j->plan;
+    int64_t left = (j->numel << plan->is_complex) - start;
+    size_t size = (size_t)1 << plan->part_shift, n = msp_stats_min_size((size_t)left, msp_stats_step(j, false));
+    msp_stats_pieces space;
+    const char *p = fetch(j, &space, start, n);
+
+    for (size_t i = 0; i < n; i++, p += size) {
+        uint64_t bits = 0;
+
+        memcpy(&bits, p, size); /* both of our architectures are little-endian */
+        if ((bits & (UINT64_MAX >> (65 - 8 * size))) >= plan->inf)
+            return (start + (int64_t)i) >> plan->is_complex;
+    }
+    return -1;
+}
+
+void
+msp_stats_float_finish(msp_stats *out, const msp_stats_job *j, const msp_float_tally *t)
+{
+    const msp_stats_plan *plan = j->plan;
     double unit = msp_f64_from_bits((uint64_t)(1023 + plan->scale) << 52);
     msp_stats_bad bad = t->bad[0];
 
@@ -405,7 +411,8 @@ msp_stats_float_finish(msp_stats *out, const msp_stats_plan *plan, const msp_flo
     out->neg_inf = bad.neg_inf;
     out->zero = t->zero;
     out->subnormal = t->tiny - t->zero;
-    out->first_bad = t->first_bad;
+    if (t->bad_piece >= 0)
+        out->first_bad = find_bad(j, t->bad_piece);
     out->norm = bad.nan > 0 ? NAN : count_bad(&bad) > 0 ? INFINITY : norm_of(t->square) * unit;
     if (plan->is_complex) {
         out->mean = mean_of(&t->sum[0], &t->big_sum[0], &t->bad[0], out->count);

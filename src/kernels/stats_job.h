@@ -83,8 +83,9 @@ typedef struct msp_float_tally {
     msp_exact_sum square[MSP_RANGES];
     int64_t max_key, min_key; /* of the finite elements, as integers that are ordered like them */
     msp_stats_bad bad[2];     /* by real and imaginary parts when complex, else all in [0] */
-    int64_t zero, tiny, first_bad;
-    bool expect_bad; /* the block before had some: do not try without cleaning first */
+    int64_t zero, tiny;
+    int64_t bad_piece; /* where the first piece starts that has something not finite, in parts; -1 when there is none */
+    bool expect_bad;   /* the block before had some: do not try without cleaning first */
 } msp_float_tally;
 
 typedef struct msp_int_tally {
@@ -134,7 +135,7 @@ void msp_stats_float_begin(msp_float_tally *t);
 void msp_stats_float_block(const msp_stats_job *j, msp_float_tally *t, msp_stats_pieces *space, int64_t start,
                            size_t n);
 void msp_stats_float_merge(msp_float_tally *into, const msp_float_tally *t);
-void msp_stats_float_finish(msp_stats *out, const msp_stats_plan *plan, const msp_float_tally *t);
+void msp_stats_float_finish(msp_stats *out, const msp_stats_job *j, const msp_float_tally *t);
 
 void msp_stats_int_begin(msp_int_tally *t);
 void msp_stats_int_block(const msp_stats_job *j, msp_int_tally *t, msp_stats_pieces *space, int64_t start, size_t n);

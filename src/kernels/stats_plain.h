@@ -6,6 +6,8 @@
  * vectorise; MSP_STATS_BLOCK_BYTES keeps them from overflowing.
  */
 #include <stdint.h>
+#include <string.h>
+#include "dtype/convert.h"
 #include "kernels/stats_kernel.h"
 
 /* Elements at any address. */
@@ -37,7 +39,7 @@ plain_i8(msp_stats_ints *out, const void *p, size_t n, uint64_t flip)
         min = v < min ? v : min;
     }
     for (size_t i = 0; i < n; i++) {
-        int8_t v = (int8_t)(x[i] ^ (int8_t)flip);
+        int16_t v = (int8_t)(x[i] ^ (int8_t)flip);
 
         sum += v;
         square += v * v;
@@ -52,8 +54,8 @@ plain_i16(msp_stats_ints *out, const void *p, size_t n, uint64_t flip)
 {
     const any_i16 *x = p;
     int16_t max = INT16_MIN, min = INT16_MAX;
-    int32_t sum = 0; /* 2^15 elements of at most 2^15 */
-    uint64_t square = 0;
+    int32_t sum = 0;                       /* 2^15 elements of at most 2^15 */
+    uint32_t square_lo = 0, square_hi = 0; /* 16 bits of each square, so that 32 are enough */
 
     for (size_t i = 0; i < n; i++) {
         int16_t v = (int16_t)(x[i] ^ (int16_t)flip);
@@ -63,12 +65,14 @@ plain_i16(msp_stats_ints *out, const void *p, size_t n, uint64_t flip)
     }
     for (size_t i = 0; i < n; i++) {
         int16_t v = (int16_t)(x[i] ^ (int16_t)flip);
+        uint32_t square = (uint32_t)(v * v);
 
         sum += v;
-        square += (uint32_t)(v * v);
+        square_lo += square & UINT16_MAX;
+        square_hi += square >> 16;
     }
     out->sum += sum;
-    out->square_lo += square;
+    out->square_lo += square_lo + ((uint64_t)square_hi << 16);
     widen_range(out, max, min);
 }
 
@@ -97,50 +101,62 @@ plain_i32(msp_stats_ints *out, const void *p, size_t n, uint64_t flip)
 }
 
 /*
- * v + 2^63 * is_unsigned, rounded once to the nearest double. Each half is exact, and converted from 32 bits because
- * few instruction sets convert 64.
+ * 64-bit integers as unsigned numbers z: signed ones plus 2^63.
+ *
+ * The value of z - offset, rounded once to the nearest double. Both halves are put where a double's mantissa is, under
+ * exponents that make them whole numbers of 1 and of 2^32: there is no instruction for this before AVX-512. offset is 0
+ * or 2^63.
  */
 static inline double
-value_i64(int64_t v, double upper_offset)
+value_i64(uint64_t z, double offset)
 {
-    double upper = (double)(int32_t)(v >> 32) + upper_offset;
-    double lower = (double)(int32_t)((uint32_t)v ^ 0x80000000) + 0x1p31;
+    double upper = msp_f64_from_bits(z >> 32 | msp_f64_bits(0x1p84)) - (0x1p84 + offset);
+    double lower = msp_f64_from_bits((z & UINT32_MAX) | msp_f64_bits(0x1p52)) - 0x1p52;
 
-    return upper * 0x1p32 + lower;
+    return upper + lower;
 }
 
-KERNEL_ATTRIBUTES static inline void
-squares_i64(double square[16], const any_i64 *x, size_t n, uint64_t flip)
+KERNEL_ATTRIBUTES static void
+squares_i64(double out[16], const any_u64 *x, size_t n, uint64_t to_unsigned)
 {
-    const double upper_offset = flip != 0 ? 0x1p31 : 0;
+    const double offset = to_unsigned != 0 ? 0x1p63 : 0;
+    double square[16];
+    size_t i;
 
-    for (size_t i = 0; i < n; i++) {
-        double d = value_i64((int64_t)((uint64_t)x[i] ^ flip), upper_offset);
+    memcpy(square, out, sizeof(square));
+    for (i = 0; i + 16 <= n; i += 16)
+        for (size_t j = 0; j < 16; j++) {
+            double d = value_i64(x[i + j] ^ to_unsigned, offset);
 
-        square[i] += d * d;
+            square[j] += d * d;
+        }
+    for (size_t j = 0; i + j < n; j++) {
+        double d = value_i64(x[i + j] ^ to_unsigned, offset);
+
+        square[j] += d * d;
     }
+    memcpy(out, square, sizeof(square));
 }
 
 KERNEL_ATTRIBUTES static void
 plain_i64(msp_stats_ints *out, const void *p, size_t n, uint64_t flip)
 {
-    const any_i64 *x = p;
-    int64_t max = INT64_MIN, min = INT64_MAX, upper = 0;
-    uint64_t lower = 0;
-    size_t i;
+    const any_u64 *x = p;
+    const uint64_t top = UINT64_C(1) << 63, to_unsigned = flip ^ top;
+    int64_t max = INT64_MIN, min = INT64_MAX;
+    uint64_t lower = 0, upper = 0;
 
-    for (i = 0; i < n; i++) {
-        int64_t v = (int64_t)((uint64_t)x[i] ^ flip);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t z = x[i] ^ to_unsigned;
+        int64_t y = (int64_t)(z ^ top);
 
-        max = v > max ? v : max;
-        min = v < min ? v : min;
-        lower += (uint32_t)v;
-        upper += (int32_t)((uint64_t)v >> 32);
+        max = y > max ? y : max;
+        min = y < min ? y : min;
+        lower += z & UINT32_MAX;
+        upper += z >> 32;
     }
-    for (i = 0; i + MSP_STATS_GROUP <= n; i += MSP_STATS_GROUP)
-        squares_i64(out->square, x + i, MSP_STATS_GROUP, flip);
-    squares_i64(out->square, x + i, n - i, flip);
-    out->sum += upper;
+    squares_i64(out->square, x, n, to_unsigned);
+    out->sum += (int64_t)upper - ((int64_t)n << 31); /* y = z - 2^63 */
     out->sum_lo += lower;
     widen_range(out, max, min);
 }

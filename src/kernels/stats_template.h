@@ -91,7 +91,7 @@ half_kernel(msp_stats_floats *out, const uint16_t *p, size_t n, msp_half_kind ki
         sums_add_floats(&s, wide);
         sums_add_floats(&s, wide + 16);
     }
-    halves_end(out, &h, i, kind);
+    halves_end(out, &h, p, i, kind);
     sums_store(out, &s);
     if (i < n)
         (kind == MSP_HALF_BF16 ? msp_stats_scalar.bf16 : msp_stats_scalar.f16)(out, p + i, n - i);

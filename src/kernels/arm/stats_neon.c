@@ -99,8 +99,9 @@ halves_add(halves *h, const uint16_t *p, msp_half_kind kind)
 }
 
 INLINE void
-halves_end(msp_stats_floats *out, const halves *h, size_t n, msp_half_kind kind)
+halves_end(msp_stats_floats *out, const halves *h, const uint16_t *p, size_t n, msp_half_kind kind)
 {
+    (void)p;
     (void)kind;
     (void)n;
     msp_stats_note_range(&out->range, vmaxvq_s16(h->signed_max), vmaxvq_u16(h->unsigned_max),

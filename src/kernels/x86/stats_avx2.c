@@ -91,7 +91,7 @@ sums_add_doubles(sums *s, const double *p)
 /* ---- 16-bit floats --------------------------------------------------------------------------------------------- */
 
 typedef struct halves {
-    __m256i signed_max, unsigned_max, unsigned_min;
+    __m256i signed_max, unsigned_max;
     uint64_t zero, normal; /* normal: of float16, twice their number */
 } halves;
 
@@ -100,7 +100,6 @@ halves_begin(halves *h)
 {
     h->signed_max = _mm256_set1_epi16(INT16_MIN);
     h->unsigned_max = _mm256_setzero_si256();
-    h->unsigned_min = _mm256_set1_epi16(-1);
     h->zero = h->normal = 0;
 }
 
@@ -119,7 +118,6 @@ halves_add(halves *h, const uint16_t *p, msp_half_kind kind)
 
     h->signed_max = _mm256_max_epi16(_mm256_max_epi16(h->signed_max, a), b);
     h->unsigned_max = _mm256_max_epu16(_mm256_max_epu16(h->unsigned_max, a), b);
-    h->unsigned_min = _mm256_min_epu16(_mm256_min_epu16(h->unsigned_min, a), b);
     a = _mm256_and_si256(a, magnitude);
     b = _mm256_and_si256(b, magnitude);
     packed = _mm256_packus_epi16(a, b); /* 255 for all that is larger */
@@ -142,15 +140,30 @@ min_epu16(__m256i v)
     return (uint16_t)_mm_extract_epi16(_mm_minpos_epu16(half), 0);
 }
 
+/* The least of n elements, a multiple of 16. */
+INLINE uint16_t
+least_half(const uint16_t *p, size_t n)
+{
+    __m256i least = _mm256_set1_epi16(-1);
+
+    for (size_t i = 0; i < n; i += 16)
+        least = _mm256_min_epu16(least, _mm256_loadu_si256((const __m256i *)(p + i)));
+    return min_epu16(least);
+}
+
 INLINE void
-halves_end(msp_stats_floats *out, const halves *h, size_t n, msp_half_kind kind)
+halves_end(msp_stats_floats *out, const halves *h, const uint16_t *p, size_t n, msp_half_kind kind)
 {
     /* largest = ~least of ~v; signed numbers are ordered like unsigned ones once their top bit is flipped */
     const __m256i ones = _mm256_set1_epi16(-1), all_but_sign = _mm256_set1_epi16(INT16_MAX);
     uint16_t flipped = (uint16_t)~min_epu16(_mm256_xor_si256(h->signed_max, all_but_sign));
     uint16_t unsigned_max = (uint16_t)~min_epu16(_mm256_xor_si256(h->unsigned_max, ones));
+    int16_t signed_max = (int16_t)(flipped ^ 0x8000);
+    uint64_t least = UINT64_MAX;
 
-    msp_stats_note_range(&out->range, (int16_t)(flipped ^ 0x8000), unsigned_max, min_epu16(h->unsigned_min));
+    if (n > 0 && (signed_max >= 0) == (unsigned_max < 0x8000)) /* one sign */
+        least = h->zero > 0 ? unsigned_max & 0x8000 : least_half(p, n);
+    msp_stats_note_range(&out->range, signed_max, unsigned_max, least);
     out->zero += (int64_t)h->zero;
     out->tiny += (int64_t)(n - (kind == MSP_HALF_BF16 ? h->normal : h->normal / 2));
 }

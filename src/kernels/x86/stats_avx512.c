@@ -94,13 +94,14 @@ min_epu16(__m512i v)
 }
 
 INLINE void
-halves_end(msp_stats_floats *out, const halves *h, size_t n, msp_half_kind kind)
+halves_end(msp_stats_floats *out, const halves *h, const uint16_t *p, size_t n, msp_half_kind kind)
 {
     /* largest = ~least of ~v; signed numbers are ordered like unsigned ones once their top bit is flipped */
     const __m512i ones = _mm512_set1_epi16(-1), all_but_sign = _mm512_set1_epi16(INT16_MAX);
     uint16_t flipped = (uint16_t)~min_epu16(_mm512_xor_si512(h->signed_max, all_but_sign));
     uint16_t unsigned_max = (uint16_t)~min_epu16(_mm512_xor_si512(h->unsigned_max, ones));
 
+    (void)p;
     (void)kind;
     (void)n;
     msp_stats_note_range(&out->range, (int16_t)(flipped ^ 0x8000), unsigned_max, min_epu16(h->unsigned_min));
