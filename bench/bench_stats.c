@@ -135,6 +135,31 @@ large(const char *area, msp_dtype t, kind k, size_t n, int threads, bool has_tar
               has_target ? bench_verdict(ratio >= 0.7, &misses) : "");
 }
 
+/* Every element on another cache line than the one before it. */
+static void
+transposed(const char *area, msp_dtype t)
+{
+    int64_t shape[] = {3162, 3162};
+    size_t bytes = (size_t)(shape[0] * shape[1]) * msp_dtype_size(t);
+    double best = 1e99;
+
+    for (unsigned turn = 0; turn < 4; turn++) {
+        msp_tensor x;
+        msp_stats s;
+        double start;
+
+        if (msp_tensor_view(&x, bench_window(area, AREA, bytes, turn), t, 2, shape, NULL) != MSP_OK)
+            exit(1);
+        x.strides[0] = 1;
+        x.strides[1] = shape[0];
+        start = bench_thread_now();
+        msp_stats_compute(&s, &x);
+        best = bench_min(best, bench_thread_now() - start);
+        bench_keep(&s);
+    }
+    bench_row("%s, transposed|%.0e|1||%.1f", msp_dtype_torch_name(t) + 6, 1e7, (double)bytes / best * 1e-9);
+}
+
 static void
 small(const char *area, msp_dtype t, size_t n, bool has_target)
 {
@@ -168,6 +193,8 @@ main(void)
             fill(area, (msp_dtype)t, NORMAL);
             large(area, (msp_dtype)t, NORMAL, 10000000, 1, false);
         }
+    fill(area, MSP_F32, NORMAL);
+    transposed(area, MSP_F32);
 
     printf("\none call, data in the cache\n");
     bench_row("type|elements|time|target 1 us");

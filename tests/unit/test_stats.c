@@ -8,9 +8,11 @@
 #include <fenv.h>
 #include <float.h>
 #include <math.h>
+#include <pthread.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
+#include "core/alloc.h"
 #include "core/cpu.h"
 #include "core/pool.h"
 #include "dtype/convert.h"
@@ -265,6 +267,79 @@ threads_do_not_show(void **state)
     for (int t = 1; t < MSP_DTYPE_COUNT; t++)
         check_everything((msp_dtype)t, t % 2 ? MODERATE : FEW_BAD, (5 << 18) / msp_dtype_size((msp_dtype)t) + 77);
     msp_pool_shutdown();
+}
+
+/* More blocks than chunks: 10 MB, all of it the same pattern, whose sums are known. */
+static void
+chunks_of_several_blocks_do_not_show(void **state)
+{
+    enum { PATTERN = 100003, TIMES = 50 };
+    size_t n = (size_t)PATTERN * TIMES;
+    char *halves = random_elements(MSP_F16, MODERATE, PATTERN), *bytes = random_elements(MSP_I8, ANY_BITS, PATTERN);
+    char *all = malloc(n * 2);
+    int64_t sum = 0;
+    msp_tensor t;
+    msp_stats want;
+
+    (void)state;
+    for (size_t i = 0; i < TIMES; i++)
+        memcpy(all + i * PATTERN * 2, halves, PATTERN * 2);
+    t = flat(MSP_F16, all, n);
+    msp_cpu_limit(MSP_CPU_SCALAR);
+    msp_stats_compute(&want, &t);
+    msp_cpu_limit(MSP_CPU_LEVELS);
+    for (int threads = 1; threads < 8; threads += 2)
+        check_same(&want, &t, "threads", threads);
+    for (size_t i = 0; i < 2 * TIMES; i++)
+        memcpy(all + i * PATTERN, bytes, PATTERN);
+    for (size_t i = 0; i < PATTERN; i++)
+        sum += (int8_t)bytes[i];
+    t = flat(MSP_I8, all, 2 * n);
+    msp_stats_compute_mt(&want, &t, 0);
+    assert_true(want.count == (int64_t)(2 * n) && want.mean == (double)sum / PATTERN);
+    msp_pool_shutdown();
+    free(halves);
+    free(bytes);
+    free(all);
+}
+
+typedef struct caller {
+    pthread_t thread;
+    const msp_tensor *tensor;
+    msp_stats stats;
+} caller;
+
+static void *
+call_often(void *payload)
+{
+    caller *c = payload;
+
+    for (int i = 0; i < 5; i++)
+        msp_stats_compute_mt(&c->stats, c->tensor, 2);
+    return NULL;
+}
+
+static void
+callers_do_not_disturb_each_other(void **state)
+{
+    size_t n = 400000;
+    char *data = random_elements(MSP_F32, FEW_BAD, n);
+    msp_tensor t = flat(MSP_F32, data, n);
+    caller callers[3];
+    msp_stats want;
+
+    (void)state;
+    msp_stats_compute(&want, &t);
+    for (int i = 0; i < 3; i++) {
+        callers[i].tensor = &t;
+        assert_int_equal(pthread_create(&callers[i].thread, NULL, call_often, &callers[i]), 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        pthread_join(callers[i].thread, NULL);
+        assert_memory_equal(&callers[i].stats, &want, sizeof(want));
+    }
+    msp_pool_shutdown();
+    free(data);
 }
 
 static void
@@ -791,6 +866,21 @@ nothing_outside_the_tensor_is_read(void **state)
         }
 }
 
+static void
+nothing_is_allocated(void **state)
+{
+    size_t n = 50000;
+    char *data = random_elements(MSP_F64, ANY_BITS, n);
+    msp_stats s;
+
+    (void)state;
+    msp_alloc_fail_after(0);
+    s = stats_of(MSP_F64, data, n);
+    msp_alloc_fail_after(-1);
+    assert_int_equal(s.count, n);
+    free(data);
+}
+
 int
 main(void)
 {
@@ -798,6 +888,8 @@ main(void)
         TEST(every_instruction_set_and_layout_gives_the_same_bits),
         TEST(block_edges_do_not_show),
         TEST(threads_do_not_show),
+        TEST(chunks_of_several_blocks_do_not_show),
+        TEST(callers_do_not_disturb_each_other),
         TEST(an_expanded_tensor_counts_its_elements_as_often_as_it_shows_them),
         TEST(values_are_what_exact_arithmetic_gives),
         TEST(every_narrow_float_alone_is_its_own_statistics),
@@ -816,6 +908,7 @@ main(void)
         TEST(complex_numbers_have_means_and_a_norm),
         TEST(the_threads_floating_point_mode_does_not_matter),
         TEST(nothing_outside_the_tensor_is_read),
+        TEST(nothing_is_allocated),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,10 +1,11 @@
 /*
  * stats_avx2.c - statistics with AVX2, FMA and F16C.
  *
- * What bounds the loop over 16-bit floats is the number of vector operations, so it is built around the cheapest forms
- * on current cores: conversions take their operand from memory (from a register they cost a shuffle more), which is why
- * floats are widened into a buffer; counters are bytes, because two vectors of 16-bit magnitudes packed into one with
- * saturation still tell what is zero; and the least element is looked for only where a run has one sign and no zero.
+ * What bounds the loop over 16-bit floats is the number of operations, so it uses the cheapest forms that current cores
+ * have. Conversions take their operand from memory, because from a register they cost a shuffle more: that is why
+ * halves are widened into a buffer. What is zero is counted in general registers from one vector of bytes, into which
+ * two of 16-bit magnitudes are packed with saturation. The least element is looked for only where a run has one sign
+ * and no zero, because only there is it an extreme that the others do not tell.
  */
 #if defined(__x86_64__)
 #include <immintrin.h>
