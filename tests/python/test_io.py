@@ -274,7 +274,6 @@ REFUSED = {
     "conj.pt": (UNSUPPORTED, "save it after .resolve_conj()"),
     "array.pt": (UNSUPPORTED, "a NumPy array"),
     "module.pt": (UNSUPPORTED, "refused torch.nn.modules.linear.Identity"),
-    "legacy_module.pt": (UNSUPPORTED, "refused torch.nn.modules.linear.Identity"),
     "complex32.pt": (UNSUPPORTED, "torch.complex32"),
     "script.pt": (UNSUPPORTED, "a TorchScript program"),
     "evil.pt": (UNSUPPORTED, "pickle byte 2: refused os.system"),

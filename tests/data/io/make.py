@@ -163,7 +163,6 @@ def make_pt():
     write("conj.pt", saved(torch.tensor([1 + 2j]).conj()))
     write("array.pt", saved({"a": np.arange(3)}))
     write("module.pt", saved(torch.nn.Identity()))
-    write("legacy_module.pt", saved(torch.nn.Identity(), **old))
     write("complex32.pt", saved(torch.tensor([1 + 2j], dtype=torch.complex32)))
     script = io.BytesIO()
     torch.jit.save(torch.jit.script(torch.nn.Identity()), script)
