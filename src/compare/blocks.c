@@ -6,7 +6,7 @@
 #include "core/pool.h"
 
 enum {
-    BLOCK_ROWS = 1024,      /* a block ends with the call that reaches this: its cells stay in the cache */
+    BLOCK_ROWS = 1024,     /* a block ends with the call that reaches this: its cells stay in the cache */
     TASK_ROWS = 32,        /* rows that one task of the pool does at least */
     LARGE_TENSOR = 4 << 20 /* bytes: from here on one row is given all threads */
 };
