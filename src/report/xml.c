@@ -37,7 +37,8 @@ refill(msp_xml *x, msp_error *err)
     size_t got = 0;
     msp_status st;
 
-    memmove(x->buffer, x->buffer + x->at, x->len - x->at);
+    if (x->at > 0)
+        memmove(x->buffer, x->buffer + x->at, x->len - x->at);
     x->consumed += x->at;
     x->len -= x->at;
     x->at = 0;

@@ -3,7 +3,7 @@
  *
  * Strict about what matters: tags must match, there is one root, references must exist, control characters are refused.
  * Not a general processor: a document type declaration is refused (that is where entity bombs live), encodings other
- * than UTF-8 too, namespace prefixes are cut off and not looked up. One piece of markup may have 256 KiB, elements may
+ * than UTF-8 too, namespace prefixes are cut off and not looked up. One piece of markup may have 64 KiB, elements may
  * be nested 64 deep; that and the buffer for it is all the memory there is, whatever the size of the document.
  */
 #ifndef MSP_REPORT_XML_H
@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include "core/str.h"
 
-enum { MSP_XML_MAX_MARKUP = 256 * 1024, MSP_XML_MAX_DEPTH = 64 };
+enum { MSP_XML_MAX_MARKUP = 64 * 1024, MSP_XML_MAX_DEPTH = 64 };
 
 /* Put up to room bytes at p and their number in *got; 0 bytes are the end. */
 typedef msp_status msp_xml_source(char *p, size_t room, size_t *got, void *payload, msp_error *err);
