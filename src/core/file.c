@@ -214,6 +214,17 @@ msp_file_create(msp_file *out, const char *path, unsigned mode, msp_error *err)
 }
 
 msp_status
+msp_file_cannot_write(const char *path, int errnum, msp_error *err)
+{
+    char reason[128];
+
+    if (errnum != ENOSPC && errnum != EDQUOT)
+        return msp_error_set_errno(err, MSP_E_IO, errnum, "%s: cannot write", path);
+    return msp_error_set(err, MSP_E_IO, "%s: cannot write: %s; free some space there, or write to another directory",
+                         path, strerror_r(errnum, reason, sizeof(reason)));
+}
+
+msp_status
 msp_file_write(msp_file *f, const void *p, size_t n, msp_error *err)
 {
     const char *at = p;
@@ -224,7 +235,7 @@ msp_file_write(msp_file *f, const void *p, size_t n, msp_error *err)
         if (k < 0 && errno == EINTR)
             continue;
         if (k < 0)
-            return msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot write", f->path);
+            return msp_file_cannot_write(f->path, errno, err);
         at += k;
         n -= (size_t)k;
     }
@@ -242,7 +253,7 @@ msp_file_patch(msp_file *f, uint64_t offset, const void *p, size_t n, msp_error 
         if (k < 0 && errno == EINTR)
             continue;
         if (k < 0)
-            return msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot write", f->path);
+            return msp_file_cannot_write(f->path, errno, err);
         at += k;
         offset += (uint64_t)k;
         n -= (size_t)k;
@@ -256,7 +267,7 @@ msp_file_commit(msp_file *f, msp_error *err)
     msp_status st = MSP_OK;
 
     if (close(f->fd) != 0)
-        st = msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot write", f->path);
+        st = msp_file_cannot_write(f->path, errno, err);
     f->fd = -1;
     if (st == MSP_OK && rename(f->temp, f->path) != 0)
         st = msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot put in place", f->path);

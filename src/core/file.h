@@ -50,6 +50,9 @@ typedef struct msp_file {
 /* Create "<path>.<pid>.<n>.tmp" with this mode; the name in path is cut in it when it is very long. */
 MSP_CHECK msp_status msp_file_create(msp_file *out, const char *path, unsigned mode, msp_error *err);
 
+/* MSP_E_IO for a write to path that failed with errnum; a full disk comes with what to do about it. */
+msp_status msp_file_cannot_write(const char *path, int errnum, msp_error *err);
+
 /* All n bytes or an error; interrupted and short writes are continued. */
 MSP_CHECK msp_status msp_file_write(msp_file *f, const void *p, size_t n, msp_error *err);
 

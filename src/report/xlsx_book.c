@@ -193,7 +193,7 @@ reserve_room(msp_file *book, size_t sheets, msp_error *err)
 
     if (e == 0 || e == EOPNOTSUPP || e == EINVAL)
         return MSP_OK;
-    return msp_error_set_errno(err, MSP_E_IO, e, "%s: cannot write", book->path);
+    return msp_file_cannot_write(book->path, e, err);
 }
 
 msp_status

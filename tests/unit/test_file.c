@@ -282,6 +282,21 @@ a_full_disk_is_an_error_with_the_path(void **state)
     assert_int_equal(files_in(dir), 0);
 }
 
+static void
+only_a_full_disk_comes_with_advice(void **state)
+{
+    msp_error err;
+
+    (void)state;
+    assert_int_equal(msp_file_cannot_write("out/x.csv", ENOSPC, &err), MSP_E_IO);
+    assert_string_equal(err.message,
+                        "out/x.csv: cannot write: No space left on device; free some space there, or write "
+                        "to another directory");
+    assert_int_equal(msp_file_cannot_write("out/x.csv", EIO, &err), MSP_E_IO);
+    assert_string_equal(err.message, "out/x.csv: cannot write: Input/output error");
+    assert_int_equal(msp_file_cannot_write("out/x.csv", ENOSPC, NULL), MSP_E_IO);
+}
+
 int
 main(void)
 {
@@ -297,6 +312,7 @@ main(void)
         TEST(the_longest_name_that_a_file_may_have_can_be_written),
         TEST(a_place_that_cannot_be_written_is_named),
         TEST(a_full_disk_is_an_error_with_the_path),
+        TEST(only_a_full_disk_comes_with_advice),
     };
 
     return cmocka_run_group_tests(tests, NULL, remove_scratch);
