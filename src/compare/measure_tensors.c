@@ -11,6 +11,7 @@
 #include "core/alloc.h"
 #include "core/log.h"
 #include "core/path.h"
+#include "dump/dump_read.h"
 #include "msprobe/metrics.h"
 
 enum { LARGE_BYTES = 4 << 20 }; /* from here on one tensor is worth several threads */
@@ -166,6 +167,8 @@ msp_measure_open(msp_tensor *out, const msp_measurer *m, int side, const msp_row
         return msp_error_set(err, MSP_E_INVALID, "%.*s: a data_name must not contain \"/\"", (int)r->file_len, r->file);
     msp_buf_printf(&path, "%s/%.*s", m->dirs[side], (int)r->file_len, r->file);
     st = msp_buf_status(&path, err);
+    if (st == MSP_OK)
+        st = msp_dump_check_owner(path.p, err);
     if (st == MSP_OK)
         st = msp_tensor_open(out, path.p, err);
     msp_buf_release(&path);

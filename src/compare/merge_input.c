@@ -300,6 +300,33 @@ take_name(msp_merge_files *f, size_t *cap, const char *dir, const char *name, ms
     return MSP_OK;
 }
 
+/* A comparison of several steps leaves a folder for each: the first of them, or NULL. */
+static const char *
+first_step(const msp_dir_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (strncmp(list->names[i], "step", 4) == 0)
+            return list->names[i];
+    return NULL;
+}
+
+static msp_status
+too_few(const msp_merge_files *found, const char *dir, const msp_dir_list *list, msp_error *err)
+{
+    const char *step = found->count == 0 ? first_step(list) : NULL;
+
+    if (step != NULL)
+        return msp_error_set(
+            err, MSP_E_NOT_FOUND,
+            "%s: compare results of no rank here, but folders of steps: merge one of them, as -i %s/%s", dir, dir,
+            step);
+    return msp_error_set(
+        err, MSP_E_NOT_FOUND,
+        "%s: compare results of %s rank, and merging needs two: give the output directory of a compare "
+        "over several ranks",
+        dir, found->count == 0 ? "no" : "one");
+}
+
 msp_status
 msp_merge_files_find(msp_merge_files *out, const char *dir, msp_error *err)
 {
@@ -313,13 +340,9 @@ msp_merge_files_find(msp_merge_files *out, const char *dir, msp_error *err)
         return st;
     for (size_t i = 0; i < list.count && st == MSP_OK; i++)
         st = take_name(out, &cap, dir, list.names[i], err);
-    msp_dir_list_release(&list);
     if (st == MSP_OK && out->count < 2)
-        st = msp_error_set(
-            err, MSP_E_NOT_FOUND,
-            "%s: compare results of %s rank, and merging needs two: give the output directory of a compare "
-            "over several ranks",
-            dir, out->count == 0 ? "no" : "one");
+        st = too_few(out, dir, &list, err);
+    msp_dir_list_release(&list);
     if (st == MSP_OK)
         qsort(out->items, out->count, sizeof(*out->items), by_rank);
     else

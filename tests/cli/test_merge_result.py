@@ -58,3 +58,16 @@ def test_a_rank_that_cannot_be_read_is_named_and_the_others_are_merged(run, file
     r = run("merge_result", *results, "-config", "config.yaml")
     assert r.rc == 1 and "compare_result_rank7_" in r.err
     assert "1 rank left out" in r.out and files("merged") == ["multi_ranks_compare_merge_TIME.xlsx"]
+
+
+def test_a_folder_of_steps_is_told_with_the_folder_to_give(run, tmp_path):
+    for side in ("npu", "bench"):
+        for place in ("step3/rank0", "step3/rank1", "step10/rank0", "step10/rank1"):
+            dumps.statistics(tmp_path / side / place)
+    (tmp_path / "config.yaml").write_text("api:\n- Functional.relu\n")
+    assert run("compare", "npu", "bench", "-o", "out", "-q").rc == 0
+    r = run("merge_result", "-i", "out", "-o", "merged", "-config", "config.yaml")
+    assert (r.rc, r.out) == (1, "")
+    assert r.err == ("error: out: compare results of no rank here, but folders of steps: merge one of them, "
+                     "as -i out/step3\n")
+    assert run("merge_result", "-i", "out/step3", "-o", "merged", "-config", "config.yaml").rc == 0
