@@ -199,6 +199,7 @@ typedef struct msp_compare_pair {
     char *advice;         /* the advisor's "Expert Advice" text; NULL with compare_only */
     int64_t tensor_bytes; /* read from tensor files, both sides */
     double seconds;
+    bool has_tensors; /* the dumps hold real data, even where mode says that only their statistics were compared */
 } msp_compare_pair;
 
 /* First-difference analysis: a call that differs before all others. Ties on several ranks are all reported. */

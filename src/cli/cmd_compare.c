@@ -1,7 +1,9 @@
 /* cmd_compare.c - msprobe compare: options to the library's, progress while it runs, the answer at the end. */
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "cli.h"
 #include "messages.h"
 #include "summary.h"
@@ -150,6 +152,41 @@ result_meets(const msp_compare_result *r, const char *what)
     return r->nfirst > 0;
 }
 
+/* ---- a file against a folder --------------------------------------------------------------------------------- */
+
+enum { PATH_ROOM = 4096 };
+
+static bool
+is_kind(const char *path, mode_t kind)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 && (st.st_mode & S_IFMT) == kind;
+}
+
+/* The path of folder's file that has the name of file; false when there is none. */
+static bool
+find_namesake(char out[PATH_ROOM], const char *file, const char *folder)
+{
+    const char *slash = strrchr(file, '/');
+    int n;
+
+    if (!is_kind(file, S_IFREG) || !is_kind(folder, S_IFDIR))
+        return false;
+    n = snprintf(out, PATH_ROOM, "%s/%s", folder, slash != NULL ? slash + 1 : file);
+    return n > 0 && n < PATH_ROOM && is_kind(out, S_IFREG);
+}
+
+/* "a/rank0/dump.json b/rank0" means the file on both sides. In a compare file the two must be of the same type. */
+static void
+pair_file_with_folder(msp_compare_options *opt, char room[PATH_ROOM])
+{
+    if (find_namesake(room, opt->npu_path, opt->bench_path))
+        opt->bench_path = room;
+    else if (find_namesake(room, opt->bench_path, opt->npu_path))
+        opt->npu_path = room;
+}
+
 /* ---- the command --------------------------------------------------------------------------------------------- */
 
 static msp_status
@@ -212,6 +249,7 @@ msp_cmd_compare(const msp_args *args)
     msp_summary summary = {.options = &opt, .result = &result, .args = args};
     msp_exit_code code;
     msp_error err = {.status = MSP_OK};
+    char completed[PATH_ROOM];
 
     summary.err = &err;
     if (options_from_args(&opt, args, &err) != MSP_OK)
@@ -223,6 +261,8 @@ msp_cmd_compare(const msp_args *args)
             if (config.is_print_compare_log)
                 msp_messages_show_info();
         }
+    } else {
+        pair_file_with_folder(&opt, completed);
     }
     if (summary.status == MSP_OK)
         summary.status = run(&result, &opt, msp_args_has(args, MSP_OPT_QUIET), &err);

@@ -419,16 +419,17 @@ put_files(FILE *out, const msp_compare_result *r)
             put_file(out, &n, total, r->pairs[i].files[k]);
 }
 
-/* What the user asked for is kept; how it is to be told is not. */
+/* What the user asked for is kept; how it is to be told is not, nor the analysis when the rows are wanted instead. */
 static bool
-is_kept(const msp_opt *o)
+is_kept(const msp_opt *o, bool analyze)
 {
-    return o->id != MSP_OPT_INPUT && o->id != MSP_OPT_JSON && o->id != MSP_OPT_FAIL_ON;
+    return o->id != MSP_OPT_INPUT && o->id != MSP_OPT_JSON && o->id != MSP_OPT_FAIL_ON &&
+           (analyze || o->id != MSP_OPT_DIFF_ANALYZE);
 }
 
-/* The command that was given, with one more option. */
+/* The command that was given, with one more option; without analyze, -da is taken out. */
 static void
-put_command(FILE *out, const msp_summary *s, const char *more)
+put_command(FILE *out, const msp_summary *s, bool analyze, const char *more)
 {
     const char *input = msp_args_get(s->args, MSP_OPT_INPUT, NULL);
     const char *framework = msp_args_get(s->args, MSP_OPT_FRAMEWORK, NULL);
@@ -446,7 +447,7 @@ put_command(FILE *out, const msp_summary *s, const char *more)
         const msp_opt *o = &msp_opts_compare.opts[i];
         const char *value = msp_args_get(s->args, o->id, NULL);
 
-        if (!msp_args_has(s->args, o->id) || !is_kept(o))
+        if (!msp_args_has(s->args, o->id) || !is_kept(o, analyze))
             continue;
         fprintf(out, " %s", o->brief != NULL ? o->brief : o->name);
         if (value != NULL) {
@@ -503,17 +504,17 @@ put_next(FILE *out, const msp_summary *s, const msp_compare_pair *first)
     if (s->options->has_rank_id || s->options->has_step_id || s->options->common)
         return; /* static graphs: there is no other way to look at them */
     if (many_without_partner(r) && !has_mapping(s->options) && f[0] == MSP_MINDSPORE && f[1] == MSP_PYTORCH)
-        put_command(out, s, "-lm");
+        put_command(out, s, true, "-lm");
     else if (many_without_partner(r) && !has_mapping(s->options) && !s->options->fuzzy)
-        put_command(out, s, "-f");
+        put_command(out, s, true, "-f");
     else if (first == NULL)
         return;
     else if (r->npairs > 1 && !s->options->diff_analyze)
-        put_command(out, s, "-da");
-    else if (first->mode != MSP_MODE_REAL)
+        put_command(out, s, true, "-da");
+    else if (!first->has_tensors)
         put_redump_advice(out, s, &first->suspect);
-    else if (!s->options->highlight)
-        put_command(out, s, "-hl");
+    else if (s->options->diff_analyze || !s->options->highlight)
+        put_command(out, s, false, "-hl");
 }
 
 static void

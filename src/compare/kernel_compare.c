@@ -118,6 +118,7 @@ read_sides(kernel *k)
                              k->sides[0].statistics ? k->plan->npu->path : k->plan->bench->path,
                              k->sides[0].statistics ? k->plan->bench->path : k->plan->npu->path);
     k->out->mode = k->sides[0].statistics ? MSP_MODE_STATISTICS : MSP_MODE_REAL;
+    k->out->has_tensors = !k->sides[0].statistics;
     if (k->common && k->run->opt->nmap_dict > 0)
         rename_keys(k);
     return merge_sides(k);

@@ -122,6 +122,7 @@ choose_mode(pair *p)
     bool n = p->sides[0].rows.has_md5, b = p->sides[1].rows.has_md5;
     bool real = msp_dump_task_of(p->sides[0].dump) == MSP_TASK_TENSOR;
 
+    p->out->has_tensors = real;
     p->out->mode = real && !p->run->opt->diff_analyze ? MSP_MODE_REAL
                    : n && b && !real                  ? MSP_MODE_MD5
                                                       : MSP_MODE_STATISTICS;

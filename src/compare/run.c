@@ -218,14 +218,22 @@ lacks_a_side(msp_compare_pair *out, const msp_plan_pair *plan)
     msp_buf_release(&text);
 }
 
+/* What stands before a pair's error: its label, unless there is none or the error begins with it already. */
+static const char *
+label_before(const msp_compare_pair *pair)
+{
+    const char *label = pair->label != NULL ? pair->label : "";
+
+    return pair->error != NULL && strncmp(pair->error, label, strlen(label)) == 0 ? "" : label;
+}
+
 /* Every pair that is left out is named, whoever reads the result. */
 static void
-log_failure(const msp_plan_pair *plan, const msp_compare_pair *out)
+log_failure(const msp_compare_pair *out)
 {
-    size_t n = strlen(plan->label);
-    bool named = n > 0 && strncmp(out->error, plan->label, n) == 0;
+    const char *label = label_before(out);
 
-    msp_log(MSP_LOG_ERROR, "%s%s%s", named ? "" : plan->label, named || n == 0 ? "" : ": ", out->error);
+    msp_log(MSP_LOG_ERROR, "%s%s%s", label, label[0] != '\0' ? ": " : "", out->error);
 }
 
 static void
@@ -245,7 +253,7 @@ run_pair(size_t i, void *payload)
         msp_pair_compare(j->run, plan, out, j->da == NULL ? NULL : &j->da[i]);
     /* the error of a single pair is the run's own */
     if (out->status != MSP_OK && out->error != NULL && j->plan->npairs > 1)
-        log_failure(plan, out);
+        log_failure(out);
     (void)msp_run_pair_done(j->run);
 }
 
@@ -296,6 +304,7 @@ static msp_status
 sum_up(msp_compare_result *out, const jobs *j, msp_error *err)
 {
     const msp_compare_pair *failed = NULL;
+    const char *label;
 
     for (size_t i = 0; i < out->npairs; i++) {
         out->bytes += out->pairs[i].tensor_bytes;
@@ -312,8 +321,9 @@ sum_up(msp_compare_result *out, const jobs *j, msp_error *err)
         return msp_error_set(err, MSP_E_CANCELLED, "cancelled");
     if (out->npairs == 1)
         return msp_error_set(err, failed->status, "%s", failed->error != NULL ? failed->error : "out of memory");
+    label = label_before(failed);
     return msp_error_set(err, failed->status, "%zu of %zu could not be compared; the first: %s%s%s", out->nfailed,
-                         out->npairs, failed->label != NULL ? failed->label : "", failed->label != NULL ? ": " : "",
+                         out->npairs, label, label[0] != '\0' ? ": " : "",
                          failed->error != NULL ? failed->error : "out of memory");
 }
 

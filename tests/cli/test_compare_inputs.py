@@ -11,6 +11,8 @@ import sys
 import openpyxl
 import pytest
 
+import dumps
+
 TENSOR = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2], "Max": 1.0, "Min": 0.0, "Mean": 0.5,
           "Norm": 1.0, "requires_grad": False}
 
@@ -370,3 +372,27 @@ def test_what_everybody_may_write_and_somebody_else_owns_is_not_read(compare, tm
     r = compare(path, path)
     assert r.code in (1, 2)
     assert "everybody may write" in r.text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
+def test_a_tensor_file_of_somebody_else_that_everybody_may_write_is_not_read(run, tmp_path):
+    npu, bench = dumps.real(tmp_path / "npu"), dumps.real(tmp_path / "bench")
+    path = sorted((npu / "dump_tensor_data").iterdir())[0]
+    os.chown(path, 12345, 12345)
+    assert run("compare", npu, bench, "-o", "out", "--fail-on", "any").rc == 0
+    path.chmod(0o666)
+    r = run("compare", npu, bench, "-o", "out", "--fail-on", "any")
+    assert r.rc == 3
+    assert "%s: everybody may write to it" % path.relative_to(tmp_path) in r.err
+    assert "1 unreadable" in r.out
+
+
+@pytest.mark.parametrize("name", ["dump.json", "debug.json"])
+def test_in_the_short_way_a_file_meets_the_folder_of_a_rank(run, tmp_path, name):
+    for side in ("npu", "bench"):
+        write(tmp_path / side / "rank0" / name, dump())
+    for npu, bench in (("npu/rank0/" + name, "bench/rank0"), ("npu/rank0/", "bench/rank0/" + name)):
+        r = run("compare", npu, bench, "-o", "out")
+        assert r.rc == 0 and "bench/rank0/" + name in r.out
+    r = run("compare", "npu/rank0/" + name, "bench", "-o", "out")
+    assert r.rc == 1 and "need to be of the same type" in r.err

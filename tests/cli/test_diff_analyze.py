@@ -41,6 +41,8 @@ def test_tensor_dumps_are_analysed_by_their_statistics(run, files, tmp_path):
         path.unlink()
     r = run("compare", "npu", "bench", "-o", "out", "-da")
     assert r.rc == 0 and "Functional.relu.0.forward" in r.out and r.err == ""
+    # the tensors are there already: the next step is to compare them
+    assert r.out.endswith("  Next          msprobe compare npu bench -o out -hl\n")
 
 
 def test_checksums_are_analysed_by_their_result(run, tmp_path):

@@ -175,6 +175,16 @@ def test_json_tells_of_failures_too(run, tmp_path):
     assert doc["status"] == "error" and "nowhere" in doc["error"] and doc["pairs"] == []
 
 
+def test_json_names_the_first_failure_once(run, tmp_path):
+    for place in ("npu/rank0", "npu/rank1", "npu/rank2", "bench/rank0", "bench/rank2"):
+        dumps.statistics(tmp_path / place)
+    doc = json.loads(run("compare", "npu", "bench", "--json").raw)
+    assert doc["error"].startswith("1 of 3 could not be compared; the first: rank1: there is no such dump")
+    (tmp_path / "npu/rank0/dump.json").write_text("{nonsense")
+    doc = json.loads(run("compare", "npu", "bench", "--json").raw)
+    assert doc["error"].startswith("2 of 3 could not be compared; the first: rank0: npu/rank0/dump.json: line 1")
+
+
 @pytest.mark.parametrize("make, fault, what, rc", [
     (dumps.real, 2, "no", 3), (dumps.real, 2, "warning", 3), (dumps.real, 2, "any", 3),
     (dumps.statistics, 2, "no", 0), (dumps.statistics, 2, "warning", 3), (dumps.statistics, 2, "any", 3),
