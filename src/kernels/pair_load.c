@@ -10,8 +10,15 @@ static const msp_pair_set *
 best_set(void)
 {
 #if defined(__x86_64__)
-    if (msp_cpu_best() >= MSP_CPU_AVX2)
+    msp_cpu_level level = msp_cpu_best();
+
+    if (level >= MSP_CPU_AVX512)
+        return &msp_pair_avx512;
+    if (level >= MSP_CPU_AVX2)
         return &msp_pair_avx2;
+#elif defined(__aarch64__)
+    if (msp_cpu_best() >= MSP_CPU_NEON)
+        return &msp_pair_neon;
 #endif
     return &msp_pair_scalar;
 }
