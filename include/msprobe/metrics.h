@@ -44,7 +44,7 @@ typedef struct msp_metrics {
     int64_t below_5e3;  /* elements whose relative error is < 0.005 */
     double rmse;        /* sqrt of the mean of (n-b)^2; NaN for no elements */
     double mape;        /* mean of |n-b| / |b| over the elements with b != 0, as a fraction; NaN when there are none.
-                           For more than 256 elements of 16 or 32 bits its terms have the precision of a float32 */
+                           Six digits are right for more than 256 floats of at most 32 bits, else fifteen */
     int64_t mape_count; /* how many those are */
     int64_t equal;      /* elements that are equal as numbers (NaN equals NaN) */
     int64_t inf_sign;   /* positions where both sides are infinite with different signs */

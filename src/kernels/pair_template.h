@@ -28,7 +28,8 @@
 
 enum {
     LANES = 8,
-    PIECE = 256,       /* elements that go through one loop after the other: see small_piece() */
+    PIECE = 256,       /* elements that go through one loop after the other, and whose relative errors are added up in
+                          float32; see small_piece() */
     GROUP = 4 * LANES, /* elements whose relative errors share a division: see rel_group() */
     AHEAD = 1024       /* bytes to prefetch: measured */
 };
@@ -47,11 +48,11 @@ typedef struct small_limits {
 
 static const float f16_below_1e3 = 0x1.062002p-10f, f16_below_5e3 = 0x1.47a002p-8f;
 
-/* What is gathered over a block; rel only over a piece of it, since it is a sum in float32. */
+/* What is gathered over a block; piece is the part of rel that is still a sum in float32. */
 typedef struct small_state {
-    vd dot, sq_n, sq_b;
+    vd dot, sq_n, sq_b, rel;
     vh sq_d;
-    vf rel, max_abs, max_rel;
+    vf piece, max_abs, max_rel;
     vfc below_1e3, below_5e3, equal, zeros;
 } small_state;
 
@@ -80,12 +81,19 @@ small_compare(small_state *s, vf n, vf b, bool zeros, small_limits k)
         rel = q = vf_abs(vf_div(d, b));
     }
     d = vf_abs(d);
-    s->rel = vf_add(s->rel, rel);
+    s->piece = vf_add(s->piece, rel);
     s->max_rel = vf_max(s->max_rel, q);
     s->max_abs = vf_max(s->max_abs, d);
     s->below_1e3 = vfc_count(s->below_1e3, vf_lt(q, k.below_1e3));
     s->below_5e3 = vfc_count(s->below_5e3, vf_lt(q, k.below_5e3));
     s->equal = vfc_count(s->equal, vf_eq(d, vf_set(0)));
+}
+
+INLINE void
+small_end_piece(small_state *s)
+{
+    s->rel = vd_add(s->rel, vd_widen(s->piece));
+    s->piece = vf_set(0);
 }
 
 /*
@@ -115,6 +123,7 @@ small_piece(small_state *s, const char *n, const char *b, size_t count, msp_pair
         }
         small_compare(s, vn, vb, zeros, k);
     }
+    small_end_piece(s);
     if (kind != MSP_PAIR_F32) {
         fn = wide[0];
         fb = wide[1];
@@ -140,6 +149,7 @@ small_rest(small_state *s, const char *n, const char *b, size_t count, msp_pair_
     vf_store(wide[0], vn);
     vf_store(wide[1], vb);
     small_compare(s, vn, vb, true, k);
+    small_end_piece(s);
     vd_add_products(&s->dot, &s->sq_n, &s->sq_b, &s->sq_d, wide[0], wide[1]);
 }
 
@@ -152,29 +162,24 @@ small_sums(msp_pair_sums *out, const void *n, const void *b, size_t count, msp_p
     const char *pn = n, *pb = b;
     const vd z = vd_set(0);
     const vf fz = vf_set(0);
-    small_state s = {z, z, z, vh_zero(), fz, fz, fz, vfc_zero(), vfc_zero(), vfc_zero(), vfc_zero()};
-    vd rel = z;
+    small_state s = {z, z, z, z, vh_zero(), fz, fz, fz, vfc_zero(), vfc_zero(), vfc_zero(), vfc_zero()};
     size_t whole = count / LANES * LANES, rest = count % LANES, padding = rest > 0 ? LANES - rest : 0;
 
     while (whole > 0) {
         size_t piece = whole < PIECE ? whole : PIECE;
 
         small_piece(&s, pn, pb, piece, kind, zeros, k);
-        rel = vd_add(rel, vd_widen(s.rel));
-        s.rel = vf_set(0);
         whole -= piece;
         pn += piece * size;
         pb += piece * size;
     }
-    if (rest > 0) {
+    if (rest > 0)
         small_rest(&s, pn, pb, rest, kind, k);
-        rel = vd_add(rel, vd_widen(s.rel));
-    }
     *out = (msp_pair_sums){.dot = vd_total(s.dot),
                            .sq_n = vd_total(s.sq_n),
                            .sq_b = vd_total(s.sq_b),
                            .sq_d = vh_total(s.sq_d),
-                           .rel = vd_total(rel),
+                           .rel = vd_total(s.rel),
                            .max_abs = vf_top(s.max_abs),
                            .max_rel = vf_top(s.max_rel),
                            .below_1e3 = vfc_total(s.below_1e3) - (int64_t)padding,
