@@ -6,9 +6,8 @@
  * computes which chunk: hence the same bits for any number of them.
  *
  * A block is first run through the shortest loop there is, which assumes that all is finite and no reference is 0; the
- * sums tell when that was wrong, and the block is run again. The exact place and size of the largest errors costs more
- * than the sums, so it is looked for only in blocks that may beat what was found before, and the index only once, at
- * the end.
+ * sums tell when that was wrong, and the block is run again. Where the largest errors stand is looked for once, at the
+ * end, in the blocks that have them.
  */
 #include <math.h>
 #include "core/pool.h"
@@ -91,27 +90,22 @@ careful_sums(msp_pair_sums *out, msp_pair_block *block, bool *zeros, msp_pair_ba
     }
 }
 
-/* Let the block's largest errors compete with the chunk's. What the sums only estimate is computed if it may win. */
-static void
-compete(partial *p, const msp_pair_sums *sums, msp_pair_block *block, int64_t start, const msp_pair_view *v,
-        msp_pair_scratch *s)
+/* The block's largest relative error if it exceeds floor, else anything up to floor. */
+static double
+exact_max_rel(const msp_pair_sums *sums, msp_pair_block *block, double floor, const msp_pair_view *v,
+              msp_pair_scratch *s)
 {
-    double abs = sums->max_abs, rel = sums->max_rel;
-    bool small = block->kind < MSP_PAIR_F64;
     bool half = block->kind == MSP_PAIR_F16 || (block->flags & MSP_PAIR_HALF) != 0;
+    double rel = sums->max_rel;
 
-    if (small && abs * (1 + 0x1p-22) > p->max_abs) {
-        msp_pair_widen(block, v, s);
-        abs = v->set->max_abs(block->n, block->b, block->count);
-    }
-    if (half && rel < MSP_PAIR_HALF_EXACT) {
-        rel = msp_f16_to_f32(msp_f32_to_f16((float)rel));
-    } else if (small && rel * (1 + 0x1p-8) > p->max_rel && (half || !isfinite(rel))) {
-        msp_pair_widen(block, v, s);
-        rel = v->set->max_rel(block->n, block->b, block->count, half);
-    }
-    raise_max(&p->max_abs, &p->abs_block, abs, start);
-    raise_max(&p->max_rel, &p->rel_block, rel, start);
+    if (half && rel < MSP_PAIR_HALF_EXACT)
+        return msp_f16_to_f32(msp_f32_to_f16((float)rel));
+    if (block->kind >= MSP_PAIR_F64 || (!half && isfinite(rel)))
+        return rel;
+    if (rel * (1 + 0x1p-8) <= floor)
+        return floor;
+    msp_pair_widen(block, v, s);
+    return v->set->max_rel(block->n, block->b, block->count, half);
 }
 
 static void
@@ -159,7 +153,8 @@ run_chunk(size_t index, void *payload)
 
         msp_pair_load(&block, v, &scratch, start, (size_t)min_i64(v->block, end - start));
         careful_sums(&sums, &block, &zeros, &bad, v, &scratch);
-        compete(p, &sums, &block, start, v, &scratch);
+        raise_max(&p->max_abs, &p->abs_block, sums.max_abs, start);
+        raise_max(&p->max_rel, &p->rel_block, exact_max_rel(&sums, &block, p->max_rel, v, &scratch), start);
         add_block(p, &sums, &bad, start);
     }
     msp_fpmode_leave(&mode);

@@ -30,9 +30,9 @@ typedef enum msp_pair_kind {
 /*
  * What one pass over a block gives; d is n - b.
  *
- * For MSP_PAIR_F64 the two maxima are exact. For the smaller kinds max_abs is within 2^-23 of the truth, and max_rel is
- * exact but for two cases: what exceeds the range of float32 is infinite; and relative errors in float16 come unrounded
- * and, from MSP_PAIR_HALF_EXACT on, from an unrounded difference, which leaves them within 2^-9.
+ * max_abs is exact, and so is max_rel but for two cases: what exceeds the range of float32 is infinite for the smaller
+ * kinds; and relative errors in float16 come unrounded and, from MSP_PAIR_HALF_EXACT on, from an unrounded difference,
+ * which leaves them within 2^-9 of the truth.
  */
 typedef struct msp_pair_sums {
     double dot, sq_n, sq_b, sq_d;
@@ -62,11 +62,10 @@ typedef struct msp_pair_set {
     /* The sum of |d| / |b| where b is not 0, with 15 digits. */
     double (*rel_sum)(const float *n, const float *b, size_t count);
 
-    /* The exact maxima. */
-    double (*max_abs)(const float *n, const float *b, size_t count);
+    /* The exact largest relative error. */
     double (*max_rel)(const float *n, const float *b, size_t count, bool half);
 
-    /* The first element whose |d|, or whose relative error, is just that; count where there is none. */
+    /* The first element that has the block's largest |d|, or relative error. */
     size_t (*find_abs)(const float *n, const float *b, size_t count, double abs);
     size_t (*find_rel)(const float *n, const float *b, size_t count, double rel, bool half);
     size_t (*find_abs_f64)(const double *n, const double *b, size_t count, double abs);

@@ -52,6 +52,7 @@ typedef struct vfc {
 
 LANEWISE_2(vf, vf_add, vf, a.x[i] + b.x[i])
 LANEWISE_2(vf, vf_sub, vf, a.x[i] - b.x[i])
+LANEWISE_2(vf, vf_mul, vf, a.x[i] * b.x[i])
 LANEWISE_2(vf, vf_div, vf, a.x[i] / b.x[i])
 LANEWISE_2(vf, vf_max, vf, a.x[i] > b.x[i] ? a.x[i] : b.x[i])
 LANEWISE_2(vfm, vf_lt, vf, a.x[i] < b.x[i])
@@ -197,14 +198,6 @@ vd_top(vd v)
     return top;
 }
 
-OP vh
-vh_zero(void)
-{
-    vh v = {{0}};
-
-    return v;
-}
-
 OP double
 vh_total(vh v)
 {
@@ -221,16 +214,37 @@ vd_total(vd v)
     return vh_total(h);
 }
 
+typedef struct products {
+    vd dot, sq_n, sq_b;
+    vh sq_d;
+    vd max_abs;
+} products;
+
+OP products
+products_zero(void)
+{
+    products p = {{{0}}, {{0}}, {{0}}, {{0}}, {{0}}};
+
+    return p;
+}
+
 OP void
-vd_add_products(vd *dot, vd *sq_n, vd *sq_b, vh *sq_d, const float *pn, const float *pb)
+products_add(products *p, const float *pn, const float *pb)
 {
     vd n = vd_load_f32(pn), b = vd_load_f32(pb), d = vd_sub(n, b), square = vd_mul(d, d);
 
-    *dot = vd_add(*dot, vd_mul(n, b));
-    *sq_n = vd_add(*sq_n, vd_mul(n, n));
-    *sq_b = vd_add(*sq_b, vd_mul(b, b));
+    p->dot = vd_add(p->dot, vd_mul(n, b));
+    p->sq_n = vd_add(p->sq_n, vd_mul(n, n));
+    p->sq_b = vd_add(p->sq_b, vd_mul(b, b));
     for (int i = 0; i < 4; i++)
-        sq_d->x[i] += square.x[i] + square.x[i + 4];
+        p->sq_d.x[i] += square.x[i] + square.x[i + 4];
+    p->max_abs = vd_max(p->max_abs, vd_abs(d));
+}
+
+OP double
+products_max_abs(const products *p)
+{
+    return vd_top(p->max_abs);
 }
 
 OP vfc

@@ -11,12 +11,12 @@
  *   vfm, vdm          the outcome of comparing floats, doubles
  *   vfc, vdc          eight counters of such outcomes
  *   vf_load_f32 vf_load_bf16 vf_load_f16(p), vf_store(p, v), vd_load(p), vd_load_f32(p): unaligned
- *   vf_set vf_add vf_sub vf_div vf_max vf_abs vf_lt vf_eq vf_select(m, yes, no) vf_any(m)
+ *   vf_set vf_add vf_sub vf_mul vf_div vf_max vf_abs vf_lt vf_eq vf_select(m, yes, no) vf_any(m)
  *   vf_round_f16(v): to the nearest float16 and back; vd_widen(v)
  *   vd_set vd_add vd_sub vd_mul vd_div vd_max vd_abs vd_lt vd_eq vd_select(m, yes, no) vd_first(m): lane, or 8
- *   vd_add_products(dot, sq_n, sq_b, sq_d, n, b): see small_piece()
+ *   products, products_zero(), products_add(p, n, b), products_max_abs(p): see small_piece()
  *   vf_top(v) vd_top(v): largest lane; vd_total(v): ((0+4)+(2+6)) + ((1+5)+(3+7)); vh_total(v): (0+2) + (1+3)
- *   vfc_zero() vfc_count(c, m) vfc_total(c), vdc_..., vh_zero()
+ *   vfc_zero() vfc_count(c, m) vfc_total(c), vdc_...
  *   prefetch(p, ahead): what lies ahead bytes after p, readable or not
  */
 #include "kernels/pair.h"
@@ -50,9 +50,9 @@ static const float f16_below_1e3 = 0x1.062002p-10f, f16_below_5e3 = 0x1.47a002p-
 
 /* What is gathered over a block; piece is the part of rel that is still a sum in float32. */
 typedef struct small_state {
-    vd dot, sq_n, sq_b, rel;
-    vh sq_d;
-    vf piece, max_abs, max_rel;
+    products p;
+    vd rel;
+    vf piece, max_rel;
     vfc below_1e3, below_5e3, equal, zeros;
 } small_state;
 
@@ -80,10 +80,8 @@ small_compare(small_state *s, vf n, vf b, bool zeros, small_limits k)
     } else {
         rel = q = vf_abs(vf_div(d, b));
     }
-    d = vf_abs(d);
     s->piece = vf_add(s->piece, rel);
     s->max_rel = vf_max(s->max_rel, q);
-    s->max_abs = vf_max(s->max_abs, d);
     s->below_1e3 = vfc_count(s->below_1e3, vf_lt(q, k.below_1e3));
     s->below_5e3 = vfc_count(s->below_5e3, vf_lt(q, k.below_5e3));
     s->equal = vfc_count(s->equal, vf_eq(d, vf_set(0)));
@@ -101,8 +99,8 @@ small_end_piece(small_state *s)
  * registers than AVX2 has; and the second loop reads from the first-level cache what the first has brought there, for
  * 16-bit types already as float32, so that conversion to double costs one instruction per load.
  *
- * vd_add_products() adds, for n, b and d = n - b as doubles, n*b, n*n and b*b to the lanes of dot, sq_n and sq_b, and
- * d*d of lanes i and i + 4, added first, to lane i of sq_d.
+ * products_add() widens n and b to double and adds n*b, n*n and b*b to the lanes of dot, sq_n and sq_b; with d = n - b,
+ * d*d of lanes i and i + 4, added first, to lane i of sq_d; and keeps the largest |d|.
  */
 INLINE void
 small_piece(small_state *s, const char *n, const char *b, size_t count, msp_pair_kind kind, bool zeros, small_limits k)
@@ -130,7 +128,7 @@ small_piece(small_state *s, const char *n, const char *b, size_t count, msp_pair
     }
 #pragma GCC unroll 1
     for (size_t i = 0; i < count; i += LANES)
-        vd_add_products(&s->dot, &s->sq_n, &s->sq_b, &s->sq_d, fn + i, fb + i);
+        products_add(&s->p, fn + i, fb + i);
 }
 
 /* The last count elements, fewer than eight. */
@@ -150,7 +148,7 @@ small_rest(small_state *s, const char *n, const char *b, size_t count, msp_pair_
     vf_store(wide[1], vb);
     small_compare(s, vn, vb, true, k);
     small_end_piece(s);
-    vd_add_products(&s->dot, &s->sq_n, &s->sq_b, &s->sq_d, wide[0], wide[1]);
+    products_add(&s->p, wide[0], wide[1]);
 }
 
 INLINE void
@@ -160,9 +158,7 @@ small_sums(msp_pair_sums *out, const void *n, const void *b, size_t count, msp_p
     const small_limits k = half ? (small_limits){vf_set(f16_below_1e3), vf_set(f16_below_5e3)}
                                 : (small_limits){vf_set(0.001f), vf_set(0.005f)};
     const char *pn = n, *pb = b;
-    const vd z = vd_set(0);
-    const vf fz = vf_set(0);
-    small_state s = {z, z, z, z, vh_zero(), fz, fz, fz, vfc_zero(), vfc_zero(), vfc_zero(), vfc_zero()};
+    small_state s = {products_zero(), vd_set(0), vf_set(0), vf_set(0), vfc_zero(), vfc_zero(), vfc_zero(), vfc_zero()};
     size_t whole = count / LANES * LANES, rest = count % LANES, padding = rest > 0 ? LANES - rest : 0;
 
     while (whole > 0) {
@@ -175,12 +171,12 @@ small_sums(msp_pair_sums *out, const void *n, const void *b, size_t count, msp_p
     }
     if (rest > 0)
         small_rest(&s, pn, pb, rest, kind, k);
-    *out = (msp_pair_sums){.dot = vd_total(s.dot),
-                           .sq_n = vd_total(s.sq_n),
-                           .sq_b = vd_total(s.sq_b),
-                           .sq_d = vh_total(s.sq_d),
+    *out = (msp_pair_sums){.dot = vd_total(s.p.dot),
+                           .sq_n = vd_total(s.p.sq_n),
+                           .sq_b = vd_total(s.p.sq_b),
+                           .sq_d = vh_total(s.p.sq_d),
                            .rel = vd_total(s.rel),
-                           .max_abs = vf_top(s.max_abs),
+                           .max_abs = products_max_abs(&s.p),
                            .max_rel = vf_top(s.max_rel),
                            .below_1e3 = vfc_total(s.below_1e3) - (int64_t)padding,
                            .below_5e3 = vfc_total(s.below_5e3) - (int64_t)padding,
@@ -315,16 +311,6 @@ load_some(const float *p, size_t count)
     return vf_load_f32(last);
 }
 
-TARGET static double
-max_abs(const float *n, const float *b, size_t count)
-{
-    vd max = vd_set(0);
-
-    for (size_t i = 0; i < count; i += LANES)
-        max = vd_max(max, abs_small(load_some(n + i, count - i), load_some(b + i, count - i)));
-    return vd_top(max);
-}
-
 INLINE double
 max_rel_of(const float *n, const float *b, size_t count, bool half)
 {
@@ -341,31 +327,75 @@ max_rel(const float *n, const float *b, size_t count, bool half)
     return half ? max_rel_of(n, b, count, true) : max_rel_of(n, b, count, false);
 }
 
+/* ---- the place of a maximum -------------------------------------------------------------------------------------- */
+
+/*
+ * Groups are passed over in float32: what does not come near the maximum there cannot have it. The limits leave room
+ * for the rounding of float32, and of float16 for relative errors.
+ */
+INLINE bool
+abs_comes_near(const float *n, const float *b, vf limit)
+{
+    vfc near = vfc_zero();
+
+    for (int i = 0; i < GROUP; i += LANES)
+        near = vfc_count(near, vf_lt(limit, vf_abs(vf_sub(vf_load_f32(n + i), vf_load_f32(b + i)))));
+    return vfc_total(near) > 0;
+}
+
+INLINE bool
+rel_comes_near(const float *n, const float *b, vf limit)
+{
+    vfc near = vfc_zero();
+
+    for (int i = 0; i < GROUP; i += LANES) {
+        vf vb = vf_load_f32(b + i), d = vf_abs(vf_sub(vf_load_f32(n + i), vb));
+
+        near = vfc_count(near, vf_lt(vf_mul(limit, vf_abs(vb)), d));
+    }
+    return vfc_total(near) > 0;
+}
+
 TARGET static size_t
 find_abs(const float *n, const float *b, size_t count, double abs)
 {
-    for (size_t i = 0; i < count; i += LANES) {
-        vf vn = load_some(n + i, count - i), vb = load_some(b + i, count - i);
-        size_t lane = vd_first(vd_eq(abs_small(vn, vb), vd_set(abs)));
+    const vf limit = vf_set((float)(abs * (1 - 0x1p-20)));
 
+    for (size_t i = 0; i < count && abs > 0; i += LANES) {
+        size_t lane;
+
+        if (i % GROUP == 0)
+            while (count - i > GROUP && !abs_comes_near(n + i, b + i, limit))
+                i += GROUP;
+        lane = vd_first(vd_eq(abs_small(load_some(n + i, count - i), load_some(b + i, count - i)), vd_set(abs)));
         if (lane < LANES)
             return i + lane;
     }
-    return count;
+    return 0; /* only where all are equal */
+}
+
+INLINE size_t
+find_rel_of(const float *n, const float *b, size_t count, double rel, bool half)
+{
+    const vf limit = vf_set((float)fmin(rel * (1 - 0x1p-8), 0x1p100));
+
+    for (size_t i = 0; i < count && rel > 0; i += LANES) {
+        size_t lane;
+
+        if (i % GROUP == 0)
+            while (count - i > GROUP && !rel_comes_near(n + i, b + i, limit))
+                i += GROUP;
+        lane = vd_first(vd_eq(rel_small(load_some(n + i, count - i), load_some(b + i, count - i), half), vd_set(rel)));
+        if (lane < LANES)
+            return i + lane;
+    }
+    return 0;
 }
 
 TARGET static size_t
 find_rel(const float *n, const float *b, size_t count, double rel, bool half)
 {
-    for (size_t i = 0; i < count; i += LANES) {
-        vf vn = load_some(n + i, count - i), vb = load_some(b + i, count - i);
-        vd r = half ? rel_small(vn, vb, true) : rel_small(vn, vb, false);
-        size_t lane = vd_first(vd_eq(r, vd_set(rel)));
-
-        if (lane < LANES)
-            return i + lane;
-    }
-    return count;
+    return half ? find_rel_of(n, b, count, rel, true) : find_rel_of(n, b, count, rel, false);
 }
 
 /* ---- float64 ----------------------------------------------------------------------------------------------------- */
@@ -500,7 +530,6 @@ const msp_pair_set SET = {
     .sums =
         {[MSP_PAIR_F16] = sums_f16, [MSP_PAIR_BF16] = sums_bf16, [MSP_PAIR_F32] = sums_f32, [MSP_PAIR_F64] = sums_f64},
     .rel_sum = rel_sum,
-    .max_abs = max_abs,
     .max_rel = max_rel,
     .find_abs = find_abs,
     .find_rel = find_rel,

@@ -89,6 +89,12 @@ vf_sub(vf a, vf b)
 }
 
 OP vf
+vf_mul(vf a, vf b)
+{
+    return vf_make(vmulq_f32(a.lo, b.lo), vmulq_f32(a.hi, b.hi));
+}
+
+OP vf
 vf_div(vf a, vf b)
 {
     return vf_make(vdivq_f32(a.lo, b.lo), vdivq_f32(a.hi, b.hi));
@@ -255,14 +261,6 @@ vd_top(vd v)
     return vmaxvq_f64(vmaxq_f64(vmaxq_f64(v.x[0], v.x[1]), vmaxq_f64(v.x[2], v.x[3])));
 }
 
-OP vh
-vh_zero(void)
-{
-    vh v = {vdupq_n_f64(0), vdupq_n_f64(0)};
-
-    return v;
-}
-
 OP double
 vh_total(vh v)
 {
@@ -275,21 +273,6 @@ vd_total(vd v)
     vh h = {vaddq_f64(v.x[0], v.x[2]), vaddq_f64(v.x[1], v.x[3])};
 
     return vh_total(h);
-}
-
-OP void
-vd_add_products(vd *dot, vd *sq_n, vd *sq_b, vh *sq_d, const float *pn, const float *pb)
-{
-    vd n = vd_load_f32(pn), b = vd_load_f32(pb), d = vd_sub(n, b), square = vd_mul(d, d);
-
-    EACH_PAIR
-    {
-        dot->x[i] = vfmaq_f64(dot->x[i], n.x[i], b.x[i]);
-        sq_n->x[i] = vfmaq_f64(sq_n->x[i], n.x[i], n.x[i]);
-        sq_b->x[i] = vfmaq_f64(sq_b->x[i], b.x[i], b.x[i]);
-    }
-    sq_d->lo = vaddq_f64(sq_d->lo, vaddq_f64(square.x[0], square.x[2]));
-    sq_d->hi = vaddq_f64(sq_d->hi, vaddq_f64(square.x[1], square.x[3]));
 }
 
 OP vdc
@@ -312,6 +295,44 @@ OP int64_t
 vdc_total(vdc c)
 {
     return (int64_t)vaddvq_u64(vaddq_u64(vaddq_u64(c.x[0], c.x[1]), vaddq_u64(c.x[2], c.x[3])));
+}
+
+/* ---- products ---------------------------------------------------------------------------------------------------- */
+
+typedef struct products {
+    vd dot, sq_n, sq_b;
+    vh sq_d;
+    vd max_abs;
+} products;
+
+OP products
+products_zero(void)
+{
+    products p = {vd_set(0), vd_set(0), vd_set(0), {vdupq_n_f64(0), vdupq_n_f64(0)}, vd_set(0)};
+
+    return p;
+}
+
+OP void
+products_add(products *p, const float *pn, const float *pb)
+{
+    vd n = vd_load_f32(pn), b = vd_load_f32(pb), d = vd_sub(n, b), square = vd_mul(d, d);
+
+    EACH_PAIR
+    {
+        p->dot.x[i] = vfmaq_f64(p->dot.x[i], n.x[i], b.x[i]);
+        p->sq_n.x[i] = vfmaq_f64(p->sq_n.x[i], n.x[i], n.x[i]);
+        p->sq_b.x[i] = vfmaq_f64(p->sq_b.x[i], b.x[i], b.x[i]);
+    }
+    p->sq_d.lo = vaddq_f64(p->sq_d.lo, vaddq_f64(square.x[0], square.x[2]));
+    p->sq_d.hi = vaddq_f64(p->sq_d.hi, vaddq_f64(square.x[1], square.x[3]));
+    p->max_abs = vd_max(p->max_abs, vd_abs(d));
+}
+
+OP double
+products_max_abs(const products *p)
+{
+    return vd_top(p->max_abs);
 }
 
 OP void

@@ -32,10 +32,15 @@ vf_load_f16(const void *p)
     return _mm256_cvtph_ps(_mm_loadu_si128(p));
 }
 
+/* All eight into both halves, and from there each into the upper half of its lane: one shuffle and no shift. */
 OP vf
 vf_load_bf16(const void *p)
 {
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128(p)), 16));
+    const __m256i places = _mm256_setr_epi8(-1, -1, 0, 1, -1, -1, 2, 3, -1, -1, 4, 5, -1, -1, 6, 7, /* 0 to 3 */
+                                            -1, -1, 8, 9, -1, -1, 10, 11, -1, -1, 12, 13, -1, -1, 14, 15);
+    __m256i twice = _mm256_broadcastsi128_si256(_mm_loadu_si128(p));
+
+    return _mm256_castsi256_ps(_mm256_shuffle_epi8(twice, places));
 }
 
 OP void
@@ -60,6 +65,12 @@ OP vf
 vf_sub(vf a, vf b)
 {
     return _mm256_sub_ps(a, b);
+}
+
+OP vf
+vf_mul(vf a, vf b)
+{
+    return _mm256_mul_ps(a, b);
 }
 
 OP vf
@@ -213,41 +224,6 @@ vd_abs(vd v)
     return vd_make(_mm256_andnot_pd(sign, v.lo), _mm256_andnot_pd(sign, v.hi));
 }
 
-/* Products of four elements. Returns the squares of their differences. */
-OP __m256d
-add_products(__m256d *dot, __m256d *sq_n, __m256d *sq_b, const float *pn, const float *pb)
-{
-    __m256d n = _mm256_cvtps_pd(_mm_loadu_ps(pn)), b = _mm256_cvtps_pd(_mm_loadu_ps(pb)), d = _mm256_sub_pd(n, b);
-
-    *dot = _mm256_fmadd_pd(n, b, *dot);
-    *sq_n = _mm256_fmadd_pd(n, n, *sq_n);
-    *sq_b = _mm256_fmadd_pd(b, b, *sq_b);
-    return _mm256_mul_pd(d, d);
-}
-
-OP void
-vd_add_products(vd *dot, vd *sq_n, vd *sq_b, vh *sq_d, const float *n, const float *b)
-{
-    __m256d lo = add_products(&dot->lo, &sq_n->lo, &sq_b->lo, n, b);
-    __m256d hi = add_products(&dot->hi, &sq_n->hi, &sq_b->hi, n + 4, b + 4);
-
-    *sq_d = _mm256_add_pd(*sq_d, _mm256_add_pd(lo, hi));
-}
-
-OP vh
-vh_zero(void)
-{
-    return _mm256_setzero_pd();
-}
-
-OP double
-vh_total(vh v)
-{
-    __m128d a = _mm_add_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
-
-    return _mm_cvtsd_f64(_mm_add_sd(a, _mm_unpackhi_pd(a, a)));
-}
-
 OP vdm
 vd_lt(vd a, vd b)
 {
@@ -275,21 +251,31 @@ vd_first(vdm m)
 }
 
 OP double
-vd_top(vd v)
+vh_total(vh v)
 {
-    __m256d a = _mm256_max_pd(v.lo, v.hi);
-    __m128d b = _mm_max_pd(_mm256_castpd256_pd128(a), _mm256_extractf128_pd(a, 1));
+    __m128d a = _mm_add_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
 
-    return _mm_cvtsd_f64(_mm_max_sd(b, _mm_unpackhi_pd(b, b)));
+    return _mm_cvtsd_f64(_mm_add_sd(a, _mm_unpackhi_pd(a, a)));
+}
+
+OP double
+vh_top(vh v)
+{
+    __m128d a = _mm_max_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
+
+    return _mm_cvtsd_f64(_mm_max_sd(a, _mm_unpackhi_pd(a, a)));
 }
 
 OP double
 vd_total(vd v)
 {
-    __m256d a = _mm256_add_pd(v.lo, v.hi);
-    __m128d b = _mm_add_pd(_mm256_castpd256_pd128(a), _mm256_extractf128_pd(a, 1));
+    return vh_total(_mm256_add_pd(v.lo, v.hi));
+}
 
-    return _mm_cvtsd_f64(_mm_add_sd(b, _mm_unpackhi_pd(b, b)));
+OP double
+vd_top(vd v)
+{
+    return vh_top(_mm256_max_pd(v.lo, v.hi));
 }
 
 OP vdc
@@ -315,6 +301,50 @@ vdc_total(vdc c)
     __m128i b = _mm_add_epi64(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
 
     return _mm_cvtsi128_si64(b) + _mm_extract_epi64(b, 1);
+}
+
+/* ---- products ---------------------------------------------------------------------------------------------------- */
+
+typedef struct products {
+    vd dot, sq_n, sq_b;
+    vh sq_d, max_abs;
+} products;
+
+OP products
+products_zero(void)
+{
+    products p = {vd_set(0), vd_set(0), vd_set(0), _mm256_setzero_pd(), _mm256_setzero_pd()};
+
+    return p;
+}
+
+/* Four elements. Returns their differences. */
+OP __m256d
+products_add_4(__m256d *dot, __m256d *sq_n, __m256d *sq_b, const float *pn, const float *pb)
+{
+    __m256d n = _mm256_cvtps_pd(_mm_loadu_ps(pn)), b = _mm256_cvtps_pd(_mm_loadu_ps(pb));
+
+    *dot = _mm256_fmadd_pd(n, b, *dot);
+    *sq_n = _mm256_fmadd_pd(n, n, *sq_n);
+    *sq_b = _mm256_fmadd_pd(b, b, *sq_b);
+    return _mm256_sub_pd(n, b);
+}
+
+OP void
+products_add(products *p, const float *n, const float *b)
+{
+    const __m256d sign = _mm256_set1_pd(-0.0);
+    __m256d lo = products_add_4(&p->dot.lo, &p->sq_n.lo, &p->sq_b.lo, n, b);
+    __m256d hi = products_add_4(&p->dot.hi, &p->sq_n.hi, &p->sq_b.hi, n + 4, b + 4);
+
+    p->sq_d = _mm256_add_pd(p->sq_d, _mm256_add_pd(_mm256_mul_pd(lo, lo), _mm256_mul_pd(hi, hi)));
+    p->max_abs = _mm256_max_pd(p->max_abs, _mm256_max_pd(_mm256_andnot_pd(sign, lo), _mm256_andnot_pd(sign, hi)));
+}
+
+OP double
+products_max_abs(const products *p)
+{
+    return vh_top(p->max_abs);
 }
 
 OP void

@@ -59,6 +59,12 @@ vf_sub(vf a, vf b)
 }
 
 OP vf
+vf_mul(vf a, vf b)
+{
+    return _mm256_mul_ps(a, b);
+}
+
+OP vf
 vf_div(vf a, vf b)
 {
     return _mm256_div_ps(a, b);
@@ -242,12 +248,6 @@ vd_upper(vd v)
     return _mm512_extractf64x4_pd(v, 1);
 }
 
-OP vh
-vh_zero(void)
-{
-    return _mm256_setzero_pd();
-}
-
 OP double
 vh_total(vh v)
 {
@@ -263,23 +263,51 @@ vd_total(vd v)
 }
 
 OP double
+vh_top(vh v)
+{
+    __m128d a = _mm_max_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
+
+    return _mm_cvtsd_f64(_mm_max_sd(a, _mm_unpackhi_pd(a, a)));
+}
+
+OP double
 vd_top(vd v)
 {
-    __m256d a = _mm256_max_pd(vd_lower(v), vd_upper(v));
-    __m128d b = _mm_max_pd(_mm256_castpd256_pd128(a), _mm256_extractf128_pd(a, 1));
+    return vh_top(_mm256_max_pd(vd_lower(v), vd_upper(v)));
+}
 
-    return _mm_cvtsd_f64(_mm_max_sd(b, _mm_unpackhi_pd(b, b)));
+/* ---- products ---------------------------------------------------------------------------------------------------- */
+
+typedef struct products {
+    vd dot, sq_n, sq_b;
+    vh sq_d;
+    vd max_abs;
+} products;
+
+OP products
+products_zero(void)
+{
+    products p = {vd_set(0), vd_set(0), vd_set(0), _mm256_setzero_pd(), vd_set(0)};
+
+    return p;
 }
 
 OP void
-vd_add_products(vd *dot, vd *sq_n, vd *sq_b, vh *sq_d, const float *pn, const float *pb)
+products_add(products *p, const float *pn, const float *pb)
 {
-    __m512d n = vd_load_f32(pn), b = vd_load_f32(pb), d = _mm512_sub_pd(n, b), square = _mm512_mul_pd(d, d);
+    vd n = vd_load_f32(pn), b = vd_load_f32(pb), d = vd_sub(n, b), square = vd_mul(d, d);
 
-    *dot = _mm512_fmadd_pd(n, b, *dot);
-    *sq_n = _mm512_fmadd_pd(n, n, *sq_n);
-    *sq_b = _mm512_fmadd_pd(b, b, *sq_b);
-    *sq_d = _mm256_add_pd(*sq_d, _mm256_add_pd(vd_lower(square), vd_upper(square)));
+    p->dot = _mm512_fmadd_pd(n, b, p->dot);
+    p->sq_n = _mm512_fmadd_pd(n, n, p->sq_n);
+    p->sq_b = _mm512_fmadd_pd(b, b, p->sq_b);
+    p->sq_d = _mm256_add_pd(p->sq_d, _mm256_add_pd(vd_lower(square), vd_upper(square)));
+    p->max_abs = vd_max(p->max_abs, vd_abs(d));
+}
+
+OP double
+products_max_abs(const products *p)
+{
+    return vd_top(p->max_abs);
 }
 
 OP void
