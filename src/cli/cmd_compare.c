@@ -121,6 +121,7 @@ options_from_args(msp_compare_options *opt, const msp_args *args, msp_error *err
     opt->api_mapping = mapping_of(args, MSP_OPT_API_MAPPING);
     opt->layer_mapping = mapping_of(args, MSP_OPT_LAYER_MAPPING);
     opt->formats = formats_of(msp_args_get(args, MSP_OPT_FORMAT, ""));
+    opt->log_rows = msp_args_has(args, MSP_OPT_VERBOSE); /* a compare file decides for itself */
     opt->progress = on_progress;
     return msp_args_number(&opt->threads, args, MSP_OPT_THREADS, "--threads", MAX_THREADS, err);
 }

@@ -60,13 +60,19 @@ msp_format_seconds(char *buf, double seconds)
     return buf;
 }
 
-/* The larger share is the honest one to extrapolate from: rows without files take no time, bytes do. */
+/*
+ * Bytes are the honest share to extrapolate from, for rows without files take no time; but where all is read before the
+ * first row, as with statistics, the rows are what is left.
+ */
 static double
 share_done(const msp_progress_state *s)
 {
-    if (s->total_bytes > 0)
-        return (double)s->bytes / (double)s->total_bytes;
-    return s->total_rows > 0 ? (double)s->rows / (double)s->total_rows : 0;
+    double bytes = s->total_bytes > 0 ? (double)s->bytes / (double)s->total_bytes : 1;
+    double rows = s->total_rows > 0 ? (double)s->rows / (double)s->total_rows : 0;
+
+    if (bytes < 0.99)
+        return bytes;
+    return s->total_rows > 0 || s->total_bytes <= 0 ? rows : bytes;
 }
 
 static void

@@ -219,6 +219,14 @@ def test_the_compare_file_asks_for_a_line_per_row(run, compare_json, tmp_path):
     assert r.rc == 0
 
 
+def test_verbose_gives_a_line_per_row_in_the_short_way_too(run, tmp_path):
+    both(tmp_path, dumps.real, 2)
+    for words, wanted in ((["-v"], True), ([], False)):
+        r = run("compare", "npu", "bench", "-o", "out", *words)
+        assert r.rc == 0
+        assert ("[Functional.relu.0.forward.output.0] Compare result: cosine " in r.err) == wanted
+
+
 def test_the_log_level_is_honoured(run, tmp_path):
     both(tmp_path, dumps.real, 2)
     (tmp_path / "npu/dump_tensor_data/Functional.linear.0.forward.output.0.npy").unlink()

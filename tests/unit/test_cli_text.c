@@ -100,6 +100,12 @@ progress_tells_rows_speed_and_time_left(void **state)
     (void)state;
     msp_progress_format(buf, sizeof(buf), &s, 2.5);
     assert_string_equal(buf, "rank0  12,000 of 48,000 rows  1.2 GB/s  0:08 left");
+    s = (msp_progress_state){.rows = 12000, .total_rows = 48000, .bytes = 999, .total_bytes = 1000};
+    msp_progress_format(buf, sizeof(buf), &s, 10);
+    assert_non_null(strstr(buf, "  0:30 left"));
+    s = (msp_progress_state){.bytes = 999, .total_bytes = 1000};
+    msp_progress_format(buf, sizeof(buf), &s, 10);
+    assert_non_null(strstr(buf, "  0:00 left"));
     s = (msp_progress_state){.rows = 7};
     msp_progress_format(buf, sizeof(buf), &s, 1);
     assert_string_equal(buf, "7 rows");
