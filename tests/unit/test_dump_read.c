@@ -236,6 +236,48 @@ the_scan_survives_every_cut_and_every_flipped_bit(void **state)
     }
 }
 
+/* Long records, with everything in their strings that could be taken for an end, at every place in a block. */
+static void
+records_end_where_they_end_whatever_their_strings_hold(void **state)
+{
+    static const char *const pieces[] =
+        {"\"}}]]\"", "\"\\\"}\\\\\"", "[[1, {\"a\": []}]]", "\"{[\\\\\\\"[\"", "{\"k\": \"\\\\\"}", "\"\"",
+         "3.25e-7",  "   null"};
+    msp_buf text = {0};
+
+    (void)state;
+    for (size_t shift = 0; shift < 130; shift++) {
+        uint32_t seed = (uint32_t)shift * 2654435761u + 1;
+        msp_dump *d;
+
+        msp_buf_clear(&text);
+        msp_buf_text(&text, "{\"task\": \"tensor\", \"data\": {");
+        for (size_t i = 0; i < shift; i++)
+            msp_buf_char(&text, ' ');
+        for (size_t r = 0; r < 5; r++) {
+            msp_buf_printf(&text, "%s\"r%zu\": [", r > 0 ? ", " : "", r);
+            for (size_t i = 0; i < 60; i++) {
+                seed = seed * 1664525u + 1013904223u;
+                msp_buf_printf(&text, "%s%s", i > 0 ? "," : "", pieces[seed >> 29]);
+            }
+            msp_buf_char(&text, ']');
+        }
+        msp_buf_text(&text, "}}");
+        d = open_text(text.p, text.len);
+        assert_int_equal(msp_dump_count(d), 5);
+        assert_false(msp_dump_cut(d, NULL));
+        for (size_t r = 0; r < 5; r++) {
+            msp_json_doc doc;
+
+            assert_int_equal(msp_dump_record(d, r, &doc, NULL), MSP_OK);
+            assert_int_equal(msp_json_count(doc.root), 60);
+            msp_json_doc_release(&doc);
+        }
+        msp_dump_close(d);
+    }
+    msp_buf_release(&text);
+}
+
 static void
 no_failing_allocation_leaks(void **state)
 {
@@ -330,6 +372,7 @@ main(void)
         TEST(of_two_records_with_one_name_the_last_counts_in_the_first_place),
         TEST(older_files_tell_their_framework_by_their_types),
         TEST(the_scan_survives_every_cut_and_every_flipped_bit),
+        TEST(records_end_where_they_end_whatever_their_strings_hold),
         TEST(no_failing_allocation_leaks),
         TEST(both_forms_of_stack_json_give_the_same_frames),
         TEST(an_empty_stack_json_has_no_frames),
