@@ -5,12 +5,13 @@
  * that cannot be compared.
  */
 #include <float.h>
+#include <limits.h>
 #include <math.h>
 #include "compare/measure.h"
 #include "compare/pytext.h"
 #include "core/alloc.h"
 #include "core/log.h"
-#include "core/path.h"
+#include "io/tensor_file.h"
 #include "dump/dump_read.h"
 #include "msprobe/metrics.h"
 
@@ -155,24 +156,38 @@ msp_measure_opened(const msp_measurer *m, msp_judged *j, const msp_tensor *n, co
     set_metrics(j, &r, n, b);
 }
 
-msp_status
-msp_measure_open(msp_tensor *out, const msp_measurer *m, int side, const msp_row *r, msp_error *err)
+static msp_status
+check_owner(const char *dir, const char *name, msp_error *err)
 {
     msp_buf path = {0};
     msp_status st;
 
-    *out = (msp_tensor){0};
-    /* a name with a slash would lead out of the dump */
-    if (memchr(r->file, '/', r->file_len) != NULL)
-        return msp_error_set(err, MSP_E_INVALID, "%.*s: a data_name must not contain \"/\"", (int)r->file_len, r->file);
-    msp_buf_printf(&path, "%s/%.*s", m->dirs[side], (int)r->file_len, r->file);
+    msp_buf_printf(&path, "%s/%s", dir, name);
     st = msp_buf_status(&path, err);
     if (st == MSP_OK)
         st = msp_dump_check_owner(path.p, err);
-    if (st == MSP_OK)
-        st = msp_tensor_open(out, path.p, err);
     msp_buf_release(&path);
     return st;
+}
+
+msp_status
+msp_measure_open(msp_tensor *out, const msp_measurer *m, int side, const msp_row *r, msp_error *err)
+{
+    char name[NAME_MAX + 1];
+    msp_status st;
+
+    *out = (msp_tensor){0};
+    /* a name with a slash would lead out of the dump */
+    if (r->file_len >= sizeof(name) || memchr(r->file, '/', r->file_len) != NULL)
+        return msp_error_set(err, MSP_E_INVALID, "%.*s: no name of a file in dump_tensor_data", (int)r->file_len,
+                             r->file);
+    memcpy(name, r->file, r->file_len);
+    name[r->file_len] = '\0';
+    if (m->open_to_all[side] && (st = check_owner(m->dirs[side], name, err)) != MSP_OK)
+        return st;
+    st = m->fds[side] < 0 ? msp_error_set(err, MSP_E_NOT_FOUND, "%s: cannot open the folder", name)
+                          : msp_tensor_open_at(out, m->fds[side], name, err);
+    return st == MSP_OK ? MSP_OK : msp_error_prefix(err, st, "%s/", m->dirs[side]);
 }
 
 /* The table names every file; the log stops after a few, for thousands may be missing. */

@@ -2,8 +2,11 @@
  * pair.c - one pair of files from end to end: read, match, then row after row judged (blocks.c) and written
  * (outputs.c). Nothing but the flattened rows grows with the dump.
  */
+#include <fcntl.h>
 #include <math.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 #include "compare/advisor.h"
 #include "compare/blocks.h"
 #include "compare/outputs.h"
@@ -465,6 +468,19 @@ compare_rows(pair *p)
     return st;
 }
 
+/* A folder of our own that others may not even enter (collectors make such) needs no look at every file in it. */
+static void
+open_tensor_dir(pair *p, int i)
+{
+    int fd = open(p->sides[i].tensor_dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    struct stat st;
+
+    p->measurer.dirs[i] = p->sides[i].tensor_dir;
+    p->measurer.fds[i] = fd;
+    p->measurer.open_to_all[i] =
+        fd >= 0 && (fstat(fd, &st) != 0 || st.st_uid != geteuid() || (st.st_mode & S_IXOTH) != 0);
+}
+
 static msp_status
 prepare(pair *p)
 {
@@ -475,7 +491,7 @@ prepare(pair *p)
         p->sides[i].tensor_dir = msp_plan_beside(p->sides[i].path, "dump_tensor_data");
         if (p->sides[i].tensor_dir == NULL)
             return no_memory(p);
-        p->measurer.dirs[i] = p->sides[i].tensor_dir;
+        open_tensor_dir(p, i);
     }
     p->measurer.told = &p->told;
     p->fuzzy = opt->fuzzy && p->run->names == NULL && p->run->cross == NULL;
@@ -492,6 +508,8 @@ release(pair *p)
         msp_rows_release(&p->sides[i].rows);
         msp_dump_close(p->sides[i].dump);
         msp_free(p->sides[i].tensor_dir);
+        if (p->measurer.fds[i] >= 0)
+            close(p->measurer.fds[i]);
     }
     msp_match_release(&p->match);
     msp_cross_pair_close(p->cross);
@@ -512,7 +530,7 @@ void
 msp_pair_compare(msp_run *run, const msp_plan_pair *plan, msp_compare_pair *out, msp_da_rank **da)
 {
     msp_error err = {MSP_OK, ""};
-    pair p = {.run = run, .plan = plan, .out = out, .err = &err};
+    pair p = {.run = run, .plan = plan, .out = out, .err = &err, .measurer.fds = {-1, -1}};
     double start = seconds_now();
 
     out->status = prepare(&p);

@@ -14,9 +14,9 @@
 enum { TEMP_BASE_MAX = 255 - 40 }; /* of the 255 bytes of a name, what the largest numbers and ".tmp" leave */
 
 static msp_status
-open_path(int *out, const char *path, msp_error *err)
+open_path(int *out, int dir, const char *path, msp_error *err)
 {
-    *out = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    *out = openat(dir, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (*out < 0)
         return msp_error_set_errno(err, errno == ENOENT ? MSP_E_NOT_FOUND : MSP_E_IO, errno, "%s: cannot open", path);
     return MSP_OK;
@@ -100,11 +100,17 @@ map_large(msp_mapping *out, int fd, const char *path, msp_error *err)
 msp_status
 msp_map_open(msp_mapping *out, const char *path, msp_error *err)
 {
+    return msp_map_open_at(out, AT_FDCWD, path, err);
+}
+
+msp_status
+msp_map_open_at(msp_mapping *out, int dir, const char *path, msp_error *err)
+{
     msp_status st;
     int fd;
 
     *out = (msp_mapping){0};
-    st = open_path(&fd, path, err);
+    st = open_path(&fd, dir, path, err);
     if (st != MSP_OK)
         return st;
     st = read_small(out, fd, path, err);
@@ -148,7 +154,7 @@ msp_file_read(char **out, size_t *size, const char *path, size_t limit, msp_erro
 
     *out = NULL;
     *size = 0;
-    st = open_path(&fd, path, err);
+    st = open_path(&fd, AT_FDCWD, path, err);
     if (st != MSP_OK)
         return st;
     st = regular_size(&n, fd, path, err);

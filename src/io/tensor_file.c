@@ -1,6 +1,7 @@
 /* tensor_file.c - files of tensors, whatever their format: recognised by content, opened, listed, closed. */
 #include "io/tensor_file.h"
 
+#include <fcntl.h>
 #include "core/alloc.h"
 #include "core/vec.h"
 #include "io/bytes.h"
@@ -90,13 +91,13 @@ new_file(msp_tensor_file **out, size_t size, msp_error *err)
 }
 
 static msp_status
-open_with(msp_tensor_file **out, const char *path, parser *parse, msp_error *err)
+open_with(msp_tensor_file **out, int dir, const char *path, parser *parse, msp_error *err)
 {
     msp_mapping map;
     msp_status st;
 
     *out = NULL;
-    st = msp_map_open(&map, path, err); /* its message names the path */
+    st = msp_map_open_at(&map, dir, path, err); /* its message names the path */
     if (st != MSP_OK)
         return st;
     st = new_file(out, map.size, err);
@@ -117,7 +118,7 @@ open_with(msp_tensor_file **out, const char *path, parser *parse, msp_error *err
 msp_status
 msp_tensor_file_open(msp_tensor_file **out, const char *path, msp_error *err)
 {
-    return open_with(out, path, parse_any, err);
+    return open_with(out, AT_FDCWD, path, parse_any, err);
 }
 
 msp_status
@@ -175,12 +176,12 @@ close_owner(void *owner)
 }
 
 static msp_status
-open_one(msp_tensor *out, const char *path, parser *parse, msp_error *err)
+open_one(msp_tensor *out, int dir, const char *path, parser *parse, msp_error *err)
 {
     msp_tensor_file *f;
     msp_status st;
 
-    st = open_with(&f, path, parse, err);
+    st = open_with(&f, dir, path, parse, err);
     if (st == MSP_OK && f->count == 1) {
         *out = *f->items[0].tensor;
         out->owner = f;
@@ -202,17 +203,23 @@ open_one(msp_tensor *out, const char *path, parser *parse, msp_error *err)
 msp_status
 msp_tensor_open(msp_tensor *out, const char *path, msp_error *err)
 {
-    return open_one(out, path, parse_any, err);
+    return open_one(out, AT_FDCWD, path, parse_any, err);
+}
+
+msp_status
+msp_tensor_open_at(msp_tensor *out, int dir, const char *name, msp_error *err)
+{
+    return open_one(out, dir, name, parse_any, err);
 }
 
 msp_status
 msp_npy_open(msp_tensor *out, const char *path, msp_error *err)
 {
-    return open_one(out, path, msp_npy_parse, err);
+    return open_one(out, AT_FDCWD, path, msp_npy_parse, err);
 }
 
 msp_status
 msp_pt_open(msp_tensor *out, const char *path, msp_error *err)
 {
-    return open_one(out, path, msp_pt_parse, err);
+    return open_one(out, AT_FDCWD, path, msp_pt_parse, err);
 }

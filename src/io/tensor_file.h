@@ -27,6 +27,9 @@ struct msp_tensor_file {
     _Alignas(16) char lent[1280]; /* the budget's first memory: one view and a short name */
 };
 
+/* As msp_tensor_open(), for a path that begins at the directory open as dir; messages start with that path. */
+MSP_CHECK msp_status msp_tensor_open_at(msp_tensor *out, int dir, const char *name, msp_error *err);
+
 /* The readers, by content. Each is given a file without items; on failure what it has added does not matter. */
 MSP_CHECK msp_status msp_npy_parse(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err);
 MSP_CHECK msp_status msp_pt_parse(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err);
