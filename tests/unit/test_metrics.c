@@ -648,6 +648,46 @@ the_largest_difference_is_exact(void **state)
     assert_int_equal(m.max_abs_index, 2);
 }
 
+/*
+ * Two float16 pairs, in blocks of their own. Unrounded, the second one's relative error is below the first one's; with
+ * difference and quotient rounded to float16 it is above.
+ */
+static void
+rounding_to_float16_decides_which_relative_error_is_largest(void **state)
+{
+    enum { N = 5000, FIRST = 100, SECOND = 4000 };
+    static uint16_t n[N], b[N];
+    msp_metrics m;
+
+    (void)state;
+    for (int i = 0; i < N; i++)
+        n[i] = b[i] = 0x3c00;
+    n[FIRST] = 0x34e2;
+    b[FIRST] = 0x3aac;
+    m = compare(MSP_F16, n, b, N);
+    assert_true(m.max_rel_err == 0.63427734375 && m.max_rel_index == FIRST);
+    n[SECOND] = 0x3caf;
+    b[SECOND] = 0x4267;
+    m = compare(MSP_F16, n, b, N);
+    assert_true(m.max_rel_err == 0.634765625 && m.max_rel_index == SECOND);
+}
+
+static void
+a_relative_error_beyond_float32_is_found(void **state)
+{
+    float n[300], b[300];
+    msp_metrics m;
+
+    (void)state;
+    for (int i = 0; i < 300; i++)
+        n[i] = b[i] = 1;
+    n[100] = 1e30f;
+    b[100] = 1e-30f;
+    m = compare(MSP_F32, n, b, 300);
+    assert_true(m.max_rel_err == ((double)1e30f - (double)1e-30f) / (double)1e-30f);
+    assert_int_equal(m.max_rel_index, 100);
+}
+
 static void
 large_doubles_do_not_overflow_what_is_finite(void **state)
 {
@@ -711,6 +751,12 @@ integers_beyond_double_differ_exactly(void **state)
     assert_true(m.max_abs_err == 1 && m.max_abs_index == 0);
     assert_true(m.max_rel_err == 0);
     assert_int_equal(m.equal, 0);
+    for (int bits = 53; bits < 63; bits++) { /* odd numbers from here on are no doubles */
+        n[0] = (1ll << bits) + 1;
+        b[0] = 1ll << bits;
+        m = compare(MSP_I64, n, b, 1);
+        assert_true(m.max_abs_err == 1 && m.euc_dist == 1 && m.equal == 0);
+    }
     m = compare(MSP_I64, n, b, 3);
     assert_true(m.max_abs_err == 0x1p64 && m.max_abs_index == 2);
 }
@@ -733,6 +779,8 @@ main(void)
       TEST(scalars_are_one_element),
       TEST(the_first_of_several_largest_errors_is_named),
       TEST(the_largest_difference_is_exact),
+      TEST(rounding_to_float16_decides_which_relative_error_is_largest),
+      TEST(a_relative_error_beyond_float32_is_found),
       TEST(large_doubles_do_not_overflow_what_is_finite),
       TEST(small_doubles_do_not_underflow),
       TEST(complex_numbers_are_compared_as_such),
