@@ -71,8 +71,23 @@ typedef struct msp_record {
     bool failed;
 } msp_record;
 
+/* Free its memory and leave it empty. Accepts an empty record. */
+MSP_API void msp_record_release(msp_record *r);
+
+/* Append the tokens of part, which was built without msp_record_begin(). */
+MSP_API void msp_record_append(msp_record *r, const msp_record *part);
+
 /* Begin a member `name` of the unit's "data" object; exactly one value (tokens below) follows. */
 MSP_API void msp_record_begin(msp_record *r, uint32_t unit, const char *name, size_t len);
+
+/*
+ * Some records come late and belong where their call stood: a collective's, whose data is there when its handle was
+ * waited for. msp_record_hole() begins a note, committed like a record, that keeps a place; msp_record_fill(), called
+ * between begin and commit, says that the record belongs there. number is the caller's and not 0. A place is kept for
+ * two seconds, or in a debug unit until the next flush; what comes later stands at the end.
+ */
+MSP_API void msp_record_hole(msp_record *r, uint32_t unit, uint32_t number);
+MSP_API void msp_record_fill(msp_record *r, uint32_t number);
 
 /*
  * Begin a note about a call: where it was called from (stack, an id given by msp_collect_stack(), 0: none) and which
@@ -148,10 +163,12 @@ MSP_API void msp_collect_close(msp_collect *c);
 MSP_API MSP_CHECK msp_status msp_collect_write(const char *ring_path, msp_error *err);
 
 /*
- * Bring the files under dir up to date from rings that nobody serves any more (everything was killed). Returns through
- * *recovered how many records were added. Rings whose process still runs are left alone.
+ * Bring a dump up to date from rings that nobody serves any more (everything was killed). path is the dump folder, or
+ * anything in it: the folder of a step or rank, a dump.json. Returns through *recovered how many records were added;
+ * rings whose process still runs are left alone. A path that does not exist has nothing to recover and is no error; a
+ * ring that cannot be used (damaged, a read-only folder) is a warning.
  */
-MSP_API MSP_CHECK msp_status msp_collect_recover(const char *dir, int64_t *recovered, msp_error *err);
+MSP_API MSP_CHECK msp_status msp_collect_recover(const char *path, int64_t *recovered, msp_error *err);
 
 #ifdef __cplusplus
 }

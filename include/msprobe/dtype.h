@@ -70,6 +70,12 @@ MSP_API msp_dtype msp_dtype_parse(const char *name, size_t len);
 MSP_API double msp_dtype_load_f64(msp_dtype t, const void *p);
 
 /*
+ * *sum += *p, rounded to the type after each addition as frameworks do it. Returns false, and does nothing, for types
+ * other than float16, bfloat16, float32, float64 and complex.
+ */
+MSP_API bool msp_dtype_add(msp_dtype t, void *sum, const void *p);
+
+/*
  * Write the element at p as Python would print it after .item(): "0.10000000149011612", "-3", "True", "nan", "(1+2j)".
  * buf is always terminated; returns the length, at most 79.
  */

@@ -2,6 +2,7 @@
  * module.c - the extension msprobe._core: what Python reaches of the C library. The package msprobe names it for users.
  */
 #include "module.h"
+#include "probe.h"
 
 /* ---- functions without a type of their own ---------------------------------------------------------------------- */
 
@@ -191,7 +192,7 @@ module_exec(PyObject *module)
     state->stats_type = msp_py_stats_type(module);
     state->metrics_type = msp_py_metrics_type(module);
     state->table_type = msp_py_table_type(module);
-    if (PyErr_Occurred())
+    if (PyErr_Occurred() || msp_probe_add(module) != 0)
         return -1;
     return PyModule_AddStringConstant(module, "__version__", MSP_VERSION);
 }

@@ -158,6 +158,7 @@ bool msp_command_available(const msp_command *c);
 
 msp_exit_code msp_cmd_compare(const msp_args *args);
 msp_exit_code msp_cmd_merge_result(const msp_args *args);
+msp_exit_code msp_cmd_write(const msp_args *args);
 
 /* ---- words --------------------------------------------------------------------------------------------------- */
 

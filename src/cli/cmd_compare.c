@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include "cli.h"
 #include "messages.h"
+#include "msprobe/collect.h"
 #include "summary.h"
 
 enum { MAX_THREADS = 1024 };
@@ -190,11 +191,24 @@ pair_file_with_folder(msp_compare_options *opt, char room[PATH_ROOM])
 
 /* ---- the command --------------------------------------------------------------------------------------------- */
 
+/* A collection that was killed with its writer left its newest records in a ring beside the dump. */
+static msp_status
+recover_dumps(const msp_compare_options *opt, msp_error *err)
+{
+    int64_t n;
+    msp_status st = opt->npu_path == NULL ? MSP_OK : msp_collect_recover(opt->npu_path, &n, err);
+
+    return st != MSP_OK || opt->bench_path == NULL ? st : msp_collect_recover(opt->bench_path, &n, err);
+}
+
 static msp_status
 run(msp_compare_result *result, const msp_compare_options *opt, bool quiet, msp_error *err)
 {
     msp_progress progress;
-    msp_status st;
+    msp_status st = recover_dumps(opt, err);
+
+    if (st != MSP_OK)
+        return st;
 
     watch_interrupt();
     msp_progress_start(&progress, stderr, quiet);

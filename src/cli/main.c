@@ -109,16 +109,19 @@ dispatch(const msp_line *line, const msp_args *args)
         return show_help(args->noperands > 0 ? args->operands[0] : NULL);
     if (strcmp(word, "__generate") == 0)
         return generate(args);
+    if (strcmp(word, "__write") == 0)
+        return msp_cmd_write(args);
     return unknown_command(word);
 }
 
-/* A word that is neither a command nor one of the two below: its options cannot be judged, so it is named first. */
+/* A word that is neither a command nor one of those below: its options cannot be judged, so it is named first. */
 static bool
 is_known_word(const msp_line *line)
 {
     const char *w = line->command_word;
 
-    return w == NULL || line->command != NULL || strcmp(w, "help") == 0 || strcmp(w, "__generate") == 0;
+    return w == NULL || line->command != NULL || strcmp(w, "help") == 0 || strcmp(w, "__generate") == 0 ||
+           strcmp(w, "__write") == 0;
 }
 
 static bool

@@ -92,10 +92,30 @@ msp_record_release(msp_record *r)
 }
 
 void
+msp_record_append(msp_record *r, const msp_record *part)
+{
+    r->failed |= part->failed;
+    put(r, part->p, part->len);
+}
+
+void
 msp_record_begin(msp_record *r, uint32_t unit, const char *name, size_t len)
 {
     msp_record_frame(r, FRAME_VALUE, unit, 0);
     put_text(r, name, len);
+}
+
+void
+msp_record_hole(msp_record *r, uint32_t unit, uint32_t number)
+{
+    msp_record_frame(r, FRAME_HOLE, unit, number);
+}
+
+void
+msp_record_fill(msp_record *r, uint32_t number)
+{
+    if (!r->failed)
+        ((frame_header *)r->p)->arg = number;
 }
 
 void

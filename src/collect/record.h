@@ -39,7 +39,6 @@ typedef struct __attribute__((packed)) tensor_token {
 /* Begin a frame of any kind in r, dropping what r held; and put a text into it. */
 void msp_record_frame(msp_record *r, frame_kind kind, uint32_t unit, uint32_t arg);
 void msp_record_frame_text(msp_record *r, const char *p, size_t len);
-void msp_record_release(msp_record *r);
 
 /*
  * A reader over a frame's body. Every read checks what is left: the ring of a killed process is input like any other.

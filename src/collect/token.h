@@ -18,7 +18,8 @@
 typedef enum frame_kind {
     FRAME_SKIP = 0, /* the rest of the ring up to its end is empty: go on at its beginning */
     FRAME_UNIT,     /* texts: dir, task, level, framework, data_dir; arg: msp_unit_kind; bit 8: data_dir is null */
-    FRAME_VALUE,    /* text: name; then a value */
+    FRAME_VALUE,    /* text: name; then a value; arg: the hole that it fills, 0: none */
+    FRAME_HOLE,     /* arg: a number; the value that fills it stands here when it comes in time */
     FRAME_SITE,     /* text: name, parent; arg: stack id; u8: parent is there */
     FRAME_STACK,    /* arg: stack id; texts: frames, to the end of the body */
     FRAME_ERROR,    /* text for dump_error_info.log */

@@ -126,21 +126,68 @@ msp_unit_open(msp_unit *u, const frame_header *h, bool again, msp_error *err)
 
 /* A writer that stands inside an object of this depth, so that the next key gets its comma, newline and indentation. */
 static msp_json_writer
-member_writer(msp_buf *out, int depth, bool any)
+member_writer(msp_buf *out, int depth)
 {
     msp_json_writer w;
 
     msp_json_writer_init(&w, out, 1);
     w.depth = depth;
-    w.first = !any && out->len == 0;
+    w.first = false;
     return w;
 }
 
-static msp_status
-add_value(msp_unit *u, record_reader *r, int64_t *damaged, msp_error *err)
+/* The members as they are appended: the first one of a file has no comma before it. */
+static msp_str
+members(const msp_buf *text, bool any)
 {
-    msp_json_writer w = member_writer(&u->data_text, 2, u->data.any);
+    msp_str s = msp_buf_view(text);
+
+    return any || s.len == 0 ? s : (msp_str){s.p + 1, s.len - 1};
+}
+
+static msp_status
+add_hole(msp_unit *u, uint32_t number, msp_error *err)
+{
+    if (!msp_vec_grow((void **)&u->holes, &u->holes_cap, u->nholes + 1, sizeof(*u->holes)))
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    if (u->nholes == 0)
+        clock_gettime(CLOCK_MONOTONIC, &u->hole_since);
+    u->holes[u->nholes++] = (unit_hole){number, u->data_text.len};
+    return MSP_OK;
+}
+
+/* Move the text behind `from`, which was just written, to the place that was kept for it; it may be gone already. */
+static msp_status
+fill_hole(msp_unit *u, uint32_t number, size_t from, msp_error *err)
+{
+    size_t i = 0, len = u->data_text.len - from, at;
+    char *text;
+
+    while (i < u->nholes && u->holes[i].number != number)
+        i++;
+    if (i == u->nholes)
+        return MSP_OK;
+    text = msp_alloc(len, 1);
+    if (text == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    at = u->holes[i].at;
+    memcpy(text, u->data_text.p + from, len);
+    memmove(u->data_text.p + at + len, u->data_text.p + at, from - at);
+    memcpy(u->data_text.p + at, text, len);
+    msp_free(text);
+    memmove(u->holes + i, u->holes + i + 1, (u->nholes - i - 1) * sizeof(*u->holes));
+    u->nholes--;
+    for (; i < u->nholes; i++)
+        u->holes[i].at += len;
+    return MSP_OK;
+}
+
+static msp_status
+add_value(msp_unit *u, uint32_t hole, record_reader *r, int64_t *damaged, msp_error *err)
+{
+    msp_json_writer w = member_writer(&u->data_text, 2);
     size_t before = u->data_text.len;
+    msp_status st;
 
     msp_json_write_key(&w, msp_record_read_text(r));
     if (!msp_record_to_json(r, &w)) {
@@ -149,7 +196,8 @@ add_value(msp_unit *u, record_reader *r, int64_t *damaged, msp_error *err)
     } else {
         u->records++;
     }
-    return msp_buf_status(&u->data_text, err);
+    st = msp_buf_status(&u->data_text, err);
+    return st == MSP_OK && hole != 0 ? fill_hole(u, hole, before, err) : st;
 }
 
 static msp_status
@@ -165,7 +213,7 @@ add_site(msp_unit *u, const frame_header *h, record_reader *r, int64_t *damaged,
         return MSP_OK;
     }
     if (has_parent) {
-        msp_json_writer w = member_writer(&u->construct_text, 1, u->construct.any);
+        msp_json_writer w = member_writer(&u->construct_text, 1);
 
         msp_json_write_key(&w, name);
         parent.len > 0 ? msp_json_write_string(&w, parent) : msp_json_write_null(&w);
@@ -205,7 +253,9 @@ msp_unit_add(msp_unit *u, const frame_header *h, int64_t *damaged, msp_error *er
     record_reader r = body_of(h);
 
     if (h->kind == FRAME_VALUE)
-        return add_value(u, &r, damaged, err);
+        return add_value(u, h->arg, &r, damaged, err);
+    if (h->kind == FRAME_HOLE)
+        return add_hole(u, h->arg, err);
     if (h->kind == FRAME_SITE && !u->debug)
         return add_site(u, h, &r, damaged, err);
     if (h->kind == FRAME_ERROR)
@@ -249,7 +299,7 @@ write_frames(msp_json_writer *w, const unit_stack *s)
 static void
 make_stack_text(msp_unit *u, msp_buf *out, const unit_stack *stacks, size_t nstacks)
 {
-    msp_json_writer w = member_writer(out, 1, u->stack.any);
+    msp_json_writer w = member_writer(out, 1);
     char number[32];
 
     if (u->nsites > 1)
@@ -283,17 +333,17 @@ msp_unit_publish(msp_unit *u, const unit_stack *stacks, size_t nstacks, msp_erro
     make_stack_text(u, &stack_text, stacks, nstacks);
     st = msp_buf_status(&stack_text, err);
     if (st == MSP_OK)
-        st = msp_publish_append(&u->data, msp_buf_view(&u->data_text), err);
+        st = msp_publish_append(&u->data, members(&u->data_text, u->data.any), err);
     if (st == MSP_OK && !u->debug)
-        st = msp_publish_append(&u->stack, msp_buf_view(&stack_text), err);
+        st = msp_publish_append(&u->stack, members(&stack_text, u->stack.any), err);
     if (st == MSP_OK && !u->debug)
-        st = msp_publish_append(&u->construct, msp_buf_view(&u->construct_text), err);
+        st = msp_publish_append(&u->construct, members(&u->construct_text, u->construct.any), err);
     msp_buf_release(&stack_text);
     if (st != MSP_OK)
         return st;
     msp_buf_clear(&u->data_text);
     msp_buf_clear(&u->construct_text);
-    u->nsites = 0;
+    u->nsites = u->nholes = 0;
     msp_arena_release(&u->names);
     return MSP_OK;
 }
@@ -307,6 +357,7 @@ msp_unit_close(msp_unit *u)
     msp_buf_release(&u->data_text);
     msp_buf_release(&u->construct_text);
     msp_free(u->sites);
+    msp_free(u->holes);
     msp_free(u->dir);
     msp_arena_release(&u->names);
     *u = (msp_unit){.data = MSP_PUBLISH_NONE, .stack = MSP_PUBLISH_NONE, .construct = MSP_PUBLISH_NONE};

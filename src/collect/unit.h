@@ -4,6 +4,7 @@
 #ifndef MSP_COLLECT_UNIT_H
 #define MSP_COLLECT_UNIT_H
 
+#include <time.h>
 #include "collect/publish.h"
 #include "collect/record.h"
 #include "core/arena.h"
@@ -20,13 +21,22 @@ typedef struct unit_site {
     msp_str name;
 } unit_site;
 
+/* A place that is kept in data_text for a record that comes late. */
+typedef struct unit_hole {
+    uint32_t number;
+    size_t at;
+} unit_hole;
+
 typedef struct msp_unit {
     bool open;
     bool debug; /* debug.json alone */
     char *dir;
     msp_publish data, stack, construct;
-    msp_buf data_text, construct_text;
-    unit_site *sites; /* names with a stack since the last publishing */
+    msp_buf data_text, construct_text; /* members, each with a comma before it */
+    unit_hole *holes;                  /* in the order of their places */
+    size_t nholes, holes_cap;
+    struct timespec hole_since; /* when the oldest of them was made */
+    unit_site *sites;           /* names with a stack since the last publishing */
     size_t nsites, sites_cap;
     msp_arena names;     /* of sites */
     uint64_t stack_keys; /* entries in stack.json so far */

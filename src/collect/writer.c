@@ -3,13 +3,16 @@
  *
  * Nothing leaves the ring before its text is published. Text is published when somebody waits for it, when a quarter of
  * a second has passed, when 4 MiB wait, or when the ring is half full: often enough that a record is never older than a
- * second outside the files, and rarely enough that small records do not cost a rename each.
+ * second outside the files, and rarely enough that small records do not cost a rename each. A place that is kept for a
+ * late record holds it up by two seconds at most; nothing is lost by that when the producer is killed.
  */
 #include "collect/writer.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 #include "collect/unit.h"
@@ -18,7 +21,7 @@
 #include "core/path.h"
 #include "core/vec.h"
 
-enum { PUBLISH_MS = 250, IDLE_MS = 50, LIFE_CHECK_MS = 200, PENDING_MAX = 4 << 20, SIDE_MAX = 1 << 30 };
+enum { PUBLISH_MS = 250, HOLE_MS = 2000, IDLE_MS = 50, LIFE_CHECK_MS = 200, PENDING_MAX = 4 << 20, SIDE_MAX = 1 << 30 };
 
 typedef struct writer {
     msp_ring *ring;
@@ -190,6 +193,19 @@ take_in(writer *w, const frame_header *h, msp_error *err)
     return msp_unit_add(u, h, &w->damaged, err);
 }
 
+/* A record that belongs before others may still come. */
+static bool
+has_open_hole(const writer *w)
+{
+    for (size_t i = 0; i < w->nunits; i++) {
+        const msp_unit *u = &w->units[i];
+
+        if (u->open && u->nholes > 0 && (u->debug || ms_since(&u->hole_since) < HOLE_MS))
+            return true;
+    }
+    return false;
+}
+
 static size_t
 pending(const writer *w)
 {
@@ -240,7 +256,7 @@ serve(writer *w, msp_error *err)
         st = read_side(w, err);
         if (st == MSP_OK)
             st = drain(w, err); /* after last was read: nothing can come behind it */
-        if (st == MSP_OK && w->unpublished && (last || ms_since(&w->published) >= PUBLISH_MS))
+        if (st == MSP_OK && w->unpublished && (last || (ms_since(&w->published) >= PUBLISH_MS && !has_open_hole(w))))
             st = publish(w, err);
         if (st != MSP_OK || last)
             break;
@@ -333,15 +349,15 @@ recover_ring(const char *path, int64_t *recovered, msp_error *err)
     return st;
 }
 
-msp_status
-msp_collect_recover(const char *dir, int64_t *recovered, msp_error *err)
+static msp_status
+recover_dir(const char *dir, int64_t *recovered, msp_error *err)
 {
     msp_dir_list list;
-    msp_status st = msp_dir_list_read(&list, dir, err);
+    msp_status st = MSP_OK;
+    msp_error why;
 
-    *recovered = 0;
-    if (st != MSP_OK)
-        return st;
+    if (msp_dir_list_read(&list, dir, NULL) != MSP_OK)
+        return MSP_OK; /* not ours to look into: then there is no ring of ours either */
     for (size_t i = 0; i < list.count && st == MSP_OK; i++) {
         msp_str name = msp_str_of(list.names[i]);
         char *path;
@@ -352,9 +368,32 @@ msp_collect_recover(const char *dir, int64_t *recovered, msp_error *err)
         if (path == NULL)
             st = msp_error_set(err, MSP_E_NOMEM, "out of memory");
         else
-            st = recover_ring(path, recovered, err);
+            st = recover_ring(path, recovered, &why);
         msp_free(path);
+        if (st != MSP_OK && st != MSP_E_NOMEM) {
+            msp_warning("%s; the dump lacks what that ring still holds", why.message);
+            st = MSP_OK;
+        }
     }
     msp_dir_list_release(&list);
+    return st;
+}
+
+msp_status
+msp_collect_recover(const char *path, int64_t *recovered, msp_error *err)
+{
+    char at[PATH_MAX];
+    msp_status st = MSP_OK;
+
+    *recovered = 0;
+    if (realpath(path, at) == NULL)
+        return MSP_OK;
+    /* <dump>/step0/rank0/dump.json: the ring is three folders above at most */
+    for (int i = 0; i < 4 && st == MSP_OK && at[1] != '\0'; i++) {
+        st = recover_dir(at, recovered, err);
+        at[msp_path_dir(at).len] = '\0';
+    }
+    if (*recovered > 0)
+        msp_info("%s: %lld records of a killed process were added", path, (long long)*recovered);
     return st;
 }

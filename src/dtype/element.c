@@ -101,6 +101,56 @@ msp_dtype_load_f64(msp_dtype t, const void *p)
     }
 }
 
+static void
+add_f32(void *sum, const void *p)
+{
+    uint32_t bits = msp_f32_bits(msp_f32_from_bits(load_uint32_t(sum)) + msp_f32_from_bits(load_uint32_t(p)));
+
+    memcpy(sum, &bits, sizeof(bits));
+}
+
+static void
+add_f64(void *sum, const void *p)
+{
+    double v = load_double(sum) + load_double(p);
+
+    memcpy(sum, &v, sizeof(v));
+}
+
+static void
+add_16(msp_dtype t, void *sum, const void *p)
+{
+    float v = (float)load_float(t, sum) + (float)load_float(t, p);
+    uint16_t bits = t == MSP_F16 ? msp_f32_to_f16(v) : msp_f32_to_bf16(v);
+
+    memcpy(sum, &bits, sizeof(bits));
+}
+
+bool
+msp_dtype_add(msp_dtype t, void *sum, const void *p)
+{
+    switch (t) {
+    case MSP_C64:
+        add_f32((char *)sum + sizeof(float), (const char *)p + sizeof(float));
+        /* fall through */
+    case MSP_F32:
+        add_f32(sum, p);
+        return true;
+    case MSP_C128:
+        add_f64((char *)sum + sizeof(double), (const char *)p + sizeof(double));
+        /* fall through */
+    case MSP_F64:
+        add_f64(sum, p);
+        return true;
+    case MSP_F16:
+    case MSP_BF16:
+        add_16(t, sum, p);
+        return true;
+    default:
+        return false;
+    }
+}
+
 /* A part of a complex number: repr without the ".0" of whole numbers. */
 static size_t
 format_part(char buf[32], double v)

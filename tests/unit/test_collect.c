@@ -217,6 +217,46 @@ a_record_larger_than_the_ring_arrives(void **state)
     msp_free(r.p);
 }
 
+static void
+a_late_record_stands_where_its_place_was_kept(void **state)
+{
+    const char *dir = scratch_path("late"), *unit_dir = scratch_path("late/step0/rank");
+    msp_collect *c = open_collect(dir, false);
+    uint32_t unit = open_unit(c, unit_dir);
+    msp_record r = {0};
+    size_t size;
+    char *text;
+
+    (void)state;
+    for (uint32_t number = 1; number <= 3; number++) {
+        msp_record_hole(&r, unit, number);
+        assert_int_equal(msp_collect_commit(c, &r, NULL, NULL, NULL), MSP_OK);
+    }
+    for (int i = 0; i < 3; i++) {
+        static const struct {
+            const char *name;
+            uint32_t hole;
+        } late[] = {{"own", 0}, {"second", 2}, {"first", 1}};
+
+        msp_record_begin(&r, unit, late[i].name, strlen(late[i].name));
+        msp_record_fill(&r, late[i].hole);
+        msp_record_null(&r);
+        assert_int_equal(msp_collect_commit(c, &r, NULL, NULL, NULL), MSP_OK);
+    }
+    flush(c);
+    msp_record_begin(&r, unit, "third", 5); /* its place is gone: the flush published what stood behind it */
+    msp_record_fill(&r, 3);
+    msp_record_null(&r);
+    assert_int_equal(msp_collect_commit(c, &r, NULL, NULL, NULL), MSP_OK);
+    flush(c);
+    assert_int_equal(msp_file_read(&text, &size, in_dir(unit_dir, "dump.json"), 1 << 20, NULL), MSP_OK);
+    assert_non_null(
+        strstr(text, "{\n  \"first\": null,\n  \"second\": null,\n  \"own\": null,\n  \"third\": null\n }"));
+    msp_free(text);
+    msp_collect_close(c);
+    msp_free(r.p);
+}
+
 /* A child that records until it is killed, telling through the pipe how far it came. */
 static pid_t
 start_producer(const char *dir, const char *unit_dir, int *progress_fd)
@@ -424,6 +464,7 @@ main(int argc, char **argv)
         TEST(the_text_is_what_python_writes),
         TEST(more_than_the_ring_holds_waits_for_the_writer_and_nothing_is_lost),
         TEST(a_record_larger_than_the_ring_arrives),
+        TEST(a_late_record_stands_where_its_place_was_kept),
         TEST(after_kill_9_of_the_training_process_everything_committed_is_there),
         TEST(after_everything_is_killed_the_files_are_valid_and_a_reader_recovers_the_rest),
         TEST(a_killed_writer_is_replaced_and_nothing_is_lost),

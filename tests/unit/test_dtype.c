@@ -205,10 +205,31 @@ elements_print_as_python_prints_them(void **state)
     check_format(MSP_DTYPE_NONE, &d, "");
 }
 
+static void
+addition_rounds_to_the_type(void **state)
+{
+    uint16_t half = 0x6800, one = 0x3c00, bf = 0x4380, bf_one = 0x3f80; /* 2048, 1; 256, 1 */
+    float c[2] = {1, 2}, d[2] = {0.5f, -4};
+    double x = 1;
+
+    (void)state;
+    assert_true(msp_dtype_add(MSP_F16, &half, &one));
+    assert_int_equal(half, 0x6800); /* 2049 is no float16: ties to even */
+    assert_true(msp_dtype_add(MSP_BF16, &bf, &bf_one));
+    assert_int_equal(bf, 0x4380);
+    assert_true(msp_dtype_add(MSP_C64, c, d));
+    assert_true(c[0] == 1.5f && c[1] == -2.0f);
+    assert_true(msp_dtype_add(MSP_F64, &x, &x));
+    assert_true(x == 2);
+    assert_false(msp_dtype_add(MSP_I32, &x, &x));
+    assert_true(x == 2);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(addition_rounds_to_the_type),
         TEST(every_type_has_a_size_a_class_and_names_that_parse_back),
         TEST(a_number_that_is_no_type_is_harmless),
         TEST(names_of_every_framework_are_recognised),

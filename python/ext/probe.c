@@ -1,0 +1,409 @@
+/*
+ * probe.c - the recording as Python sees it: functions of msprobe._core.probe, one recording per process.
+ *
+ * Python decides what is recorded and where it goes; everything per call happens in the other probe_*.c files.
+ */
+#include "probe.h"
+#include <string.h>
+#include <unistd.h>
+
+probe_state msp_probe;
+
+static void
+take(PyObject **slot, PyObject *v)
+{
+    if (v == Py_None)
+        v = NULL;
+    Py_XINCREF(v);
+    Py_XSETREF(*slot, v);
+}
+
+static PyObject *
+raise(msp_status st, const msp_error *err)
+{
+    PyErr_SetString(st == MSP_E_NOMEM ? PyExc_MemoryError : PyExc_OSError, err->message);
+    return NULL;
+}
+
+/*
+ * setup(tensor, parameter, sample, **callbacks) -> bool: whether tensors are read the fast way. sample is
+ * torch.tensor([[1., 2., 3.], [4., 5., 6.]])[1:, ::2].
+ */
+static PyObject *
+setup(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"tensor",          "parameter",     "sample",     "sequence_nr",
+                            "functorch_level", "describe",      "stack_text", "trampoline",
+                            "caller",          "on_error",      "on_failure", "on_parameter",
+                            "on_overflow",     "overflow_flag", "task_id",    "queue_callback",
+                            "on_kernel",       "modes",         NULL};
+    PyObject *tensor, *parameter, *sample, *sequence = NULL, *level = NULL, *describe = NULL, *stack = NULL;
+    PyObject *trampoline = NULL, *caller = NULL, *on_error = NULL, *on_failure = NULL, *on_parameter = NULL;
+    PyObject *on_overflow = NULL, *overflow_flag = NULL, *task_id = NULL, *queue_callback = NULL, *on_kernel = NULL,
+             *modes = NULL;
+
+    (void)self;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O|OOOOOOOOOOOOOOO", names, &PyType_Type, &tensor, &PyType_Type,
+                                     &parameter, &sample, &sequence, &level, &describe, &stack, &trampoline, &caller,
+                                     &on_error, &on_failure, &on_parameter, &on_overflow, &overflow_flag, &task_id,
+                                     &queue_callback, &on_kernel, &modes))
+        return NULL;
+    take((PyObject **)&msp_probe.tensor_type, tensor);
+    take((PyObject **)&msp_probe.parameter_type, parameter);
+    take(&msp_probe.sequence_nr, sequence);
+    take(&msp_probe.functorch_level, level);
+    take(&msp_probe.describe, describe);
+    take(&msp_probe.stack_text, stack);
+    take(&msp_probe.trampoline, trampoline);
+    take(&msp_probe.caller, caller);
+    take(&msp_probe.on_error, on_error);
+    take(&msp_probe.on_failure, on_failure);
+    take(&msp_probe.on_parameter, on_parameter);
+    take(&msp_probe.on_overflow, on_overflow);
+    take(&msp_probe.overflow_flag, overflow_flag);
+    take(&msp_probe.task_id, task_id);
+    take(&msp_probe.queue_callback, queue_callback);
+    take(&msp_probe.on_kernel, on_kernel);
+    take(&msp_probe.modes, modes != NULL && PyTuple_Check(modes) && PyTuple_GET_SIZE(modes) == 4 ? modes : Py_None);
+    msp_probe.owner = getpid();
+    return PyBool_FromLong(msp_probe_tensor_setup(sample));
+}
+
+/*
+ * add(target, name, flags=0) -> bool: True when target is new, False when it has a name already and this becomes its
+ * second one (the first second one stays).
+ */
+static PyObject *
+add(PyObject *self, PyObject *args)
+{
+    PyObject *target;
+    Py_ssize_t len;
+    const char *text;
+    unsigned flags = 0;
+    probe_name *name;
+    probe_api *api;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Os#|I", &target, &text, &len, &flags))
+        return NULL;
+    name = msp_probe_name(text, (size_t)len);
+    api = name == NULL ? NULL : msp_probe_prepare(target, name, flags);
+    if (api == NULL)
+        return NULL;
+    if (api->name == name)
+        Py_RETURN_TRUE;
+    if (api->other == NULL)
+        api->other = name;
+    Py_RETURN_FALSE;
+}
+
+static PyObject *
+open_collect(PyObject *self, PyObject *args)
+{
+    msp_collect_options opt = {0};
+    Py_ssize_t ring = 0;
+    msp_error err;
+    msp_status st;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "sz|n", &opt.dir, &opt.writer_path, &ring))
+        return NULL;
+    if (msp_probe.collect != NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "a recording is open already");
+        return NULL;
+    }
+    opt.ring_bytes = ring > 0 ? (size_t)ring : 0;
+    Py_BEGIN_ALLOW_THREADS;
+    st = msp_collect_open(&msp_probe.collect, &opt, &err);
+    Py_END_ALLOW_THREADS;
+    if (st != MSP_OK)
+        return raise(st, &err);
+    msp_probe.owner = getpid();
+    Py_RETURN_NONE;
+}
+
+/* unit(dir, task, level, framework, data_dir, debug): the folder that records go to from now on */
+static PyObject *
+unit(PyObject *self, PyObject *args)
+{
+    msp_unit_info info = {0};
+    const char *data_dir;
+    msp_error err;
+    msp_status st;
+    int debug;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "ssssz|zp", &info.dir, &info.task, &info.level, &info.framework, &info.data_dir,
+                          &data_dir, &debug))
+        return NULL;
+    if (msp_probe.collect == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "no recording is open");
+        return NULL;
+    }
+    info.kind = debug ? MSP_UNIT_DEBUG : MSP_UNIT_DUMP;
+    st = msp_collect_unit(msp_probe.collect, &msp_probe.unit, &info, &err);
+    if (st != MSP_OK)
+        return raise(st, &err);
+    PyMem_Free(msp_probe.data_dir);
+    msp_probe.data_dir = NULL;
+    if (data_dir != NULL) {
+        msp_probe.data_dir = PyMem_Malloc(strlen(data_dir) + 1);
+        if (msp_probe.data_dir == NULL)
+            return PyErr_NoMemory();
+        strcpy(msp_probe.data_dir, data_dir);
+    }
+    msp_probe.has_unit = msp_probe.live = true;
+    Py_RETURN_NONE;
+}
+
+/* rules(**settings): see probe_rules */
+static PyObject *
+rules(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"forward",     "backward",  "inputs",    "outputs", "checksum", "statistics",
+                            "tensors",     "structure", "construct", "expand",  "overflow", "list",
+                            "tensor_list", "scope",     "kernel",    NULL};
+    int forward = 1, backward = 1, inputs = 1, outputs = 1, checksum = 0, statistics = 1, tensors = 0, structure = 0;
+    int construct = 0, expand = 0, overflow = 0;
+    PyObject *list = Py_None, *tensor_list = Py_None, *scope = Py_None;
+    long long kernel = -1;
+    probe_rules *r = &msp_probe.rules;
+
+    (void)self;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$pppppppppppOOOL", names, &forward, &backward, &inputs, &outputs,
+                                     &checksum, &statistics, &tensors, &structure, &construct, &expand, &overflow,
+                                     &list, &tensor_list, &scope, &kernel))
+        return NULL;
+    if ((list != Py_None && !PyTuple_Check(list)) || (tensor_list != Py_None && !PyTuple_Check(tensor_list)) ||
+        (scope != Py_None && (!PyTuple_Check(scope) || PyTuple_GET_SIZE(scope) != 2))) {
+        PyErr_SetString(PyExc_TypeError, "list and tensor_list are tuples of str, scope a pair of str, or None");
+        return NULL;
+    }
+    r->forward = forward;
+    r->backward = backward;
+    r->inputs = inputs;
+    r->outputs = outputs;
+    r->checksum = checksum;
+    r->statistics = statistics;
+    r->tensors = tensors;
+    r->structure = structure;
+    r->construct = construct;
+    r->expand = expand;
+    r->overflow = overflow;
+    r->kernel = kernel;
+    take(&r->list, list);
+    take(&r->tensor_list, tensor_list);
+    take(&r->scope_begin, scope == Py_None ? Py_None : PyTuple_GET_ITEM(scope, 0));
+    take(&r->scope_end, scope == Py_None ? Py_None : PyTuple_GET_ITEM(scope, 1));
+    msp_probe.in_scope = false;
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+start(PyObject *self, PyObject *arg)
+{
+    int apis = PyObject_IsTrue(arg);
+
+    (void)self;
+    if (apis < 0)
+        return NULL;
+    if (!msp_probe.has_unit) {
+        PyErr_SetString(PyExc_RuntimeError, "no folder to record into");
+        return NULL;
+    }
+    if (apis)
+        msp_probe_patch_all();
+    msp_probe.on = msp_probe.live = true;
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+stop(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    msp_probe.on = false;
+    msp_probe_unpatch_all();
+    Py_RETURN_NONE;
+}
+
+/* step(): gradients of this step are over, counters begin anew */
+static PyObject *
+step(PyObject *self, PyObject *unused)
+{
+    msp_error err;
+
+    (void)self;
+    (void)unused;
+    msp_probe_grad_flush();
+    msp_probe_pending_flush();
+    msp_probe.live = false;
+    msp_probe.generation++;
+    Py_CLEAR(msp_probe.owners);
+    for (probe_name *n = msp_probe.names; n != NULL; n = n->next)
+        n->count = 0;
+    if (msp_probe.has_unit && msp_probe.collect != NULL &&
+        msp_collect_unit_close(msp_probe.collect, msp_probe.unit, &err) != MSP_OK)
+        msp_probe.has_unit = false;
+    msp_probe.has_unit = false;
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+flush(PyObject *self, PyObject *unused)
+{
+    msp_error err;
+    msp_status st = MSP_OK;
+
+    (void)self;
+    (void)unused;
+    msp_probe_grad_flush();
+    if (msp_probe.collect == NULL)
+        Py_RETURN_NONE;
+    Py_BEGIN_ALLOW_THREADS;
+    st = msp_collect_flush(msp_probe.collect, NULL, NULL, &err);
+    Py_END_ALLOW_THREADS;
+    if (st != MSP_OK)
+        return raise(st, &err);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+close_collect(PyObject *self, PyObject *unused)
+{
+    msp_collect *c = msp_probe.collect;
+
+    (void)self;
+    (void)unused;
+    msp_probe.on = msp_probe.live = msp_probe.has_unit = false;
+    msp_probe_unpatch_all();
+    msp_probe.collect = NULL;
+    msp_probe_stack_reset();
+    Py_BEGIN_ALLOW_THREADS;
+    msp_collect_close(c);
+    Py_END_ALLOW_THREADS;
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+note_error(PyObject *self, PyObject *args)
+{
+    const char *text;
+    msp_error err;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "s", &text))
+        return NULL;
+    if (msp_probe.collect != NULL && msp_probe.has_unit &&
+        msp_collect_note_error(msp_probe.collect, msp_probe.unit, text, &err) != MSP_OK)
+        PyErr_Clear();
+    Py_RETURN_NONE;
+}
+
+/* watch(parameters): a dict parameter -> list, which receives the hook's handle; None: no more */
+static PyObject *
+watch(PyObject *self, PyObject *parameters)
+{
+    (void)self;
+    if (parameters != Py_None && !PyDict_Check(parameters)) {
+        PyErr_SetString(PyExc_TypeError, "a dict or None is needed");
+        return NULL;
+    }
+    take(&msp_probe.parameters, parameters);
+    Py_RETURN_NONE;
+}
+
+/* Data-loader workers inherit the patched functions: there nothing is recorded. */
+static PyObject *
+forked(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    msp_probe.on = msp_probe.live = false;
+    msp_probe_unpatch_all();
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+counts(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return Py_BuildValue("{s:L,s:L,s:L}", "records", (long long)msp_probe.records, "values",
+                         (long long)msp_probe.values, "errors", (long long)msp_probe.errors);
+}
+
+/* called() -> ["Functional.relu.0.forward", ...]: a name for everything that was called in this step */
+static PyObject *
+called(PyObject *self, PyObject *unused)
+{
+    PyObject *list = PyList_New(0), *text;
+
+    (void)self;
+    (void)unused;
+    for (probe_name *n = msp_probe.names; list != NULL && n != NULL; n = n->next) {
+        if (n->count == 0)
+            continue;
+        text = PyUnicode_FromFormat("%s.0.forward", n->text);
+        if (text == NULL || PyList_Append(list, text) != 0)
+            Py_CLEAR(list);
+        Py_XDECREF(text);
+    }
+    return list;
+}
+
+/* quiet(flag): while true, nothing called on this thread is recorded */
+static PyObject *
+quiet(PyObject *self, PyObject *flag)
+{
+    (void)self;
+    msp_probe_thread.depth += PyObject_IsTrue(flag) ? 1 : -1;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"setup", (PyCFunction)(void (*)(void))setup, METH_VARARGS | METH_KEYWORDS,
+     "setup(tensor, parameter, sample, **callbacks)"},
+    {"add", add, METH_VARARGS, "add(target, name, flags=0)"},
+    {"open", open_collect, METH_VARARGS, "open(dir, writer, ring_bytes=0)"},
+    {"unit", unit, METH_VARARGS, "unit(dir, task, level, framework, data_dir_text, data_dir, debug)"},
+    {"rules", (PyCFunction)(void (*)(void))rules, METH_VARARGS | METH_KEYWORDS, "rules(**settings)"},
+    {"start", start, METH_O, "start(apis)"},
+    {"stop", stop, METH_NOARGS, "stop()"},
+    {"step", step, METH_NOARGS, "step()"},
+    {"flush", flush, METH_NOARGS, "flush()"},
+    {"close", close_collect, METH_NOARGS, "close()"},
+    {"note_error", note_error, METH_VARARGS, "note_error(text)"},
+    {"forked", forked, METH_NOARGS, "forked()"},
+    {"watch", watch, METH_O, "watch(parameters)"},
+    {"snapshot", msp_probe_snapshot, METH_VARARGS, "snapshot(value, path)"},
+    {"counts", counts, METH_NOARGS, "counts()"},
+    {"quiet", quiet, METH_O, "quiet(flag)"},
+    {"called", called, METH_NOARGS, "called()"},
+    {"file", msp_probe_file, METH_VARARGS, "file(tensor, path)"},
+    {"save", msp_probe_save, METH_VARARGS, "save(value, path)"},
+    {"module_begin", msp_probe_module_begin, METH_VARARGS, "module_begin(name, args, kwargs)"},
+    {"module_end", msp_probe_module_end, METH_VARARGS, "module_end(call, output, parameters, backward_name, raised)"},
+    {"write", msp_probe_write, METH_VARARGS, "write(name, value, path, place=0)"},
+    {"reserve", msp_probe_reserve, METH_NOARGS, "reserve()"},
+    {"selects", msp_probe_py_selects, METH_O, "selects(name)"},
+    {"wrapper", msp_probe_wrapper, METH_VARARGS, "wrapper(target, name, flags=0)"},
+    {"trial", msp_probe_trial, METH_VARARGS, "trial(target, call)"},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "msprobe._core.probe", "Recording calls.", -1,
+                                        functions};
+
+int
+msp_probe_add(PyObject *module)
+{
+    PyObject *probe = PyModule_Create(&definition);
+
+    if (probe == NULL || msp_probe_grad_setup(probe) != 0 || msp_probe_patch_setup(probe) != 0 ||
+        PyModule_AddObject(module, "probe", probe) != 0) {
+        Py_XDECREF(probe);
+        return -1;
+    }
+    return 0;
+}

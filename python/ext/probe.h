@@ -1,0 +1,337 @@
+/*
+ * probe.h - recording calls of a framework's functions: what the files probe_*.c share.
+ *
+ * One probe per process. It lives in a static struct and not in the module's state, because the functions that stand in
+ * for a framework's own are told nothing but their arguments. Everything here runs with the interpreter lock held.
+ *
+ *     probe.c         the object that Python sees, and the life of a recording
+ *     probe_patch.c   functions are patched in place: the objects stay the same, their insides point here
+ *     probe_call.c    one call: inputs, the call itself, outputs, commit
+ *     probe_record.c  handing records over, what of them is wanted, errors of our own
+ *     probe_value.c   Python values as tokens
+ *     probe_tensor.c  a tensor's memory, read without going through Python
+ *     probe_stack.c   call stacks, made into text once
+ *     probe_grad.c    gradients, by hooks on the autograd nodes that the call made
+ *     probe_module.c  modules, and single values
+ */
+#ifndef MSP_PY_PROBE_H
+#define MSP_PY_PROBE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdbool.h>
+#include <unistd.h>
+#include "msprobe/collect.h"
+
+/* A name and how often it was called in this step: "Functional.relu". Shared by all objects with that name. */
+typedef struct probe_name {
+    char *text; /* without number and direction */
+    size_t len;
+    int64_t count;
+    struct probe_name *next; /* all names, for step() */
+} probe_name;
+
+typedef enum probe_kind {
+    PROBE_BUILTIN,       /* builtin_function_or_method */
+    PROBE_METHOD,        /* method_descriptor with arguments */
+    PROBE_METHOD_NOARGS, /* method_descriptor without */
+    PROBE_FUNCTION,      /* a function written in Python */
+    PROBE_SETITEM,       /* the slot behind Tensor.__setitem__ */
+    PROBE_CALLABLE       /* anything else, called by an object that stands in for it */
+} probe_kind;
+
+enum {
+    PROBE_DISTRIBUTED = 1, /* outputs are the arguments after the call; its handle is waited for */
+    PROBE_BY_CALLER = 2,   /* torch has several names for it: Python tells by which one it is called */
+    PROBE_WAIT = 4,        /* waiting for a handle: completes the record of the call that made it */
+    PROBE_TRIAL = 8,       /* the self-test's own: calls are counted and nothing is recorded */
+    PROBE_KERNEL = 16      /* level L2: one call of it is made by Python, which records its kernels */
+};
+
+/* What Python says about an object with several names. */
+enum { PROBE_FIRST_NAME = 0, PROBE_SECOND_NAME = 1, PROBE_UNLISTED = 2 };
+
+/* One recorded function. Never freed: bound methods made while we recorded keep pointing at it. */
+typedef struct probe_api {
+    PyMethodDef def;   /* first: a patched built-in finds its api through its m_ml */
+    PyMethodDef *orig; /* PROBE_BUILTIN, PROBE_METHOD*: what was there */
+    PyObject *target;
+    probe_kind kind;
+    unsigned flags;
+    probe_name *name;
+    probe_name *other; /* the second name of an object that torch exports twice, or NULL */
+    PyObject *code, *trampoline, *shadow, *signature; /* PROBE_FUNCTION in 3.11 */
+    vectorcallfunc vectorcall;                        /* what was there, where the object has such a field */
+    int64_t trials;                                   /* PROBE_TRIAL: calls seen */
+    bool patched;
+    struct probe_api *next;
+} probe_api;
+
+/* What is recorded, from the configuration. */
+typedef struct probe_rules {
+    bool forward, backward, inputs, outputs; /* data_mode */
+    bool checksum;                           /* summary_mode md5 */
+    bool statistics;
+    bool structure; /* task structure: no values, only stack.json and construct.json */
+    bool tensors;   /* task tensor: elements go to files */
+    bool overflow;  /* task overflow_check: only calls that hold inf or NaN, with their elements; those that made it are
+                       counted */
+    bool construct; /* level mix or L0 */
+    bool expand;    /* level mix: a module's name in the list stands for all that runs inside it */
+    int64_t kernel; /* level L2: the number of the call, -1: none */
+    PyObject *list; /* tuple of str: parts of names, or NULL */
+    PyObject *tensor_list;             /* the same for files in task statistics, or NULL */
+    PyObject *scope_begin, *scope_end; /* str or NULL */
+} probe_rules;
+
+typedef struct probe_state {
+    msp_collect *collect;
+    uint32_t unit;
+    bool has_unit;
+    bool on;   /* between start() and stop() */
+    bool live; /* gradients of this step are still taken: until step() */
+    bool in_scope;
+    int64_t generation; /* the step's number, so that late gradients are told */
+    pid_t owner;
+    probe_rules rules;
+    char *data_dir;                  /* dump_tensor_data, NULL: none */
+    int64_t records, values, errors; /* committed; of these, entries of "data"; failures of our own */
+    PyObject *owners;                /* those that have their node in this unit's construct.json: a set, or NULL */
+
+    PyTypeObject *tensor_type, *parameter_type;
+    PyObject *trampoline;    /* Python: (function, entry) -> (code, signature or None); see probe_patch.c */
+    PyObject *describe;      /* Python: anything odd -> a structure of plain values */
+    PyObject *stack_text;    /* Python: frame -> list of str */
+    PyObject *caller;        /* Python: function -> PROBE_FIRST_NAME, ... */
+    PyObject *on_error;      /* Python: (where, name, exception, traceback) */
+    PyObject *on_failure;    /* Python: (text), recording has ended */
+    PyObject *on_overflow;   /* Python: (name); may raise, and what it raises leaves the call */
+    PyObject *overflow_flag; /* Python: () -> bool, a device's own flag after a call, or NULL */
+    PyObject *on_kernel;     /* Python: (function, args, kwargs) -> the call's result */
+    PyObject *on_parameter;  /* Python: (parameter): its gradient has been accumulated; -> the name of a record that
+                                overflowed, or None */
+    PyObject *parameters;    /* dict: parameter -> anything; whose gradients are watched, or NULL */
+    PyObject *sequence_nr, *functorch_level, *task_id, *queue_callback; /* torch's own, or NULL */
+    PyObject *modes;   /* torch's (count, get state, set state, disabled) for TorchFunctionMode, or NULL */
+    PyObject *pending; /* dict: handle -> the call that waits for it; NULL: none yet */
+    uint32_t holes;    /* the last number given to msp_record_hole() */
+    probe_name *names;
+    probe_api *apis;
+} probe_state;
+
+extern probe_state msp_probe;
+
+/* Per thread. */
+typedef struct probe_thread {
+    int depth;         /* inside a recorded call: what it calls itself is not recorded */
+    bool overflowed;   /* a tensor that was read since this was reset held inf or NaN */
+    bool saving;       /* elements are written to files and nothing else is done */
+    bool transforming; /* inside vmap, grad, ...: tensors are wrappers without memory */
+    PyObject *modules; /* list of str: names of the open modules, innermost last; NULL: none */
+} probe_thread;
+
+extern __thread probe_thread msp_probe_thread;
+
+/* ---- one call (probe_call.c) ------------------------------------------------------------------------------------ */
+
+/* Call the function as it would have been called without us, recording it when it is the outermost one. */
+PyObject *msp_probe_call(probe_api *api, PyObject *self, PyObject *args, PyObject *kwargs);
+
+/* True when a call made now on this thread is recorded. */
+static inline bool
+msp_probe_wants(void)
+{
+    return msp_probe.on && msp_probe_thread.depth == 0;
+}
+
+/*
+ * Around everything that we do: what is called meanwhile is not recorded, and the program's own TorchFunctionMode does
+ * not see it. While the program's function itself runs, between resume and pause, the mode is as the program set it.
+ */
+typedef struct probe_quiet {
+    PyObject *state; /* the mode's, to be put back; NULL: there is none */
+} probe_quiet;
+
+void msp_probe_enter(probe_quiet *q);
+void msp_probe_leave(probe_quiet *q);
+void msp_probe_resume(probe_quiet *q);
+void msp_probe_pause(probe_quiet *q);
+
+/* Calls whose handle nobody waited for, at the end of a step. */
+void msp_probe_pending_flush(void);
+
+/* Run the original. */
+PyObject *msp_probe_invoke(probe_api *api, PyObject *self, PyObject *args, PyObject *kwargs);
+
+/* After a call whose result overflowed: true when the program is to be stopped, with the exception set. */
+bool msp_probe_overflow(const char *name);
+
+/* Hand a record over; a failure ends the recording and is told once. */
+void msp_probe_commit(msp_record *r);
+void msp_probe_commit_value(msp_record *r); /* an entry of "data" */
+
+/* Whether list lets this name pass, alone or for the module it runs in; whether scope does now; and both. */
+bool msp_probe_listed(const char *name, size_t len);
+bool msp_probe_in_scope(void);
+bool msp_probe_selects(const char *name, size_t len);
+
+/* At level mix a module's name in the list stands for everything inside it; the same with the names that modules have
+ * in backward. */
+bool msp_probe_inside_listed(bool backward);
+
+/* "Module.a.Linear.forward.0" as it is called in backward: a new reference, or NULL. */
+PyObject *msp_probe_backward_name(PyObject *name);
+
+/* True when one of the texts in list (a tuple of str, or NULL: no) is part of name. */
+bool msp_probe_in_list(PyObject *list, const char *name, size_t len);
+void msp_probe_scope_enter(const char *name, size_t len);
+void msp_probe_scope_leave(const char *name, size_t len);
+
+/* An exception in our own code: told, cleared, and never seen by the program. */
+void msp_probe_swallow(const char *where, const char *name);
+
+/* Commit where a call stands: what it belongs to, and its stack when it is selected. */
+struct probe_site;
+void msp_probe_note_site(const char *name, size_t len, const struct probe_site *site, bool selected);
+
+/* An exception of our own becomes the field "error" of what is being recorded, and is told once. */
+void msp_probe_mark(msp_record *r, const char *where, const char *name);
+
+/* A free record for this thread; calls nest when hooks of the program run inside others. Give it back when done. */
+msp_record *msp_probe_record_get(void);
+void msp_probe_record_put(msp_record *r);
+
+/* ---- values (probe_value.c, probe_tensor.c) ------------------------------------------------------------------------
+ */
+
+/* Where in a record we are, for names of tensor files: "Torch.cat.0.forward.input.0.1". Text is appended and cut back.
+ */
+typedef struct probe_path {
+    char text[512];
+    size_t len;
+    bool files; /* tensors go to files */
+} probe_path;
+
+void msp_probe_path_push(probe_path *path, const char *part, size_t len);
+void msp_probe_path_push_index(probe_path *path, Py_ssize_t i);
+
+/* One value, whatever it is; one that cannot be read is marked as such. */
+void msp_probe_value(msp_record *r, PyObject *v, probe_path *path, int depth);
+
+/* Several: the items of a tuple or list (numbered from first), the members of a dict. */
+void msp_probe_values(msp_record *r, PyObject *seq, probe_path *path, Py_ssize_t first, int depth);
+void msp_probe_members(msp_record *r, PyObject *dict, probe_path *path, int depth);
+
+/* A value that only Python can describe; and a structure of plain values, written as it is. */
+int msp_probe_odd(msp_record *r, PyObject *v, probe_path *path, int depth);
+int msp_probe_plain(msp_record *r, PyObject *v, int depth);
+int msp_probe_plain_members(msp_record *r, PyObject *dict, int depth);
+
+/*
+ * The record of tensor t with another type's text (NULL: the usual), requires_grad of grad_of, further plain fields (a
+ * dict, NULL: none), and another shape (a tuple of int, NULL: its own).
+ */
+int msp_probe_tensor_as(msp_record *r, PyObject *t, probe_path *path, const char *type, PyObject *grad_of,
+                        PyObject *extra, PyObject *shape);
+
+/* The memory of a tensor: 1 and *view, 0 when it has none that can be read plainly, -1 with an exception set. */
+int msp_probe_tensor_view(msp_tensor *view, PyObject *t);
+
+/* The record of memory that stands for a tensor without requires_grad, or -1 with an exception set. */
+int msp_probe_memory(msp_record *r, const msp_tensor *view, probe_path *path);
+
+/* A tensor, or -1 with an exception set. */
+int msp_probe_tensor(msp_record *r, PyObject *t, probe_path *path);
+
+/* True when v is a tensor of torch, subclasses included. */
+static inline bool
+msp_probe_is_tensor(PyObject *v)
+{
+    return Py_TYPE(v) == msp_probe.tensor_type || Py_TYPE(v) == msp_probe.parameter_type ||
+           (msp_probe.tensor_type != NULL && PyObject_TypeCheck(v, msp_probe.tensor_type));
+}
+
+/* True for a plain tensor, whose memory may be read the fast way. */
+static inline bool
+msp_probe_is_plain_tensor(PyObject *v)
+{
+    return Py_TYPE(v) == msp_probe.tensor_type || Py_TYPE(v) == msp_probe.parameter_type;
+}
+
+/* Find torch's C functions, and prove on a tensor that they tell the truth; false: the slow way is used. */
+bool msp_probe_tensor_setup(PyObject *sample);
+
+/* ---- stacks (probe_stack.c)
+ * ------------------------------------------------------------------------------------------ */
+
+typedef struct probe_site {
+    uint32_t stack;  /* 0: it cannot be had */
+    bool recompute;  /* the call repeats a forward for activation checkpointing */
+    bool internal;   /* made by torch's own machinery (a compiler, autograd's glue), not by the program */
+    PyObject *owner; /* "optimizer", "clip_grad" or NULL: what stands for the module; kept by the stack's entry */
+} probe_site;
+
+/* The current call stack without its skip innermost frames. */
+probe_site msp_probe_stack(int skip);
+
+/* Forget the ids: they belong to one collection. */
+void msp_probe_stack_reset(void);
+
+/* ---- gradients (probe_grad.c)
+ * ------------------------------------------------------------------------------------------ */
+
+typedef struct probe_edges probe_edges;
+
+/* Before the call: where the inputs' gradients will go. NULL when none can. */
+probe_edges *msp_probe_edges_before(PyObject *self, PyObject *args, PyObject *kwargs, bool module);
+
+/*
+ * After it: hook the nodes that the call made. Takes edges over (may be NULL). name: the record's,
+ * "Functional.relu.0.backward". module: inputs that the call does not use get a gradient of zeros, as torch's own hooks
+ * on modules show it.
+ */
+void msp_probe_edges_after(probe_edges *edges, PyObject *result, const char *name, size_t len, bool module);
+void msp_probe_edges_drop(probe_edges *edges);
+
+/* Gradient records that wait for more of their nodes are committed as they are. */
+void msp_probe_grad_flush(void);
+
+int msp_probe_grad_setup(PyObject *module);
+
+/* ---- modules and single values (probe_module.c), as functions for Python
+ * -------------------------------------------------- */
+
+PyObject *msp_probe_module_begin(PyObject *self, PyObject *all);
+PyObject *msp_probe_module_end(PyObject *self, PyObject *all);
+PyObject *msp_probe_write(PyObject *self, PyObject *all);
+PyObject *msp_probe_reserve(PyObject *self, PyObject *unused);
+PyObject *msp_probe_snapshot(PyObject *self, PyObject *all);
+PyObject *msp_probe_file(PyObject *self, PyObject *all);
+PyObject *msp_probe_save(PyObject *self, PyObject *all);
+PyObject *msp_probe_py_selects(PyObject *self, PyObject *name);
+
+/* A value that was turned into tokens earlier (snapshot()): appended; false when v is none. */
+bool msp_probe_put_snapshot(msp_record *r, PyObject *v);
+
+/* ---- patching (probe_patch.c)
+ * -------------------------------------------------------------------------------------------- */
+
+/* Prepare target for patching; NULL with an exception set (TypeError: not a kind of object we patch). */
+probe_api *msp_probe_prepare(PyObject *target, probe_name *name, unsigned flags);
+
+/* wrapper(target, name, flags): an object that stands in for target as an attribute, and records its calls */
+PyObject *msp_probe_wrapper(PyObject *self, PyObject *all);
+
+/* trial(target, call) -> how often a call of target went through us while call() ran, -1: it cannot be patched */
+PyObject *msp_probe_trial(PyObject *self, PyObject *all);
+int msp_probe_patch_setup(PyObject *module);
+void msp_probe_patch_all(void);
+void msp_probe_unpatch_all(void);
+
+/* The name with this text, made when new; NULL with an exception set. */
+probe_name *msp_probe_name(const char *text, size_t len);
+
+/* Add the submodule probe. */
+int msp_probe_add(PyObject *module);
+
+#endif

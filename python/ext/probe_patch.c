@@ -1,0 +1,842 @@
+/*
+ * probe_patch.c - functions are patched in place.
+ *
+ * Nothing is replaced: the objects that the program holds stay the same ones, and what is put into them at start() is
+ * taken out at stop(). Identity, hash, pickling, early imports and torch.compile see what they saw before; stopped,
+ * nothing of ours is on the call path. docs/collector.md tells how each kind was found out; a self-test at start()
+ * proves each in the running interpreter.
+ *
+ * Built-in function: its m_ml points at a copy of its PyMethodDef that is the head of a probe_api, and its vectorcall
+ * field (empty for METH_VARARGS|METH_KEYWORDS) at us. The copy keeps ml_meth, because hash() of a built-in is made of
+ * it. Method descriptor: d_method points at a copy whose ml_meth is one of many tiny functions that each know their
+ * number. Python function: from 3.12 on its vectorcall field; before, CALL inlines Python functions and ignores the
+ * field, and __code__ is exchanged for a trampoline that calls us. Anything else, and all of them where the self-test
+ * fails: an object that stands in for it as an attribute (wrapper), which does change identity.
+ */
+#include "probe.h"
+#include <string.h>
+
+/* ---- apis by their object
+ * --------------------------------------------------------------------------------------------- */
+
+static probe_api **table;
+static size_t slots, used;
+
+static probe_api **
+find_slot(PyObject *target)
+{
+    size_t i = ((uintptr_t)target >> 4) * 0x9E3779B1u & (slots - 1);
+
+    while (table[i] != NULL && table[i]->target != target)
+        i = (i + 1) & (slots - 1);
+    return &table[i];
+}
+
+static probe_api *
+find_api(PyObject *target)
+{
+    return slots == 0 ? NULL : *find_slot(target);
+}
+
+static bool
+make_room(void)
+{
+    probe_api **old = table, **bigger;
+    size_t old_slots = slots;
+
+    if (used * 2 < slots)
+        return true;
+    bigger = PyMem_Calloc(slots == 0 ? 4096 : slots * 2, sizeof(*bigger));
+    if (bigger == NULL)
+        return false;
+    table = bigger;
+    slots = slots == 0 ? 4096 : slots * 2;
+    for (size_t i = 0; i < old_slots; i++)
+        if (old[i] != NULL)
+            *find_slot(old[i]->target) = old[i];
+    PyMem_Free(old);
+    return true;
+}
+
+/* ---- numbered functions for method descriptors ---------------------------------------------------------------------
+ */
+
+enum { STUBS = 1024 };
+
+static probe_api *stub_api[STUBS];
+static int stubs_used;
+
+static PyObject *
+from_stub(int i, PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    return msp_probe_call(stub_api[i], self, args, kwargs);
+}
+
+/* clang-format off */
+#define STUB(i) \
+    static PyObject *stub_##i(PyObject *s, PyObject *a, PyObject *k) { return from_stub(0x##i, s, a, k); } \
+    static PyObject *stub0_##i(PyObject *s, PyObject *n) { (void)n; return from_stub(0x##i, s, NULL, NULL); }
+#define STUB4(i)  STUB(i##0) STUB(i##1) STUB(i##2) STUB(i##3) STUB(i##4) STUB(i##5) STUB(i##6) STUB(i##7) \
+                  STUB(i##8) STUB(i##9) STUB(i##a) STUB(i##b) STUB(i##c) STUB(i##d) STUB(i##e) STUB(i##f)
+#define STUB8(i)  STUB4(i##0) STUB4(i##1) STUB4(i##2) STUB4(i##3) STUB4(i##4) STUB4(i##5) STUB4(i##6) STUB4(i##7) \
+                  STUB4(i##8) STUB4(i##9) STUB4(i##a) STUB4(i##b) STUB4(i##c) STUB4(i##d) STUB4(i##e) STUB4(i##f)
+STUB8(0) STUB8(1) STUB8(2) STUB8(3)
+
+#define ROW(fn, i)  fn##i##0, fn##i##1, fn##i##2, fn##i##3, fn##i##4, fn##i##5, fn##i##6, fn##i##7, \
+                   fn##i##8, fn##i##9, fn##i##a, fn##i##b, fn##i##c, fn##i##d, fn##i##e, fn##i##f
+#define PAGE(fn, i) ROW(fn, i##0), ROW(fn, i##1), ROW(fn, i##2), ROW(fn, i##3), ROW(fn, i##4), ROW(fn, i##5), ROW(fn, i##6), ROW(fn, i##7), \
+                   ROW(fn, i##8), ROW(fn, i##9), ROW(fn, i##a), ROW(fn, i##b), ROW(fn, i##c), ROW(fn, i##d), ROW(fn, i##e), ROW(fn, i##f)
+static PyCFunctionWithKeywords const stubs[STUBS] = {PAGE(stub_, 0), PAGE(stub_, 1), PAGE(stub_, 2), PAGE(stub_, 3)};
+static PyCFunction const stubs0[STUBS] = {PAGE(stub0_, 0), PAGE(stub0_, 1), PAGE(stub0_, 2), PAGE(stub0_, 3)};
+/* clang-format on */
+
+/* ---- vectorcall forms
+ * ------------------------------------------------------------------------------------------------- */
+
+/* args and kwnames as the tuple and dict that tp_call would have got. *kwargs is NULL when there are no keywords. */
+static int
+pack(PyObject **tuple, PyObject **kwargs, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    *kwargs = NULL;
+    *tuple = PyTuple_New(nargs);
+    if (*tuple == NULL)
+        return -1;
+    for (Py_ssize_t i = 0; i < nargs; i++) {
+        Py_INCREF(args[i]);
+        PyTuple_SET_ITEM(*tuple, i, args[i]);
+    }
+    if (kwnames == NULL || PyTuple_GET_SIZE(kwnames) == 0)
+        return 0;
+    *kwargs = PyDict_New();
+    for (Py_ssize_t i = 0; *kwargs != NULL && i < PyTuple_GET_SIZE(kwnames); i++)
+        if (PyDict_SetItem(*kwargs, PyTuple_GET_ITEM(kwnames, i), args[nargs + i]) != 0)
+            Py_CLEAR(*kwargs);
+    if (*kwargs != NULL)
+        return 0;
+    Py_CLEAR(*tuple);
+    return -1;
+}
+
+static PyObject *
+call_packed(probe_api *api, PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    PyObject *tuple, *kwargs, *result;
+
+    if (pack(&tuple, &kwargs, args, PyVectorcall_NARGS(nargsf), kwnames) != 0)
+        return NULL;
+    result = msp_probe_call(api, self, tuple, kwargs);
+    Py_DECREF(tuple);
+    Py_XDECREF(kwargs);
+    return result;
+}
+
+static PyObject *
+vectorcall_builtin(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    PyCFunctionObject *f = (PyCFunctionObject *)callable;
+
+    return call_packed((probe_api *)f->m_ml, f->m_self, args, nargsf, kwnames);
+}
+
+/* 3.11 inlines calls of Python functions and does not look at their vectorcall field */
+#define FUNCTIONS_BY_VECTORCALL (PY_VERSION_HEX < 0x030b0000 || PY_VERSION_HEX >= 0x030c0000)
+
+/* The original through its own vectorcall, which the function object itself no longer leads to. */
+static PyObject *
+invoke_vectorcall(probe_api *api, PyObject *args, PyObject *kwargs)
+{
+    Py_ssize_t nargs = PyTuple_GET_SIZE(args), nkw = kwargs == NULL ? 0 : PyDict_GET_SIZE(kwargs), pos = 0;
+    PyObject **stack = PyMem_New(PyObject *, nargs + nkw + 1), *names = nkw > 0 ? PyTuple_New(nkw) : NULL, *key, *value;
+    PyObject *result = NULL;
+    Py_ssize_t n = nargs;
+
+    if (stack != NULL && (nkw == 0 || names != NULL)) {
+        memcpy(stack, &PyTuple_GET_ITEM(args, 0), (size_t)nargs * sizeof(*stack));
+        while (nkw > 0 && PyDict_Next(kwargs, &pos, &key, &value)) {
+            Py_INCREF(key);
+            PyTuple_SET_ITEM(names, n - nargs, key);
+            stack[n++] = value;
+        }
+        result = api->vectorcall(api->target, stack, (size_t)nargs, names);
+    } else {
+        PyErr_NoMemory();
+    }
+    PyMem_Free(stack);
+    Py_XDECREF(names);
+    return result;
+}
+
+#if FUNCTIONS_BY_VECTORCALL
+static PyObject *
+vectorcall_function(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    probe_api *api = find_api(callable);
+
+    if (!msp_probe_wants() && !(api->flags & PROBE_TRIAL))
+        return api->vectorcall(callable, args, nargsf, kwnames);
+    return call_packed(api, NULL, args, nargsf, kwnames);
+}
+#endif
+
+/* ---- the slot behind Tensor.__setitem__
+ * ------------------------------------------------------------------------------ */
+
+static objobjargproc setitem_original;
+static probe_api *setitem_api;
+
+/* t[key] = value, and del t[key] with value NULL */
+static int
+setitem(PyObject *self, PyObject *key, PyObject *value)
+{
+    PyObject *args, *result;
+
+    if (value == NULL || (!msp_probe_wants() && !(setitem_api->flags & PROBE_TRIAL)))
+        return setitem_original(self, key, value);
+    args = PyTuple_Pack(2, key, value);
+    if (args == NULL)
+        return -1;
+    result = msp_probe_call(setitem_api, self, args, NULL);
+    Py_DECREF(args);
+    Py_XDECREF(result);
+    return result == NULL ? -1 : 0;
+}
+
+static PyObject *
+invoke_setitem(PyObject *self, PyObject *args)
+{
+    if (setitem_original(self, PyTuple_GET_ITEM(args, 0), PyTuple_GET_ITEM(args, 1)) != 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static int
+prepare_setitem(probe_api *api)
+{
+    PyMappingMethods *m = msp_probe.tensor_type == NULL ? NULL : msp_probe.tensor_type->tp_as_mapping;
+
+    if (m == NULL || m->mp_ass_subscript == NULL || setitem_api != NULL) {
+        PyErr_SetString(PyExc_TypeError, "only Tensor.__setitem__ is a slot that can be recorded");
+        return -1;
+    }
+    setitem_original = m->mp_ass_subscript;
+    setitem_api = api;
+    return 0;
+}
+
+/* Exchange the pointer in a type and in all that inherited it. */
+static void
+exchange_slot(PyTypeObject *type, objobjargproc from, objobjargproc to)
+{
+    PyObject *below = PyObject_CallMethod((PyObject *)type, "__subclasses__", NULL);
+
+    if (type->tp_as_mapping != NULL && type->tp_as_mapping->mp_ass_subscript == from)
+        type->tp_as_mapping->mp_ass_subscript = to;
+    for (Py_ssize_t i = 0; below != NULL && i < PyList_GET_SIZE(below); i++)
+        exchange_slot((PyTypeObject *)PyList_GET_ITEM(below, i), from, to);
+    Py_XDECREF(below);
+    PyErr_Clear();
+}
+
+static bool
+patch_setitem(probe_api *api)
+{
+    (void)api;
+    exchange_slot(msp_probe.tensor_type, setitem_original, setitem);
+    return true;
+}
+
+static void
+unpatch_setitem(probe_api *api)
+{
+    (void)api;
+    exchange_slot(msp_probe.tensor_type, setitem, setitem_original);
+}
+
+/* ---- the trampoline (before 3.12)
+ * ---------------------------------------------------------------------------------------- */
+
+/* The object in the trampoline's constants: called as C(args, kwargs). */
+typedef struct entry_object {
+    PyObject_HEAD probe_api *api;
+} entry_object;
+
+static PyObject *
+entry_call(PyObject *self, PyObject *args, PyObject *unused)
+{
+    (void)unused;
+    return msp_probe_call(((entry_object *)self)->api, NULL, PyTuple_GET_ITEM(args, 0), PyTuple_GET_ITEM(args, 1));
+}
+
+static PyTypeObject entry_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "msprobe._core.Entry",
+    .tp_basicsize = sizeof(entry_object),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_call = entry_call,
+};
+
+#if !FUNCTIONS_BY_VECTORCALL
+/*
+ * (code for target that calls entry, its signature or None), made in Python: code objects differ from version to
+ * version, code.replace() does not.
+ */
+static PyObject *
+make_trampoline(PyObject *target, probe_api *api)
+{
+    entry_object *entry = PyObject_New(entry_object, &entry_type);
+    PyObject *made = NULL;
+
+    if (entry == NULL)
+        return NULL;
+    entry->api = api;
+    if (msp_probe.trampoline == NULL)
+        PyErr_SetString(PyExc_RuntimeError, "no maker of trampolines is set");
+    else
+        made = PyObject_CallFunctionObjArgs(msp_probe.trampoline, target, entry, NULL);
+    Py_DECREF(entry);
+    if (made != NULL &&
+        (!PyTuple_Check(made) || PyTuple_GET_SIZE(made) != 2 || !PyCode_Check(PyTuple_GET_ITEM(made, 0)))) {
+        PyErr_SetString(PyExc_TypeError, "a trampoline must be a code object and a signature");
+        Py_CLEAR(made);
+    }
+    return made;
+}
+#endif
+
+#if !FUNCTIONS_BY_VECTORCALL
+/* A function with the same code, defaults and closure, so that calling it is calling the original. */
+static PyObject *
+make_shadow(PyFunctionObject *f)
+{
+    PyObject *shadow = PyFunction_NewWithQualName(f->func_code, f->func_globals, f->func_qualname);
+
+    if (shadow == NULL)
+        return NULL;
+    if (PyFunction_SetDefaults(shadow, f->func_defaults == NULL ? Py_None : f->func_defaults) != 0 ||
+        PyFunction_SetClosure(shadow, f->func_closure == NULL ? Py_None : f->func_closure) != 0) {
+        Py_DECREF(shadow);
+        return NULL;
+    }
+    Py_XINCREF(f->func_kwdefaults);
+    Py_XSETREF(((PyFunctionObject *)shadow)->func_kwdefaults, f->func_kwdefaults);
+    return shadow;
+}
+#endif
+
+static int
+prepare_function(probe_api *api)
+{
+#if FUNCTIONS_BY_VECTORCALL
+    api->vectorcall = ((PyFunctionObject *)api->target)->vectorcall;
+    return 0;
+#else
+    PyFunctionObject *f = (PyFunctionObject *)api->target;
+    PyObject *shadow = make_shadow(f), *made = shadow == NULL ? NULL : make_trampoline(api->target, api);
+
+    if (made == NULL) {
+        Py_XDECREF(shadow);
+        return -1;
+    }
+    Py_INCREF(f->func_code);
+    Py_INCREF(PyTuple_GET_ITEM(made, 0));
+    Py_INCREF(PyTuple_GET_ITEM(made, 1));
+    Py_XSETREF(api->code, f->func_code);
+    Py_XSETREF(api->shadow, shadow);
+    Py_XSETREF(api->trampoline, PyTuple_GET_ITEM(made, 0));
+    Py_XSETREF(api->signature, PyTuple_GET_ITEM(made, 1));
+    Py_DECREF(made);
+    return 0;
+#endif
+}
+
+/* ---- preparing ------------------------------------------------------------------------------------------------------
+ */
+
+static int
+prepare_builtin(probe_api *api)
+{
+    PyCFunctionObject *f = (PyCFunctionObject *)api->target;
+
+    /* without a vectorcall of its own the arguments go to ml_meth as a tuple and a dict */
+    if (f->vectorcall == NULL && (f->m_ml->ml_flags & ~(METH_CLASS | METH_STATIC)) != (METH_VARARGS | METH_KEYWORDS)) {
+        PyErr_Format(PyExc_TypeError, "%s: a built-in function of another calling convention", f->m_ml->ml_name);
+        return -1;
+    }
+    api->orig = f->m_ml;
+    api->def = *f->m_ml;
+    api->vectorcall = f->vectorcall;
+    return 0;
+}
+
+static int
+prepare_method(probe_api *api)
+{
+    PyMethodDescrObject *d = (PyMethodDescrObject *)api->target;
+    int flags = d->d_method->ml_flags;
+
+    if (flags != (METH_VARARGS | METH_KEYWORDS) && flags != METH_NOARGS) {
+        PyErr_Format(PyExc_TypeError, "%s: a method of another calling convention", d->d_method->ml_name);
+        return -1;
+    }
+    if (stubs_used == STUBS) {
+        PyErr_Format(PyExc_RuntimeError, "more than %d methods in the list of APIs", STUBS);
+        return -1;
+    }
+    api->kind = flags == METH_NOARGS ? PROBE_METHOD_NOARGS : PROBE_METHOD;
+    api->orig = d->d_method;
+    api->def = *d->d_method;
+    api->def.ml_meth = flags == METH_NOARGS ? stubs0[stubs_used] : (PyCFunction)(void (*)(void))stubs[stubs_used];
+    stub_api[stubs_used++] = api;
+    return 0;
+}
+
+static int
+prepare(probe_api *api)
+{
+    if (PyCFunction_CheckExact(api->target)) {
+        api->kind = PROBE_BUILTIN;
+        return prepare_builtin(api);
+    }
+    if (Py_TYPE(api->target) == &PyMethodDescr_Type) {
+        api->kind = PROBE_METHOD;
+        return prepare_method(api);
+    }
+    if (PyFunction_Check(api->target)) {
+        api->kind = PROBE_FUNCTION;
+        return prepare_function(api);
+    }
+    if (Py_TYPE(api->target) == &PyWrapperDescr_Type) {
+        api->kind = PROBE_SETITEM;
+        return prepare_setitem(api);
+    }
+    PyErr_Format(PyExc_TypeError, "%.200s objects cannot be recorded", Py_TYPE(api->target)->tp_name);
+    return -1;
+}
+
+static probe_api *
+new_api(PyObject *target, probe_name *name, unsigned flags)
+{
+    probe_api *api = PyMem_Calloc(1, sizeof(*api));
+
+    if (api == NULL)
+        return (probe_api *)PyErr_NoMemory();
+    Py_INCREF(target);
+    api->target = target;
+    api->name = name;
+    api->flags = flags;
+    return api;
+}
+
+static void
+free_api(probe_api *api)
+{
+    Py_DECREF(api->target);
+    PyMem_Free(api);
+}
+
+probe_api *
+msp_probe_prepare(PyObject *target, probe_name *name, unsigned flags)
+{
+    probe_api *api = find_api(target);
+
+    if (api != NULL)
+        return api; /* the same object under another name: the caller decides what to do with that */
+    api = make_room() ? new_api(target, name, flags) : (probe_api *)PyErr_NoMemory();
+    if (api == NULL)
+        return NULL;
+    if (prepare(api) != 0) {
+        free_api(api);
+        return NULL;
+    }
+    *find_slot(target) = api;
+    used++;
+    api->next = msp_probe.apis;
+    msp_probe.apis = api;
+    return api;
+}
+
+/* ---- in and out
+ * ------------------------------------------------------------------------------------------------------ */
+
+#if !FUNCTIONS_BY_VECTORCALL
+/* Setting __code__ through the attribute tells the interpreter's caches about it. */
+static bool
+set_code(PyObject *function, PyObject *code)
+{
+    if (PyObject_SetAttrString(function, "__code__", code) == 0)
+        return true;
+    PyErr_Clear();
+    return false;
+}
+
+/* jit.script looks at the signature of what it compiles, and the trampoline has none. */
+static void
+set_signature(probe_api *api, bool there)
+{
+    if (api->signature == Py_None)
+        return;
+    if (there ? PyObject_SetAttrString(api->target, "__signature__", api->signature)
+              : PyObject_DelAttrString(api->target, "__signature__"))
+        PyErr_Clear();
+}
+#endif
+
+static bool
+patch_function(probe_api *api)
+{
+#if FUNCTIONS_BY_VECTORCALL
+    PyFunctionObject *f = (PyFunctionObject *)api->target;
+
+    api->vectorcall = f->vectorcall;
+#if PY_VERSION_HEX >= 0x030c0000
+    PyFunction_SetVectorcall(f, vectorcall_function);
+#else
+    f->vectorcall = vectorcall_function;
+#endif
+    return true;
+#else
+    /* another tool, or our own removal of dropout, may have given it other code since */
+    if (((PyFunctionObject *)api->target)->func_code != api->code && prepare_function(api) != 0) {
+        PyErr_Clear();
+        return false;
+    }
+    if (!set_code(api->target, api->trampoline))
+        return false;
+    set_signature(api, true);
+    return true;
+#endif
+}
+
+static void
+unpatch_function(probe_api *api)
+{
+#if FUNCTIONS_BY_VECTORCALL
+    PyFunctionObject *f = (PyFunctionObject *)api->target;
+
+    if (f->vectorcall != vectorcall_function)
+        return;
+#if PY_VERSION_HEX >= 0x030c0000
+    PyFunction_SetVectorcall(f, api->vectorcall);
+#else
+    f->vectorcall = api->vectorcall;
+#endif
+#else
+    if (((PyFunctionObject *)api->target)->func_code == api->trampoline)
+        set_code(api->target, api->code);
+    set_signature(api, false);
+#endif
+}
+
+static bool
+patch(probe_api *api)
+{
+    PyCFunctionObject *f = (PyCFunctionObject *)api->target;
+    PyMethodDescrObject *d = (PyMethodDescrObject *)api->target;
+
+    switch (api->kind) {
+    case PROBE_BUILTIN:
+        if (f->m_ml != api->orig || f->vectorcall != api->vectorcall)
+            return false; /* somebody else is in there: leave it alone */
+        f->m_ml = &api->def;
+        f->vectorcall = vectorcall_builtin;
+        return true;
+    case PROBE_METHOD:
+    case PROBE_METHOD_NOARGS:
+        if (d->d_method != api->orig)
+            return false;
+        d->d_method = &api->def;
+        return true;
+    case PROBE_FUNCTION:
+        return patch_function(api);
+    case PROBE_SETITEM:
+        return patch_setitem(api);
+    case PROBE_CALLABLE:
+        return false; /* an attribute: Python puts it there */
+    }
+    return false;
+}
+
+/* Only what is still ours is put back. */
+static void
+unpatch(probe_api *api)
+{
+    PyCFunctionObject *f = (PyCFunctionObject *)api->target;
+    PyMethodDescrObject *d = (PyMethodDescrObject *)api->target;
+
+    switch (api->kind) {
+    case PROBE_BUILTIN:
+        if (f->m_ml == &api->def) {
+            f->vectorcall = api->vectorcall;
+            f->m_ml = api->orig;
+        }
+        break;
+    case PROBE_METHOD:
+    case PROBE_METHOD_NOARGS:
+        if (d->d_method == &api->def)
+            d->d_method = api->orig;
+        break;
+    case PROBE_FUNCTION:
+        unpatch_function(api);
+        break;
+    case PROBE_SETITEM:
+        unpatch_setitem(api);
+        break;
+    case PROBE_CALLABLE:
+        break;
+    }
+}
+
+void
+msp_probe_patch_all(void)
+{
+    for (probe_api *a = msp_probe.apis; a != NULL; a = a->next)
+        if (!a->patched)
+            a->patched = patch(a);
+}
+
+void
+msp_probe_unpatch_all(void)
+{
+    for (probe_api *a = msp_probe.apis; a != NULL; a = a->next) {
+        if (a->patched)
+            unpatch(a);
+        a->patched = false;
+    }
+}
+
+/* ---- calling the original
+ * ----------------------------------------------------------------------------------------------- */
+
+PyObject *
+msp_probe_invoke(probe_api *api, PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    switch (api->kind) {
+    case PROBE_BUILTIN:
+        if (api->vectorcall != NULL)
+            return invoke_vectorcall(api, args, kwargs);
+        /* fall through */
+    case PROBE_METHOD:
+        return ((PyCFunctionWithKeywords)(void (*)(void))api->orig->ml_meth)(self, args, kwargs);
+    case PROBE_METHOD_NOARGS:
+        return api->orig->ml_meth(self, NULL);
+    case PROBE_FUNCTION:
+        return api->shadow == NULL ? invoke_vectorcall(api, args, kwargs) : PyObject_Call(api->shadow, args, kwargs);
+    case PROBE_SETITEM:
+        return invoke_setitem(self, args);
+    case PROBE_CALLABLE:
+        return PyObject_Call(api->target, args, kwargs);
+    }
+    Py_RETURN_NONE;
+}
+
+/* ---- an object that stands in for another
+ * --------------------------------------------------------------------------------- */
+
+typedef struct wrapper_object {
+    PyObject_HEAD vectorcallfunc vectorcall;
+    probe_api *api;
+    bool binds; /* as an attribute of a class it becomes a method */
+} wrapper_object;
+
+static PyObject *
+wrapper_vectorcall(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    wrapper_object *w = (wrapper_object *)self;
+
+    return call_packed(w->api, NULL, args, nargsf, kwnames);
+}
+
+static PyObject *
+wrapper_get(PyObject *self, PyObject *instance, PyObject *type)
+{
+    (void)type;
+    if (instance == NULL || !((wrapper_object *)self)->binds) {
+        Py_INCREF(self);
+        return self;
+    }
+    return PyMethod_New(self, instance);
+}
+
+/* Its attributes are those of what it stands for: __name__, __doc__, __module__, ... */
+static PyObject *
+wrapper_getattro(PyObject *self, PyObject *name)
+{
+    wrapper_object *w = (wrapper_object *)self;
+    PyObject *v;
+
+    if (PyUnicode_CompareWithASCIIString(name, "__wrapped__") == 0) {
+        Py_INCREF(w->api->target);
+        return w->api->target;
+    }
+    if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0 ||
+        PyUnicode_CompareWithASCIIString(name, "__reduce_ex__") == 0)
+        return PyObject_GenericGetAttr(self, name);
+    v = PyObject_GetAttr(w->api->target, name);
+    if (v != NULL || !PyErr_ExceptionMatches(PyExc_AttributeError))
+        return v;
+    PyErr_Clear();
+    return PyObject_GenericGetAttr(self, name);
+}
+
+/* Pickled by its name: that is what the target's place is called for everybody who loads it. */
+static PyObject *
+wrapper_reduce(PyObject *self, PyObject *protocol)
+{
+    (void)protocol;
+    return PyObject_GetAttrString(((wrapper_object *)self)->api->target, "__name__");
+}
+
+static PyMethodDef wrapper_methods[] = {
+    {"__reduce_ex__", wrapper_reduce, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyTypeObject wrapper_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "msprobe._core.Recorded",
+    .tp_basicsize = sizeof(wrapper_object),
+    .tp_vectorcall_offset = offsetof(wrapper_object, vectorcall),
+    .tp_call = PyVectorcall_Call,
+    .tp_descr_get = wrapper_get,
+    .tp_getattro = wrapper_getattro,
+    .tp_methods = wrapper_methods,
+#if PY_VERSION_HEX >= 0x03090000
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+#else
+    .tp_flags = Py_TPFLAGS_DEFAULT | _Py_TPFLAGS_HAVE_VECTORCALL,
+#endif
+};
+
+PyObject *
+msp_probe_wrapper(PyObject *self, PyObject *all)
+{
+    PyObject *target;
+    const char *text;
+    Py_ssize_t len;
+    unsigned flags = 0;
+    probe_name *name;
+    wrapper_object *w;
+
+    (void)self;
+    if (!PyArg_ParseTuple(all, "Os#|I", &target, &text, &len, &flags))
+        return NULL;
+    if (!PyCallable_Check(target)) {
+        PyErr_Format(PyExc_TypeError, "%.200s objects cannot be called", Py_TYPE(target)->tp_name);
+        return NULL;
+    }
+    name = msp_probe_name(text, (size_t)len);
+    w = name == NULL ? NULL : PyObject_New(wrapper_object, &wrapper_type);
+    if (w == NULL)
+        return NULL;
+    w->vectorcall = wrapper_vectorcall;
+    w->binds =
+        PyFunction_Check(target) || Py_TYPE(target) == &PyMethodDescr_Type || Py_TYPE(target) == &PyWrapperDescr_Type;
+    w->api = new_api(target, name, flags); /* never freed, like all of them */
+    if (w->api == NULL) {
+        Py_DECREF(w);
+        return NULL;
+    }
+    w->api->kind = PROBE_CALLABLE;
+    return (PyObject *)w;
+}
+
+/* ---- the self-test's part
+ * ---------------------------------------------------------------------------------------------------- */
+
+PyObject *
+msp_probe_trial(PyObject *self, PyObject *all)
+{
+    PyObject *target, *call, *done;
+    probe_api *api;
+
+    (void)self;
+    if (!PyArg_ParseTuple(all, "OO", &target, &call))
+        return NULL;
+    api = find_api(target) == NULL && make_room() ? new_api(target, NULL, PROBE_TRIAL) : NULL;
+    if (api == NULL || prepare(api) != 0) {
+        PyErr_Clear();
+        return PyLong_FromLong(-1);
+    }
+    *find_slot(target) = api;
+    api->patched = patch(api);
+    done = PyObject_CallNoArgs(call);
+    if (api->patched)
+        unpatch(api);
+    api->flags |= PROBE_TRIAL;
+    *find_slot(target) = NULL; /* the last one that came in: nothing stands behind it */
+    if (setitem_api == api)
+        setitem_api = NULL;
+    if (done == NULL)
+        return NULL;
+    Py_DECREF(done);
+    return PyLong_FromLongLong(api->patched ? api->trials : -1);
+}
+
+/* What the self-test patches: sample(*args, **kwargs) -> (args, kwargs), and the same as methods of Sample. */
+static PyObject *
+echo(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    (void)self;
+    return PyTuple_Pack(2, args, kwargs == NULL ? Py_None : kwargs);
+}
+
+static PyObject *
+sample_nothing(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    Py_INCREF(self);
+    return self;
+}
+
+static PyMethodDef sample_methods[] = {
+    {"echo", (PyCFunction)(void (*)(void))echo, METH_VARARGS | METH_KEYWORDS, NULL},
+    {"nothing", sample_nothing, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyTypeObject sample_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "msprobe._core.Sample",
+    .tp_basicsize = sizeof(PyObject),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_methods = sample_methods,
+    .tp_new = PyType_GenericNew,
+};
+
+static PyMethodDef sample_function = {"sample", (PyCFunction)(void (*)(void))echo, METH_VARARGS | METH_KEYWORDS, NULL};
+
+int
+msp_probe_patch_setup(PyObject *module)
+{
+    PyObject *sample;
+
+    if (PyType_Ready(&entry_type) != 0 || PyType_Ready(&wrapper_type) != 0 || PyType_Ready(&sample_type) != 0)
+        return -1;
+    sample = PyCFunction_New(&sample_function, NULL);
+    if (sample == NULL || PyModule_AddObject(module, "sample", sample) != 0) {
+        Py_XDECREF(sample);
+        return -1;
+    }
+    Py_INCREF(&sample_type);
+    return PyModule_AddObject(module, "Sample", (PyObject *)&sample_type);
+}
+
+/* ---- names
+ * ----------------------------------------------------------------------------------------------------------- */
+
+probe_name *
+msp_probe_name(const char *text, size_t len)
+{
+    probe_name *n = msp_probe.names;
+
+    while (n != NULL && (n->len != len || memcmp(n->text, text, len) != 0))
+        n = n->next;
+    if (n != NULL)
+        return n;
+    n = PyMem_Calloc(1, sizeof(*n) + len + 1);
+    if (n == NULL)
+        return (probe_name *)PyErr_NoMemory();
+    n->text = (char *)(n + 1);
+    memcpy(n->text, text, len);
+    n->len = len;
+    n->next = msp_probe.names;
+    msp_probe.names = n;
+    return n;
+}

@@ -1,0 +1,344 @@
+/*
+ * probe_record.c - handing records over, what of them is wanted, and what becomes of errors of our own.
+ */
+#include "probe.h"
+#include <string.h>
+
+#define KEY(r, literal) msp_record_key((r), (literal), sizeof(literal) - 1)
+
+__thread probe_thread msp_probe_thread;
+
+static bool
+is_transforming(void)
+{
+    PyObject *level = msp_probe.functorch_level == NULL ? NULL : PyObject_CallNoArgs(msp_probe.functorch_level);
+    bool yes = level != NULL && level != Py_None;
+
+    Py_XDECREF(level);
+    PyErr_Clear();
+    return yes;
+}
+
+/* ---- unseen ---------------------------------------------------------------------------------------------------------
+ */
+
+static PyObject *
+ask_modes(int which, PyObject *arg)
+{
+    return PyObject_CallFunctionObjArgs(PyTuple_GET_ITEM(msp_probe.modes, which), arg, NULL);
+}
+
+static bool
+has_function_mode(void)
+{
+    PyObject *n = msp_probe.modes == NULL ? NULL : ask_modes(0, NULL);
+    bool yes = n != NULL && PyLong_AsLong(n) > 0;
+
+    Py_XDECREF(n);
+    return yes;
+}
+
+void
+msp_probe_pause(probe_quiet *q)
+{
+    PyObject *done;
+
+    q->state = has_function_mode() ? ask_modes(1, NULL) : NULL;
+    if (q->state != NULL) {
+        done = ask_modes(2, PyTuple_GET_ITEM(msp_probe.modes, 3));
+        Py_XDECREF(done);
+    }
+    PyErr_Clear();
+}
+
+void
+msp_probe_resume(probe_quiet *q)
+{
+    PyObject *done, *type, *value, *trace;
+
+    if (q->state == NULL)
+        return;
+    PyErr_Fetch(&type, &value, &trace);
+    done = ask_modes(2, q->state);
+    Py_XDECREF(done);
+    Py_CLEAR(q->state);
+    PyErr_Restore(type, value, trace);
+}
+
+void
+msp_probe_enter(probe_quiet *q)
+{
+    msp_probe_thread.depth++;
+    msp_probe_pause(q);
+    msp_probe_thread.transforming = is_transforming();
+}
+
+void
+msp_probe_leave(probe_quiet *q)
+{
+    msp_probe_resume(q);
+    msp_probe_thread.depth--;
+}
+
+/* ---- records per thread --------------------------------------------------------------------------------------------
+ */
+
+enum { KEPT_RECORDS = 8, KEPT_BYTES = 1 << 20 };
+
+static __thread msp_record *free_records[KEPT_RECORDS];
+static __thread int nfree;
+
+msp_record *
+msp_probe_record_get(void)
+{
+    if (nfree > 0)
+        return free_records[--nfree];
+    return PyMem_Calloc(1, sizeof(msp_record)); /* NULL is dealt with by the callers: no record then */
+}
+
+void
+msp_probe_record_put(msp_record *r)
+{
+    if (r == NULL)
+        return;
+    if (nfree < KEPT_RECORDS && r->cap <= KEPT_BYTES) {
+        free_records[nfree++] = r;
+        return;
+    }
+    msp_record_release(r);
+    PyMem_Free(r);
+}
+
+/* ---- errors of our own
+ * ------------------------------------------------------------------------------------------------ */
+
+/* Tell Python about the exception that is set, and clear it; returns its text (a new reference) or NULL. */
+static PyObject *
+tell(const char *where, const char *name)
+{
+    PyObject *type, *value, *trace, *text, *done;
+
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    msp_probe.errors++;
+    text = value == NULL ? NULL : PyUnicode_FromFormat("%s: %S", Py_TYPE(value)->tp_name, value);
+    PyErr_Clear();
+    if (msp_probe.on_error != NULL) {
+        done = PyObject_CallFunction(msp_probe.on_error, "ssOO", where, name, value == NULL ? Py_None : value,
+                                     trace == NULL ? Py_None : trace);
+        Py_XDECREF(done);
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+    PyErr_Clear();
+    return text;
+}
+
+void
+msp_probe_swallow(const char *where, const char *name)
+{
+    Py_XDECREF(tell(where, name));
+}
+
+void
+msp_probe_mark(msp_record *r, const char *where, const char *name)
+{
+    PyObject *text = tell(where, name);
+    const char *p = text == NULL ? NULL : PyUnicode_AsUTF8(text);
+
+    PyErr_Clear();
+    KEY(r, "error");
+    msp_record_text(r, p == NULL ? where : p, strlen(p == NULL ? where : p));
+    Py_XDECREF(text);
+}
+
+/* ---- handing over
+ * -------------------------------------------------------------------------------------------------------- */
+
+static void
+let_go(bool begin, void *payload)
+{
+    PyThreadState **saved = payload;
+
+    if (begin)
+        *saved = PyEval_SaveThread();
+    else
+        PyEval_RestoreThread(*saved);
+}
+
+void
+msp_probe_commit_value(msp_record *r)
+{
+    msp_probe.values++;
+    msp_probe_commit(r);
+}
+
+void
+msp_probe_commit(msp_record *r)
+{
+    PyThreadState *saved = NULL;
+    PyObject *done;
+    msp_error err;
+
+    if (msp_probe.collect == NULL)
+        return;
+    if (msp_collect_commit(msp_probe.collect, r, let_go, &saved, &err) == MSP_OK) {
+        msp_probe.records++;
+        return;
+    }
+    msp_probe.on = msp_probe.live = false; /* a full disk, say: training goes on, recording does not */
+    if (msp_probe.on_failure != NULL) {
+        done = PyObject_CallFunction(msp_probe.on_failure, "s", err.message);
+        if (done == NULL)
+            PyErr_Clear();
+        Py_XDECREF(done);
+    }
+}
+
+/* ---- what is wanted
+ * -------------------------------------------------------------------------------------------------------- */
+
+bool
+msp_probe_in_list(PyObject *list, const char *name, size_t len)
+{
+    for (Py_ssize_t i = 0; list != NULL && i < PyTuple_GET_SIZE(list); i++) {
+        Py_ssize_t n;
+        const char *part = PyUnicode_AsUTF8AndSize(PyTuple_GET_ITEM(list, i), &n);
+
+        if (part == NULL)
+            PyErr_Clear();
+        else if (memmem(name, len, part, (size_t)n) != NULL)
+            return true;
+    }
+    return false;
+}
+
+static bool
+equals(PyObject *text, const char *name, size_t len)
+{
+    Py_ssize_t n;
+    const char *p = text == NULL ? NULL : PyUnicode_AsUTF8AndSize(text, &n);
+
+    return p != NULL && (size_t)n == len && memcmp(p, name, len) == 0;
+}
+
+void
+msp_probe_scope_enter(const char *name, size_t len)
+{
+    if (equals(msp_probe.rules.scope_begin, name, len))
+        msp_probe.in_scope = true;
+}
+
+void
+msp_probe_scope_leave(const char *name, size_t len)
+{
+    if (equals(msp_probe.rules.scope_end, name, len))
+        msp_probe.in_scope = false;
+}
+
+PyObject *
+msp_probe_backward_name(PyObject *name)
+{
+    static PyObject *before, *after;
+
+    if (before == NULL)
+        before = PyUnicode_InternFromString(".forward.");
+    if (after == NULL)
+        after = PyUnicode_InternFromString(".backward.");
+    return before == NULL || after == NULL ? NULL : PyUnicode_Replace(name, before, after, -1);
+}
+
+static bool
+is_listed_module(PyObject *name, bool backward)
+{
+    PyObject *other = backward ? msp_probe_backward_name(name) : NULL;
+    const char *p;
+    Py_ssize_t n;
+    bool yes;
+
+    p = PyUnicode_AsUTF8AndSize(other == NULL ? name : other, &n);
+    yes = p != NULL && msp_probe_in_list(msp_probe.rules.list, p, (size_t)n);
+    Py_XDECREF(other);
+    PyErr_Clear();
+    return yes;
+}
+
+bool
+msp_probe_inside_listed(bool backward)
+{
+    PyObject *open = msp_probe_thread.modules;
+
+    for (Py_ssize_t i = 0; msp_probe.rules.expand && open != NULL && i < PyList_GET_SIZE(open); i++)
+        if (is_listed_module(PyList_GET_ITEM(open, i), backward))
+            return true;
+    return false;
+}
+
+bool
+msp_probe_listed(const char *name, size_t len)
+{
+    return msp_probe.rules.list == NULL || msp_probe_in_list(msp_probe.rules.list, name, len) ||
+           msp_probe_inside_listed(false);
+}
+
+bool
+msp_probe_in_scope(void)
+{
+    return msp_probe.rules.scope_begin == NULL || msp_probe.in_scope;
+}
+
+bool
+msp_probe_selects(const char *name, size_t len)
+{
+    return msp_probe_in_scope() && msp_probe_listed(name, len);
+}
+
+/* ---- where a call stands
+ * ------------------------------------------------------------------------------------------------------ */
+
+static void
+put_site(const char *name, size_t len, uint32_t stack, const char *parent, size_t parent_len)
+{
+    msp_record *r = msp_probe_record_get();
+
+    if (r == NULL)
+        return;
+    msp_record_site(r, msp_probe.unit, name, len, stack, parent, parent_len);
+    msp_probe_commit(r);
+    msp_probe_record_put(r);
+}
+
+/* The owner's own node, once per unit. */
+static void
+note_owner(PyObject *owner, const char *text, size_t len)
+{
+    if (msp_probe.owners == NULL)
+        msp_probe.owners = PySet_New(NULL);
+    if (msp_probe.owners == NULL || PySet_Contains(msp_probe.owners, owner) != 0 ||
+        PySet_Add(msp_probe.owners, owner) != 0) {
+        PyErr_Clear();
+        return;
+    }
+    put_site(text, len, 0, "", 0);
+}
+
+void
+msp_probe_note_site(const char *name, size_t len, const probe_site *site, bool selected)
+{
+    PyObject *open = msp_probe_thread.modules, *parent = NULL;
+    uint32_t stack = selected ? site->stack : 0;
+    const char *text = NULL;
+    Py_ssize_t n = 0;
+
+    if (msp_probe.rules.construct) {
+        parent = site->owner;
+        if (parent == NULL && open != NULL && PyList_GET_SIZE(open) > 0)
+            parent = PyList_GET_ITEM(open, PyList_GET_SIZE(open) - 1);
+        text = parent == NULL ? "" : PyUnicode_AsUTF8AndSize(parent, &n);
+    }
+    if (text != NULL && site->owner != NULL)
+        note_owner(site->owner, text, (size_t)n);
+    if (stack != 0 || text != NULL)
+        put_site(name, len, stack, text, (size_t)n);
+}

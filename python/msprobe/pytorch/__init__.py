@@ -1,0 +1,17 @@
+"""Collecting from PyTorch.
+
+    from msprobe.pytorch import PrecisionDebugger
+
+    debugger = PrecisionDebugger(config_path="./config.json")
+    for data, label in loader:
+        debugger.start(model)
+        loss = criterion(model(data), label)
+        loss.backward()
+        debugger.stop()
+        debugger.step()
+"""
+
+from msprobe.pytorch.debugger import PrecisionDebugger, module_dump, module_dump_end
+from msprobe.pytorch.seed import seed_all
+
+__all__ = ["PrecisionDebugger", "seed_all", "module_dump", "module_dump_end"]

@@ -1,0 +1,319 @@
+"""Which functions are recorded: support_wrap_ops.yaml, looked up in the installed torch.
+
+The file's categories and the prefixes of their names in a dump. An object that torch exports under several names is recorded under the one by
+which it is called, and not at all when that one is not listed; which one it is is read from the calling instruction (route).
+"""
+
+import dis
+import functools
+import os
+import sys
+
+import torch
+
+from msprobe.pytorch import wide
+from msprobe.pytorch.log import log
+
+DISTRIBUTED, BY_CALLER, WAIT = 1, 2, 4  # flags of _core.probe.add
+FIRST, SECOND, UNLISTED = 0, 1, 2  # answers of route()
+
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hook_module")
+LISTS = {"default": os.path.join(FOLDER, "support_wrap_ops.yaml"), "wide": os.path.join(FOLDER, "wide_wrap_ops.yaml")}
+
+# Tensor.__rdiv__ is Tensor.__rtruediv__, a Python function that calls reciprocal and __mul__; `2 / a` shows these two for every tool that replaces
+# attributes, and so it does here
+LEFT_OUT = {("tensor", "__rdiv__")}
+
+# one object, two names: the operator's is listed in the wide list only
+OPERATORS = {"neg": "__neg__", "abs": "__abs__", "__idiv__": "__itruediv__"}
+
+# torch._VF reaches the same objects as torch; what torch's own recurrent modules call through it is listed there or not at all
+RECURRENT = ("rnn_tanh", "rnn_relu", "lstm", "gru", "rnn_tanh_cell", "rnn_relu_cell", "lstm_cell", "gru_cell")
+
+
+def categories(which):
+    """category -> (prefix, objects to look in, flags); where one object has two names the first category's is the usual one"""
+    found = {
+        "functional": ("Functional", [torch.nn.functional], 0),
+        "tensor": ("Tensor", [torch.Tensor], 0),
+        "_VF": ("VF", [torch._VF], 0),
+        "torch": ("Torch", [torch], 0),
+    }
+    if which == "wide":
+        found["aten"] = ("Aten", [torch.ops.aten], 0)
+    if torch.distributed.is_available():
+        c10d = torch.distributed.distributed_c10d
+        found["distributed"] = ("Distributed", [torch.distributed, c10d], DISTRIBUTED)
+    npu = sys.modules.get("torch_npu")
+    if npu is not None:
+        found["torch_npu"] = ("NPU", [npu, getattr(torch.ops, "npu", None)], 0)
+        if hasattr(npu, "distributed"):
+            found["npu_distributed"] = ("Distributed", [npu.distributed], DISTRIBUTED)
+    mindspeed = sys.modules.get("mindspeed.ops")
+    if mindspeed is not None:
+        found["mindspeed"] = ("MindSpeed", [mindspeed], 0)
+    return found
+
+
+def look_up(module, dotted):
+    for part in dotted.split("."):
+        module = getattr(module, part, None)
+    return module
+
+
+def parse_list(text, path):
+    """{category: [name, ...]} from `category:` and `- name` lines; anything else is an error that names its line."""
+    listed, names = {}, None
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.partition("#")[0].rstrip()
+        word = line.strip()
+        if not word or word == "---":
+            continue
+        if word.endswith(":") and not line[0].isspace():
+            names = listed.setdefault(word[:-1].strip("\"' "), [])
+        elif word.startswith("- ") and names is not None:
+            names.append(word[2:].strip("\"' "))
+        else:
+            raise ValueError('%s: line %d: "%s": a category with a colon, or a name with a dash before it, is expected' % (path, number, word))
+    return listed
+
+
+def read_list(which):
+    path = LISTS[which]
+    if which == "wide" and not os.path.exists(path):
+        return wide.make(path, read_list("default"))
+    with open(path, encoding="utf-8") as f:
+        return parse_list(f.read(), path)
+
+
+class Attributes:
+    """Objects that stand in for others as attributes, there between start() and stop() only."""
+
+    def __init__(self):
+        self._items = {}  # (owner, name) -> (what stands there, what was there: or None when it is inherited)
+        self._installed = False
+
+    def add(self, owner, name, wrapper):
+        own = vars(owner).get(name) if hasattr(owner, "__dict__") else getattr(owner, name)
+        self._items[owner, name] = wrapper, own
+        if self._installed:
+            setattr(owner, name, wrapper)
+
+    def remove(self, owner, name):
+        """Returns whether there was one."""
+        item = self._items.pop((owner, name), None)
+        if item is not None and self._installed:
+            self._put_back(owner, name, *item)
+        return item is not None
+
+    def install(self):
+        self._installed = True
+        for (owner, name), (wrapper, _) in self._items.items():
+            setattr(owner, name, wrapper)
+
+    def uninstall(self):
+        self._installed = False
+        for (owner, name), item in self._items.items():
+            self._put_back(owner, name, *item)
+
+    @staticmethod
+    def _put_back(owner, name, wrapper, own):
+        current = vars(owner).get(name) if hasattr(owner, "__dict__") else getattr(owner, name)
+        if current is not wrapper:
+            return  # somebody else has put something there since
+        if own is None:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, own)
+
+    def __len__(self):
+        return len(self._items)
+
+
+class Registry:
+    """The functions that are recorded."""
+
+    def __init__(self, probe, in_place):
+        self._probe = probe
+        self._in_place = in_place  # kinds of objects that can be patched where they are
+        self._packets = []
+        self.attributes = Attributes()
+        self.count = 0
+
+    def register(self, which, only=None, extra_flags=0):
+        """Hand every function of the list ("default" or "wide") that this torch has to the extension; only: the one with this name in a dump."""
+        listed = read_list(which)
+        for category, (prefix, owners, flags) in categories(which).items():
+            for name in listed.get(category) or []:
+                record = "%s.%s" % (prefix, name.rpartition(".")[2])
+                if (category, name) not in LEFT_OUT and only in (None, record):
+                    for owner in owners:
+                        self._add_listed(owner, name, record, flags | extra_flags)
+        if torch.distributed.is_available() and only is None:
+            self._add_wait()
+
+    def _add_listed(self, owner, name, record, flags):
+        target = look_up(owner, name)
+        if target is None or not callable(target) or name.startswith("__") and owner is torch.ops.aten:
+            return
+        if isinstance(target, torch._ops.OpOverloadPacket):
+            self._add_packet(target, record)
+            return
+        try:
+            self.add(owner, name, target, record, flags | by_caller(owner, name, target))
+        except TypeError as e:
+            log.debug("%s is not recorded: %s", record, e)
+
+    def add(self, owner, name, target, record, flags=0):
+        """Patch target where it is when that can be done, else put an object in its place as owner.name."""
+        if kind_of(target) in self._in_place:
+            self._probe.add(target, record, flags)
+            _NAMES.setdefault(target, []).append(record)
+        else:
+            part, _, last = name.rpartition(".")
+            holder = look_up(owner, part) if part else owner
+            self.attributes.add(holder, last, self._probe.wrapper(target, record, flags & DISTRIBUTED))
+        self.count += 1
+
+    def add_custom(self, module, api, target, record):
+        part, _, last = api.rpartition(".")
+        holder = look_up(module, part) if part else module
+        self.attributes.add(holder, last, self._probe.wrapper(target, record))
+
+    def remove_custom(self, module, api):
+        part, _, last = api.rpartition(".")
+        self.attributes.remove(look_up(module, part) if part else module, last)
+
+    def _add_packet(self, packet, record):
+        """torch.ops functions are recorded through their class: the object stays the same one."""
+        call = self._probe.wrapper(functools.partial(type(packet).__call__, packet), record)
+        _PACKETS[packet] = call
+        self._packets.append((packet, type(packet)))
+        self.count += 1
+
+    def _add_wait(self):
+        work = getattr(torch._C._distributed_c10d, "Work", None)
+        wait = getattr(vars(work).get("wait"), "__func__", None) if work is not None else None
+        if wait is None:
+            return
+        try:
+            self._probe.add(wait, "Work.wait", WAIT)
+        except TypeError:
+            wrapper = self._probe.wrapper(work.wait, "Work.wait", WAIT)
+            self.attributes.add(work, "wait", lambda handle, *a, **k: wrapper(handle, *a, **k))
+
+    def install(self):
+        self.attributes.install()
+        for packet, kind in self._packets:
+            if type(packet) is kind:
+                packet.__class__ = recorded_class(kind)
+
+    def uninstall(self):
+        self.attributes.uninstall()
+        for packet, kind in self._packets:
+            if type(packet) is not kind:
+                packet.__class__ = kind
+
+
+_PACKETS = {}  # torch.ops packet -> what records its calls
+
+
+@functools.lru_cache(None)
+def recorded_class(kind):
+    class Recorded(kind):
+        def __call__(self, /, *args, **kwargs):
+            return _PACKETS[self](*args, **kwargs)
+
+    Recorded.__name__, Recorded.__qualname__, Recorded.__module__ = kind.__name__, kind.__qualname__, kind.__module__
+    return Recorded
+
+
+def kind_of(target):
+    return {"builtin_function_or_method": "builtin", "method_descriptor": "method", "function": "function",
+            "wrapper_descriptor": "slot"}.get(type(target).__name__, "other")
+
+
+# ---- functions with several names ------------------------------------------------------------------------------------------------
+
+_NAMES = {}  # object -> its names in a dump, in the order of their registration
+_ROUTES = {}  # (code, offset, function) -> answer
+_OPCODES = ("UNARY_NEGATIVE", "INPLACE_TRUE_DIVIDE", "BINARY_OP")
+
+
+def by_caller(owner, name, target):
+    """BY_CALLER when it has to be found out, call by call, under which name target is called."""
+    if owner is torch.Tensor:
+        return BY_CALLER if name in OPERATORS or name in OPERATORS.values() else 0
+    if name in RECURRENT:
+        return BY_CALLER
+    return BY_CALLER if owner is torch.nn.functional and getattr(torch, name, None) is target else 0
+
+
+def route(function):
+    """By which of its names the running call reached function."""
+    frame = sys._getframe(1)
+    key = frame.f_code, frame.f_lasti, function
+    if key not in _ROUTES:
+        _ROUTES[key] = _find_route(frame, function)
+    return _ROUTES[key]
+
+
+def _find_route(frame, function):
+    try:
+        name = _name_at_call(frame, function)
+    except Exception as e:  # an interpreter whose bytecode we do not know
+        log.debug("the calling instruction cannot be read: %s", e)
+        name = None
+    names = _NAMES.get(function, ())
+    if name is None or not names:
+        return FIRST
+    return names.index(name) if name in names[:2] else UNLISTED
+
+
+def _name_at_call(frame, function):
+    """"Torch.conv2d", "Tensor.__neg__": the name by which the instruction that runs now reaches function, or None."""
+    code = [i for i in dis.get_instructions(frame.f_code) if i.opname not in _SILENT or i.offset == frame.f_lasti]
+    at = next(n for n, i in enumerate(code) if i.offset >= frame.f_lasti)
+    while code[at].opname in _SILENT:
+        at += 1
+    usual = getattr(function, "__name__", "")
+    if usual in OPERATORS:
+        return "Tensor." + (OPERATORS[usual] if _is_operator(code, at, usual) else usual)
+    pushed, owner = _callee(code, at)
+    if pushed is None:
+        return None
+    module = frame.f_locals.get(owner, frame.f_globals.get(owner)) if isinstance(owner, str) else None
+    for prefix, known in (("Torch", torch), ("Functional", torch.nn.functional), ("VF", torch._VF)):
+        if module is known:
+            return "%s.%s" % (prefix, pushed)
+    return None
+
+
+_SILENT = ("PRECALL", "KW_NAMES", "CACHE", "PUSH_NULL", "EXTENDED_ARG", "NOP")
+
+
+def _is_operator(code, at, name):
+    if name == "abs":
+        pushed = _callee(code, at, builtin=True)[0]
+        return pushed == "abs"
+    return code[at].opname in _OPCODES
+
+
+def _callee(code, at, builtin=False):
+    """(attribute, name of its owner) of what a CALL instruction calls, found by walking back over what pushed the arguments; builtin: a plain name."""
+    if not code[at].opname.startswith("CALL") or code[at].opname == "CALL_FUNCTION_EX":
+        return None, None
+    left = code[at].arg or 0
+    while left > 0 and at > 0:
+        if code[at].is_jump_target:
+            return None, None
+        at -= 1
+        left -= dis.stack_effect(code[at].opcode, code[at].arg if code[at].opcode >= dis.HAVE_ARGUMENT else None)
+    if left != 0 or at < 1:
+        return None, None
+    pushed = code[at - 1]
+    if builtin:
+        return (pushed.argval, None) if pushed.opname in ("LOAD_GLOBAL", "LOAD_NAME") else (None, None)
+    if at < 2 or pushed.opname not in ("LOAD_METHOD", "LOAD_ATTR"):
+        return None, None
+    return pushed.argval, code[at - 2].argval

@@ -1,0 +1,236 @@
+"""What only Python can say about a value: the extension asks for everything that is not a plain tensor, container or number.
+
+describe() returns a structure of plain values, which is written as it is, or a tuple that says how to go on (python/ext/probe_value.c):
+("items", list), ("members", dict), ("tensor", plain tensor, type, further fields, shape).
+"""
+
+import contextlib
+import dataclasses
+import zlib
+
+import torch
+
+from msprobe._core import probe
+
+_FORMATS = {
+    torch.contiguous_format: "contiguous_format",
+    torch.channels_last: "channels_last",
+    torch.channels_last_3d: "channels_last_3d",
+    torch.preserve_format: "preserve_format",
+}
+
+
+def group_id(ranks):
+    return "%08x" % zlib.crc32(str(list(ranks)).encode())
+
+
+def describe(value, path):
+    key = path.rpartition(".")[2]
+    if key == "device" and isinstance(value, (str, int, torch.device)):
+        return device(value)
+    if key == "dtype" and not isinstance(value, torch.Tensor):
+        return {"type": "torch.dtype", "value": str(value)}
+    if isinstance(value, torch.Tensor):
+        return tensor(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return "members", {f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)}
+    for kind, how in _KINDS:
+        if isinstance(value, kind):
+            return how(value)
+    return other(value, path)
+
+
+def device(value):
+    if isinstance(value, torch.device):
+        return {"type": "torch.device", "value": "%s:%s" % (value.type, value.index)}
+    return {"type": "torch.device", "value": value}
+
+
+def number(value):
+    """A subclass of int, float or str: numpy scalars and enums among them."""
+    return {"type": type(value).__name__, "value": value}
+
+
+def sequence(value):
+    fields = getattr(value, "_fields", None)
+    if fields is not None:
+        return "members", dict(zip(fields, value))
+    return "items", list(value)
+
+
+_KINDS = [
+    (torch.Size, lambda v: {"type": "torch.Size", "value": list(v)}),
+    (torch.dtype, lambda v: {"type": "torch.dtype", "value": str(v)}),
+    (torch.device, device),
+    (torch.memory_format, lambda v: {"type": "torch.memory_format", "format": _FORMATS.get(v, str(v))}),
+    (bool, lambda v: {"type": "bool", "value": bool(v)}),
+    ((int, float, str), lambda v: {"type": _base(v), "value": v}),
+    ((tuple, list), sequence),
+    (dict, lambda v: ("members", dict(v))),
+]
+
+
+def _base(value):
+    module = type(value).__module__
+    if module == "numpy":
+        return type(value).__name__
+    return next(t.__name__ for t in (int, float, str) if isinstance(value, t))
+
+
+def other(value, path):
+    """Things that are known by their module, so that nothing is imported for their sake."""
+    module, name = type(value).__module__, type(value).__name__
+    if module == "numpy":
+        return numpy_value(value, path)
+    if name == "P2POp":
+        return p2p(value)
+    if name.startswith("ProcessGroup") or name == "FakeProcessGroup":
+        ranks = group_ranks(value)
+        return {"type": "torch.ProcessGroup", "group_ranks": ranks, "group_id": group_id(ranks)}
+    if name in ("ReduceOp", "RedOpType"):
+        return {"type": "torch.distributed.ReduceOp", "value": str(value)}
+    return None
+
+
+def group_ranks(group):
+    try:
+        return torch.distributed.get_process_group_ranks(group)
+    except Exception:  # a group of another back end, or one that is gone
+        return []
+
+
+def p2p(op):
+    group = op.group if op.group is not None else torch.distributed.group.WORLD
+    return "members", {
+        "class_type": Plain("torch.distributed.P2POp"),
+        "tensor": op.tensor,
+        "op": Plain(op.op.__name__),
+        "peer": Plain(op.peer),
+        "tag": Plain(op.tag),
+        "group_id": Plain(group_id(group_ranks(group))),
+    }
+
+
+class Plain:
+    """A value that is written as it is, among others that are written as records."""
+
+    def __init__(self, value):
+        self.value = value
+
+
+_KINDS.insert(0, (Plain, lambda v: v.value))
+
+
+def array(value, path):
+    """NumPy's own precision: integers stay integers."""
+    import numpy
+
+    record = {"type": "numpy.ndarray", "dtype": str(value.dtype), "shape": list(value.shape)}
+    record.update(dict.fromkeys(("Max", "Min", "Mean", "Norm")))
+    try:
+        if value.size and value.dtype.kind in "biuf":
+            record.update(Max=value.max().item(), Min=value.min().item())
+            record.update(Mean=value.mean().item(), Norm=float(numpy.linalg.norm(value.astype(numpy.float64).ravel())))
+        name = probe.file(torch.from_numpy(numpy.ascontiguousarray(value)), path)
+        if name:
+            record["data_name"] = name
+    except TypeError:  # a type that torch does not have
+        pass
+    return record
+
+
+def numpy_value(value, path):
+    import numpy
+
+    if isinstance(value, numpy.ndarray):
+        return array(value, path)
+    return {"type": type(value).__name__, "value": value.item() if isinstance(value, numpy.generic) else None}
+
+
+# ---- tensors without plain memory -------------------------------------------------------------------------------------------
+
+_TYPES = {
+    "DTensor": "torch.distributed.tensor.DTensor",
+    "FakeTensor": "torch._subclasses.fake_tensor.FakeTensor",
+    "AsyncCollectiveTensor": "torch.distributed._functional_collectives.AsyncCollectiveTensor",
+    "NestedTensor": "torch.nested._internal.nested_tensor.NestedTensor",
+}
+
+
+def without_values(t, why, kind="torch.Tensor"):
+    """The record of a tensor whose elements cannot be read: what is known, and why there is no more."""
+    try:
+        shape = [int(n) for n in t.shape]
+    except Exception:  # symbolic sizes
+        shape = []
+    record = {"type": kind, "dtype": str(t.dtype), "shape": shape, "Max": None, "Min": None, "Mean": None, "Norm": None}
+    record["requires_grad"] = bool(t.requires_grad)
+    record["note"] = why
+    return record
+
+
+def placement(p):
+    name = type(p).__name__
+    if name in ("Shard", "_StridedShard"):
+        return {"Shard": {"dim": p.dim}}
+    if name == "Partial":
+        return {"Partial": {"reduce_op": str(p.reduce_op)}}
+    return {name: {}}
+
+
+def dtensor(t):
+    local = t._local_tensor
+    if type(local).__name__ == "AsyncCollectiveTensor":
+        local = local.elem
+    extra = {"device_mesh": t.device_mesh.mesh.tolist(), "placements": [placement(p) for p in t.placements]}
+    return "tensor", plain(local), _TYPES["DTensor"], extra, None
+
+
+def plain(t):
+    """The same elements as a plain tensor in host memory, strided and without lazy bits."""
+    t = t.detach()
+    if type(t) is not torch.Tensor:
+        t = t.as_subclass(torch.Tensor)
+    if t.is_quantized:
+        t = t.dequantize()
+    if t.layout is torch._mkldnn:
+        t = t.to_dense()
+    elif t.layout is not torch.strided:
+        t = t.coalesce().values() if t.layout is torch.sparse_coo else t.values()
+    if t.device.type != "cpu":
+        t = t.cpu()
+    return t.resolve_conj().resolve_neg()
+
+
+def unseen():
+    """A context in which the program's own TorchDispatchMode does not see what we do."""
+    if hasattr(torch._C, "_len_torch_dispatch_stack") and torch._C._len_torch_dispatch_stack() > 0:
+        from torch.utils._python_dispatch import _disable_current_modes
+
+        return _disable_current_modes()
+    return contextlib.nullcontext()
+
+
+def tensor(t):
+    with unseen():
+        return tensor_itself(t)
+
+
+def tensor_itself(t):
+    name = type(t).__name__
+    kind = _TYPES.get(name, "torch.Tensor")
+    if torch._C._functorch.is_functorch_wrapped_tensor(t):
+        return without_values(t, "inside a torch.func transform (vmap, grad, ...)", kind)
+    if name == "FakeTensor" or t.device.type == "meta":
+        return without_values(t, "a %s tensor has no values" % ("fake" if name == "FakeTensor" else "meta"), kind)
+    if name == "DTensor":
+        return dtensor(t)
+    try:
+        if name == "AsyncCollectiveTensor":
+            return without_values(t, "a collective that is not waited for yet", kind)
+        if t.is_nested:
+            return "tensor", plain(t.values()), kind, None, None
+        shape = tuple(t.shape) if t.layout is not torch.strided else None  # the values alone are read
+        return "tensor", plain(t), kind, None, shape
+    except Exception as e:  # a subclass of its own kind: say so, and go on
+        return without_values(t, "%s: %s" % (type(e).__name__, str(e).partition("\n")[0]), kind)

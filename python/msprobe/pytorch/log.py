@@ -1,0 +1,32 @@
+"""One logger for the package: lines on standard output in the form that the tool's users know."""
+
+import logging
+import os
+import sys
+
+LEVELS = {"0": logging.DEBUG, "1": logging.INFO, "2": logging.WARNING, "3": logging.ERROR, "4": logging.CRITICAL + 1}
+
+
+class _Stdout(logging.StreamHandler):
+    """Standard output as it is when a line is written: tests and notebooks exchange it."""
+
+    def __init__(self):
+        super().__init__(sys.stdout)
+
+    def emit(self, record):
+        self.stream = sys.stdout
+        super().emit(record)
+
+
+def _make():
+    logger = logging.getLogger("msprobe")
+    if not logger.handlers:
+        handler = _Stdout()
+        handler.setFormatter(logging.Formatter("%(asctime)s (%(process)d) [%(levelname)s] %(message)s", "%Y-%m-%d %H:%M:%S"))
+        logger.addHandler(handler)
+        logger.propagate = False
+        logger.setLevel(LEVELS.get(os.environ.get("MSPROBE_LOG_LEVEL", "1"), logging.INFO))
+    return logger
+
+
+log = _make()

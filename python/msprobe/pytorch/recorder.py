@@ -1,0 +1,458 @@
+"""The life of one recording: what the methods of PrecisionDebugger share."""
+
+import atexit
+import inspect
+import os
+import shutil
+import sys
+import sysconfig
+import traceback
+
+import torch
+
+from msprobe._core import probe
+from msprobe.core.common.exceptions import MsprobeException
+from msprobe.pytorch import apis, selftest, stacks
+from msprobe.pytorch.describe import describe
+from msprobe.pytorch.kernels import KernelDump, npu_module
+from msprobe.pytorch.log import log
+from msprobe.pytorch.modules import ModuleHooks
+from msprobe.pytorch.points import Points
+
+KERNEL = 16  # flag of _core.probe.add
+NAMES_SHOWN = 8
+
+
+def _make_trampoline(function, entry):
+    """Code with function's names, file and free variables that calls entry(args, kwargs), and the signature that the function is to show
+    meanwhile (None: it shows another function's anyway). See python/ext/probe_patch.c."""
+    code, template = function.__code__, _template.__code__
+    consts = tuple(entry if c == "entry" else c for c in template.co_consts)
+    names = {"co_qualname": code.co_qualname} if hasattr(code, "co_qualname") else {}
+    made = template.replace(co_consts=consts, co_name=code.co_name, co_filename=code.co_filename, co_firstlineno=code.co_firstlineno,
+                            co_freevars=code.co_freevars, **names)
+    hidden = hasattr(function, "__wrapped__") or hasattr(function, "__signature__")
+    return made, None if hidden else inspect.signature(function)
+
+
+def _template(*args, **kwargs):
+    entry = "entry"
+    return entry(args, kwargs)
+
+
+def _writer_path():
+    """The msprobe command that was installed with this package; None: a thread of this process writes."""
+    here = os.path.join(sysconfig.get_path("scripts"), "msprobe")
+    return here if os.access(here, os.X_OK) else shutil.which("msprobe")
+
+
+def _device_overflow_flag():
+    """On an NPU that saturates instead of making inf, the device's own flag, read and cleared after each call; else None."""
+    utils = getattr(getattr(sys.modules.get("torch_npu"), "npu", None), "utils", None)
+    if utils is None or not hasattr(utils, "get_npu_overflow_flag"):
+        return None
+    try:
+        if utils.is_support_inf_nan():
+            return None
+    except Exception:
+        pass
+
+    def flag():
+        raised = bool(utils.get_npu_overflow_flag())
+        if raised:
+            utils.clear_npu_overflow_flag()
+        return raised
+
+    return flag
+
+
+def _function_modes():
+    """torch's functions about TorchFunctionMode: how many are on, get the state, set it, and the state in which none is asked; None in an older torch."""
+    names = ("_len_torch_function_stack", "_get_torch_function_state", "_set_torch_function_state")
+    if not all(hasattr(torch._C, name) for name in names) or not hasattr(torch._C, "_TorchFunctionState"):
+        return None
+    return tuple(getattr(torch._C, name) for name in names) + (torch._C._TorchFunctionState.ALL_DISABLED,)
+
+
+def current_rank():
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank()
+    return None
+
+
+class Recorder:
+    """One per process."""
+
+    def __init__(self, config):
+        self.config = config
+        self.model = None
+        self.loop = 0
+        self.init_step = 0
+        self.ended = False  # nothing more will be recorded
+        self.started = False
+        self.overflows = 0
+        self.pid = os.getpid()
+        self.rank = None
+        self.tokens = None
+        self.single = None  # module_dump() is on
+        self._opened = False
+        self._has_unit = False
+        self._values_before = 0
+        self._errors = {}
+        self._said = set()
+        self._steps_seen = []
+        self._names_called = []
+        self._world_size = 1
+        self._modules = ModuleHooks(probe)
+        self._modules.only_overflows = config.task == "overflow_check"
+        self._points = Points(probe)
+        self._kernels = KernelDump(probe, config) if config.level == "L2" else None
+        self._setup()
+
+    def _setup(self):
+        plain = selftest.chosen_plain()
+        sample = None if "tensor" in plain else torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])[1:, ::2]
+        engine = getattr(torch.autograd.Variable, "_execution_engine", None)
+        fast = probe.setup(
+            torch.Tensor, torch.nn.Parameter, sample,
+            sequence_nr=None if "sequence" in plain else getattr(torch.autograd, "_get_sequence_nr", None),
+            functorch_level=getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", None),
+            task_id=getattr(torch._C, "_current_graph_task_id", None), queue_callback=getattr(engine, "queue_callback", None),
+            describe=describe, stack_text=stacks.stack_text, trampoline=_make_trampoline, caller=apis.route,
+            on_error=self._on_error, on_failure=self._on_failure, on_parameter=self._modules.on_parameter, on_overflow=self._on_overflow,
+            overflow_flag=_device_overflow_flag() if self.config.task == "overflow_check" else None,
+            on_kernel=self._kernels.run if self._kernels else None, modes=_function_modes(),
+        )
+        if not fast:
+            log.info("tensors are read through Python: this torch offers no proven C functions for it")
+        self._registry = apis.Registry(probe, selftest.in_place_kinds(probe))
+        if self.config.level in ("L1", "mix"):
+            self._registry.register(self.config.api_list)
+        elif self._kernels:
+            self._registry.register(self.config.api_list, only=self._kernels.api, extra_flags=KERNEL)
+            if self._registry.count == 0:
+                raise MsprobeException(MsprobeException.INVALID_PARAM_ERROR,
+                                       '"%s": there is no such API in the list of APIs of this torch' % self._kernels.name)
+        os.register_at_fork(after_in_child=self._forked)
+        atexit.register(self.close)
+
+    def _forked(self):
+        probe.forked()
+        self._registry.uninstall()
+        self.ended = True
+
+    # ---- what goes wrong on our side -----------------------------------------------------------------------------------------------
+
+    def _on_error(self, where, name, error, trace):
+        kind = type(error).__name__
+        text = "%s failed: name=%s, pid=%d\n%s" % (where, name, os.getpid(), "".join(traceback.format_exception(type(error), error, trace)))
+        if kind not in self._errors:
+            log.warning("%s failed for %s (%s: %s); that record is marked, training and recording go on. See dump_error_info.log",
+                        where, name, kind, str(error).partition("\n")[0])
+        self._errors[kind] = self._errors.get(kind, 0) + 1
+        probe.note_error(text)
+
+    def _on_failure(self, text):
+        self.ended = True
+        log.error("recording has ended: %s. What was recorded until now is complete and valid; training goes on.", text)
+
+    def _on_overflow(self, name):
+        """A call's result holds inf or NaN. Raises when the limit is reached: everything is on disk before."""
+        self.overflows += 1
+        folder = self._unit_dir()
+        log.warning("[overflow %d] %s: its result holds inf or NaN; its inputs and outputs are in %s", self.overflows, name,
+                    os.path.join(folder, "dump_tensor_data"))
+        if self.config.overflow_nums == -1 or self.overflows < self.config.overflow_nums:
+            return
+        self.ended = True
+        self._pause()
+        self.flush()
+        raise MsprobeException(MsprobeException.OVERFLOW_NUMS_ERROR, "%d overflow(s), as many as overflow_nums allows; the last one in %s. See %s"
+                               % (self.overflows, name, folder))
+
+    # ---- folders and rules ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def current_step(self):
+        return self.loop + self.init_step
+
+    def _unit_dir(self):
+        rank = "rank" if self.rank is None else "rank%d" % self.rank
+        return os.path.join(self.config.dump_path, "step%d" % self.current_step, rank)
+
+    def _selects_rank(self):
+        """The rank is looked at once, when the first selected step begins."""
+        if not self._opened:
+            self.rank = current_rank()
+            self._world_size = 1 if self.rank is None else torch.distributed.get_world_size()
+        return not self.config.rank or self.rank in self.config.rank
+
+    def _open_unit(self):
+        config = self.config
+        if not self._selects_rank():
+            self.ended = True
+            return False
+        folder = self._unit_dir()
+        if self._kernels:
+            self._kernels.begin_step(folder, self.rank)
+            if npu_module() is not None:
+                return True
+        if not self._opened:
+            probe.open(config.dump_path, _writer_path())
+            self._opened = True
+        files = config.task in ("tensor", "overflow_check") or bool(config.tensor_list)
+        data = os.path.join(folder, "dump_tensor_data") if files else None
+        if data:
+            os.makedirs(data, mode=0o750, exist_ok=True)
+        probe.unit(folder, config.task, config.level, "pytorch", data, data, config.level == "debug")
+        self._has_unit = True
+        self._set_rules()
+        return True
+
+    def _set_rules(self):
+        config = self.config
+        forward, backward = config.axis("forward", "backward")
+        inputs, outputs = config.axis("input", "output")
+        probe.rules(
+            forward=forward, backward=backward, inputs=inputs, outputs=outputs, checksum=config.summary_mode == "md5",
+            tensors=config.task in ("tensor", "overflow_check"), overflow=config.task == "overflow_check", structure=config.task == "structure",
+            construct=config.level in ("L0", "mix"), expand=config.level == "mix", list=tuple(config.list) or None,
+            tensor_list=tuple(config.tensor_list) or None, scope=tuple(config.scope) or None,
+            kernel=self._kernels.number if self._kernels else -1,
+        )
+
+    # ---- start, stop, step ------------------------------------------------------------------------------------------------------------
+
+    def start(self, model=None, token_range=None):
+        if model is not None:
+            self.model = model
+        if self.ended or self.started or os.getpid() != self.pid or self.config.level == "debug":
+            return
+        if self.config.level in ("L0", "mix"):
+            self._models()  # a wrong one is told at once, whatever the step
+        self._steps_seen.append(self.current_step)
+        if self.config.step and self.current_step > max(self.config.step):
+            self._end_well()
+            return
+        if self.config.step and self.current_step not in self.config.step:
+            return
+        if not self._has_unit and not self._open_unit():
+            return
+        self.started = True
+        self._values_before = probe.counts()["values"]
+        if token_range is not None:
+            self.tokens = TokenRange(self, token_range)
+        else:
+            self._resume()
+
+    def _end_well(self):
+        self.ended = True
+        log.info("****************************************************************************")
+        log.info("*                        msprobe ends successfully.                        *")
+        log.info("****************************************************************************")
+
+    def _resume(self):
+        config = self.config
+        if config.level in ("L0", "mix"):
+            backward = config.axis("forward", "backward")[1]
+            self._modules.attach(self._models(), backward and config.task != "structure")
+        self._registry.install()
+        probe.start(config.level in ("L1", "mix", "L2"))
+
+    def _pause(self):
+        probe.stop()
+        self._registry.uninstall()
+        self._modules.detach()
+
+    def _models(self):
+        model = self.model
+        if isinstance(model, torch.nn.Module) and not isinstance(model, torch.jit.ScriptModule):
+            return [("", model)]
+        if isinstance(model, (list, tuple)) and model and all(isinstance(m, torch.nn.Module) for m in model):
+            return [("%d." % i, m) for i, m in enumerate(model)]
+        raise MsprobeException(MsprobeException.INVALID_PARAM_ERROR,
+                               "model is %s; level %s needs start(model) with a torch.nn.Module or a list of them" % (type(model).__name__, self.config.level))
+
+    def stop(self):
+        if self.tokens:
+            self.tokens.end()
+            self.tokens = None
+        if self.started:
+            self._pause()
+            self.started = False
+            self.flush()
+        if os.getpid() == self.pid:
+            self._say_what_is_missing()
+
+    def flush(self):
+        if not self._opened:
+            return
+        try:
+            probe.flush()
+        except OSError as e:
+            self._on_failure(str(e))
+
+    def step(self):
+        if os.getpid() != self.pid:
+            return
+        self.stop()
+        self.module_dump_end()
+        self._modules.step()
+        self._points.step()
+        if self._has_unit:
+            probe.step()
+            self.flush()
+        self._has_unit = False
+        self.loop += 1
+
+    def close(self):
+        if os.getpid() != self.pid:
+            return
+        if self._opened:
+            self.stop()
+            self._modules.step()
+            self._points.step()
+            probe.step()
+            probe.close()
+        self._opened = self._has_unit = False
+        self._say_if_empty()
+
+    # ---- other ways to record -----------------------------------------------------------------------------------------------------------
+
+    def save(self, variable, name, backward):
+        config = self.config
+        if config.level != "debug" or config.task not in ("tensor", "statistics"):
+            return
+        if self.ended or os.getpid() != self.pid or (config.step and self.current_step not in config.step):
+            return
+        if not self._has_unit and not self._open_unit():
+            return
+        self._points.save(variable, name, backward)
+
+    def module_dump(self, module, name):
+        """Until module_dump_end() this one module is recorded, and no API."""
+        if self.single is not None or not self.started or self._modules.is_hooked(module):
+            return
+        self.single = module
+        probe.stop()
+        self._registry.uninstall()
+        self._modules.attach_one(module, name)
+        probe.start(False)
+
+    def module_dump_end(self):
+        if self.single is None:
+            return
+        self._modules.detach_one(self.single)
+        self.single = None
+        if self.started:
+            probe.stop()
+            self._resume()
+
+    def register_custom_api(self, module, api, prefix):
+        target = apis.look_up(module, api)
+        if not callable(target):
+            raise MsprobeException(MsprobeException.INVALID_PARAM_ERROR, "api is %r; %s has no function of that name"
+                                   % (api, getattr(module, "__name__", module)))
+        if self.config.level in ("L1", "mix"):
+            self._registry.add_custom(module, api, target, "%s.%s" % (prefix, api.rpartition(".")[2]))
+
+    def restore_custom_api(self, module, api):
+        self._registry.remove_custom(module, api)
+
+    # ---- what there is to say ------------------------------------------------------------------------------------------------------------
+
+    def _say_once(self, key, level, text, *args):
+        if key not in self._said:
+            self._said.add(key)
+            getattr(log, level)(text, *args)
+
+    def _say_what_is_missing(self):
+        config = self.config
+        self._names_called = self._modules.called() + probe.called() or self._names_called
+        for region in stacks.compiled_regions():
+            self._say_once(("region", region), "warning", "%s is compiled by torch.compile: what runs inside is not recorded", region)
+        for name in self._modules.compiled:
+            self._say_once(("module", name), "warning", "module %s is compiled by torch.compile: it and what is inside are not recorded", name or "(the model)")
+        if self._is_other_rank():
+            self._say_once("rank", "info", "nothing is recorded here: %s", self._why_empty())
+        elif config.rank and self.ended and not self._opened:
+            self._say_once("rank", "warning", "nothing is recorded: %s", self._why_empty())
+        elif self._has_unit and probe.counts()["values"] == self._values_before and config.level != "debug" and self._expects_values():
+            self._say_once("empty", "warning", "nothing was recorded in step %d: %s", self.current_step, self._why_empty())
+
+    def _expects_values(self):
+        return self.config.task not in ("structure", "overflow_check")
+
+    def _is_other_rank(self):
+        """This process is not selected, and another one is."""
+        selected = self.config.rank
+        return bool(selected) and self.rank is not None and self.rank not in selected and min(selected) < self._world_size
+
+    def _why_empty(self):
+        config = self.config
+        if config.level == "debug":
+            return "save() was never called"
+        if not self._steps_seen:
+            return "start() was never called"
+        if config.step and not set(config.step) & set(self._steps_seen):
+            return "step selects %s, and the steps that ran are %d to %d" % (config.step, min(self._steps_seen), max(self._steps_seen))
+        if config.rank and self.rank not in config.rank:
+            if self.rank is None:
+                return "rank selects %s, and this process has no rank: torch.distributed was not initialised when start() was called" % config.rank
+            return "rank selects %s, and this process is rank %d of %d" % (config.rank, self.rank, self._world_size)
+        if config.level == "L2":
+            return "%s was not called" % config.kernel_api
+        called = self._called()
+        if config.list:
+            return "list selects %s; names that were called: %s" % (config.list, called)
+        if config.scope:
+            return "scope begins with %s; names that were called: %s" % (config.scope[0], called)
+        if config.level == "L0":
+            return "no module of the model was called between start() and stop()"
+        return "no listed API%s was called between start() and stop()" % (" or module" if config.level == "mix" else "")
+
+    def _called(self):
+        names = self._names_called
+        shown = ", ".join(names[:NAMES_SHOWN])
+        return (shown + (", ... (%d more)" % (len(names) - NAMES_SHOWN) if len(names) > NAMES_SHOWN else "")) if names else "none"
+
+    def _say_if_empty(self):
+        """A process that was to record and has nothing says why."""
+        done = probe.counts()["values"] > 0 or (self._kernels and self._kernels.done)
+        if done or not self._expects_values() or self._is_other_rank():
+            return
+        log.error("nothing was recorded: %s", self._why_empty())
+
+
+class TokenRange:
+    """Recording is on from the beginning of one forward of the model to the end of another: tokens first to last of a generation."""
+
+    def __init__(self, recorder, token_range):
+        self._recorder = recorder
+        self._first, self._last = token_range
+        self._token = -1
+        model = recorder.model[0] if isinstance(recorder.model, (list, tuple)) else recorder.model
+        self._handles = [model.register_forward_pre_hook(self._before), model.register_forward_hook(self._after)]
+
+    @staticmethod
+    def check(token_range, model):
+        good = isinstance(token_range, (list, tuple)) and len(token_range) == 2
+        good = good and all(isinstance(x, int) and not isinstance(x, bool) for x in token_range) and 0 <= token_range[0] <= token_range[1]
+        if not good:
+            raise MsprobeException(MsprobeException.INVALID_PARAM_ERROR,
+                                   "token_range is %r; it must be a list of two whole numbers, the first token and the last, at least 0" % (token_range,))
+        if model is None:
+            raise MsprobeException(MsprobeException.INVALID_PARAM_ERROR, "token_range needs a model: start(model, token_range=...)")
+
+    def _before(self, *_):
+        self._token += 1
+        if self._token == self._first:
+            self._recorder._resume()
+
+    def _after(self, *_):
+        if self._token == self._last:
+            self._recorder._pause()
+
+    def end(self):
+        for handle in self._handles:
+            handle.remove()

@@ -1,0 +1,97 @@
+"""Call stacks as text, and what a stack tells about a call. Runs once per distinct stack: the extension knows a stack again by its code objects."""
+
+import linecache
+import os
+
+import torch
+
+_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+
+# what a compiler calls while it works is no call of the program
+_COMPILERS = tuple(os.path.join(_TORCH, part) for part in (
+    "_dynamo", "_inductor", "_export", "_subclasses", "_functorch/_aot_autograd", "_functorch/aot_autograd.py",
+    "_functorch/partitioners.py", "fx/experimental"))
+_WRAPPER = os.path.join(_TORCH, "_dynamo", "eval_frame.py")  # also around functions that are kept from being compiled: checkpoint(), optimizers
+_FUNCTION = os.path.join(_TORCH, "autograd", "function.py")
+
+
+def stack_text(frame):
+    """([frame text, innermost first], whether the call repeats a forward for activation checkpointing, owner, is_internal)
+
+    owner is "optimizer" or "clip_grad" for what an optimizer's step or gradient clipping calls, else None. is_internal: torch's own machinery made
+    the call, and it is not recorded.
+    """
+    seen = []
+    texts = []
+    while frame is not None:
+        code = frame.f_code
+        seen.append((code.co_filename, code.co_name))
+        if not code.co_filename.startswith(_HERE):
+            line = linecache.getline(code.co_filename, frame.f_lineno, frame.f_globals)
+            if line:
+                texts.append("File %s, line %d, in %s, \n %s" % (code.co_filename, frame.f_lineno, code.co_name, line.strip()))
+        frame = frame.f_back
+    note_compiled(seen)
+    return texts or ["The call stack retrieval failed."], is_recompute(seen), owner(seen), is_internal(seen)
+
+
+def owner(seen):
+    for path, name in seen:
+        if path.endswith("torch/nn/utils/clip_grad.py") or name.startswith("clip_grad_norm") and "megatron" in path:
+            return "clip_grad"
+        if path.endswith("torch/optim/optimizer.py"):
+            return "optimizer"
+    return None
+
+
+def is_internal(seen):
+    """True when no frame of the program stands between the call and a compiler, or autograd's own glue made it."""
+    if seen and seen[0] == (_FUNCTION, "apply"):
+        return True  # a Function that returns its input: C++ calls view_as for it
+    for path, _ in seen:
+        if path.startswith(_COMPILERS) and path != _WRAPPER:
+            return True
+        if not path.startswith(_TORCH):
+            return False
+    return False
+
+
+def is_recompute(seen):
+    """True when the frames (innermost first) show torch's checkpointing at work, re-entrant or not."""
+    for i, (path, name) in enumerate(seen):
+        if name == "recompute_fn" and path.endswith("torch/utils/checkpoint.py"):
+            return True
+        if name == "backward" or (name == "checkpoint_function_backward" and "megatron" in path):
+            if any(p.endswith("torch/autograd/function.py") for p, _ in seen[i + 1:i + 3]):
+                return True
+    return False
+
+
+# ---- compiled regions ------------------------------------------------------------------------------------------------------------
+
+_eager = set()  # (file, function) of regions whose graph was run by Python: their calls are recorded
+
+
+def note_compiled(seen):
+    """Remember the region that a call from a graph belongs to: torch.compile with an eager back end runs the graph as Python code."""
+    graph = next((i for i, (path, _) in enumerate(seen) if path.startswith("<eval_with_key>")), None)
+    if graph is not None:
+        region = next(((path, name) for path, name in seen[graph + 1:] if not path.startswith(_TORCH)), None)
+        if region:
+            _eager.add(region)
+
+
+def compiled_regions():
+    """['f (file.py:12)', ...]: code that torch.compile has compiled in this process and that runs as something other than torch calls."""
+    import sys
+
+    module = sys.modules.get("torch._dynamo.convert_frame")
+    codes = getattr(getattr(module, "input_codes", None), "seen", ())
+    found = []
+    for reference in list(codes):
+        code = reference() if callable(reference) else reference
+        if code is None or code.co_filename.startswith(_TORCH) or (code.co_filename, code.co_name) in _eager:
+            continue
+        found.append("%s (%s:%d)" % (code.co_name, code.co_filename, code.co_firstlineno))
+    return sorted(set(found))
