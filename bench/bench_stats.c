@@ -10,7 +10,7 @@
 #include "dtype/convert.h"
 #include "msprobe/stats.h"
 
-enum { AREA = 400000000, ROUNDS = 12 };
+enum { AREA = 400000000, ROUNDS = 16 };
 
 static int misses;
 
