@@ -5,6 +5,7 @@
 #include "dtype/convert.h"
 #include "kernels/stats_job.h"
 
+static const msp_stats_range empty_range = {INT64_MIN, 0, UINT64_MAX};
 static const double scale_of_class[MSP_RANGES] = {0x1p600, 1, 0x1p-600};
 
 void
@@ -18,11 +19,11 @@ msp_stats_float_begin(msp_float_tally *t)
     }
     for (int i = 0; i < MSP_RANGES; i++)
         t->square[i] = nothing;
-    t->max_key = INT64_MIN;
-    t->min_key = INT64_MAX;
+    t->range = empty_range;
     t->zero = t->tiny = 0;
     t->bad_piece = -1;
     t->expect_bad = false;
+    t->seek_least = true;
 }
 
 static void
@@ -39,15 +40,14 @@ count_bad(const msp_stats_bad *bad)
     return bad->nan + bad->pos_inf + bad->neg_inf;
 }
 
-static const msp_stats_range empty_range = {INT64_MIN, 0, UINT64_MAX};
-
 static void
-begin_block(msp_stats_floats *b)
+begin_block(msp_stats_floats *b, bool seek_least)
 {
     msp_stats_clear(b->sum, 8);
     msp_stats_clear(b->square, 16);
     b->range = empty_range;
     b->zero = b->tiny = 0;
+    b->seek_least = seek_least;
 }
 
 /* ---- parts of the tensor to the kernel -------------------------------------------------------------------------- */
@@ -130,6 +130,7 @@ add_cleaned(const msp_stats_job *j, msp_stats_floats *out, msp_float_tally *t, m
         const void *p = fetch(j, space, start + (int64_t)i, m);
         char *clean = p == space->changed ? space->gathered : space->changed;
         msp_stats_range range = out->range;
+        bool seek_least = out->seek_least;
         msp_stats_bad bad = {0, 0, 0};
         int64_t here;
 
@@ -137,6 +138,7 @@ add_cleaned(const msp_stats_job *j, msp_stats_floats *out, msp_float_tally *t, m
         here = count_bad(&bad);
         run_kernel(j, out, clean, m);
         out->range = range; /* the zeros that stand for others are no extremes, and are not counted */
+        out->seek_least = seek_least;
         out->zero -= here;
         out->tiny -= here;
         if (here > 0 && t->bad_piece < 0)
@@ -233,7 +235,7 @@ add_block_sums(const msp_stats_job *j, msp_float_tally *t, const msp_stats_float
     if (class_ != MSP_RANGE_MIDDLE) {
         msp_stats_floats again;
 
-        begin_block(&again);
+        begin_block(&again, false);
         add_scaled(j, &again, space, start, n, scale_of_class[class_]);
         scaled = fold_lanes(&again);
     }
@@ -242,41 +244,10 @@ add_block_sums(const msp_stats_job *j, msp_float_tally *t, const msp_stats_float
     msp_exact_add(&t->square[class_], scaled.square);
 }
 
-/* Doubles ordered as signed integers, -0 below +0. */
-static int64_t
-order_key(double v)
-{
-    int64_t bits = (int64_t)msp_f64_bits(v);
-
-    return bits < 0 ? bits ^ INT64_MAX : bits;
-}
-
-static double
-from_order_key(int64_t key)
-{
-    return msp_f64_from_bits((uint64_t)(key < 0 ? key ^ INT64_MAX : key));
-}
-
-static double
-value_of_bits(msp_dtype part, uint64_t bits)
-{
-    switch (part) {
-    case MSP_F16:
-        return msp_f16_to_f32((uint16_t)bits);
-    case MSP_BF16:
-        return msp_bf16_to_f32((uint16_t)bits);
-    case MSP_F32:
-        return msp_f32_from_bits((uint32_t)bits);
-    default:
-        return msp_f64_from_bits(bits);
-    }
-}
-
 static void
-note_extremes(msp_float_tally *t, int64_t max_key, int64_t min_key)
+merge_range(msp_stats_range *into, const msp_stats_range *r)
 {
-    t->max_key = max_key > t->max_key ? max_key : t->max_key;
-    t->min_key = min_key < t->min_key ? min_key : t->min_key;
+    msp_stats_note_range(into, r->signed_max, r->unsigned_max, r->unsigned_min);
 }
 
 void
@@ -284,23 +255,20 @@ msp_stats_float_block(const msp_stats_job *j, msp_float_tally *t, msp_stats_piec
 {
     const msp_stats_plan *plan = j->plan;
     msp_stats_floats b;
-    int64_t found = 0;
 
     start <<= plan->is_complex; /* parts from here on */
     n <<= plan->is_complex;
-    begin_block(&b);
+    begin_block(&b, t->seek_least);
     if (!t->expect_bad)
         add_as_is(j, &b, space, start, n);
     if (t->expect_bad || largest(&b.range, plan) >= plan->inf) {
-        begin_block(&b);
-        found = add_cleaned(j, &b, t, space, start, n);
-        t->expect_bad = found > 0;
+        begin_block(&b, t->seek_least);
+        t->expect_bad = add_cleaned(j, &b, t, space, start, n) > 0;
     }
-    if (found < (int64_t)n)
-        note_extremes(t, order_key(value_of_bits(plan->part, msp_stats_max_bits(&b.range))),
-                      order_key(value_of_bits(plan->part, msp_stats_min_bits(&b.range, 8 << plan->part_shift))));
+    merge_range(&t->range, &b.range);
     t->zero += b.zero;
     t->tiny += b.tiny;
+    t->seek_least = b.seek_least;
     add_block_sums(j, t, &b, space, start, n);
 }
 
@@ -316,7 +284,7 @@ msp_stats_float_merge(msp_float_tally *into, const msp_float_tally *t)
     }
     for (int i = 0; i < MSP_RANGES; i++)
         msp_exact_merge(&into->square[i], &t->square[i]);
-    note_extremes(into, t->max_key, t->min_key);
+    merge_range(&into->range, &t->range);
     into->zero += t->zero;
     into->tiny += t->tiny;
     if (into->bad_piece < 0)
@@ -354,9 +322,24 @@ norm_of(const msp_exact_sum square[MSP_RANGES])
     return sqrt(small) * down;
 }
 
+static double
+value_of_bits(msp_dtype part, uint64_t bits)
+{
+    switch (part) {
+    case MSP_F16:
+        return msp_f16_to_f32((uint16_t)bits);
+    case MSP_BF16:
+        return msp_bf16_to_f32((uint16_t)bits);
+    case MSP_F32:
+        return msp_f32_from_bits((uint32_t)bits);
+    default:
+        return msp_f64_from_bits(bits);
+    }
+}
+
 /* Extremes and mean of a type that has an order. unit is what the kernel took for 1. */
 static void
-finish_real(msp_stats *out, const msp_float_tally *t, const msp_stats_bad *bad, double unit)
+finish_real(msp_stats *out, const msp_stats_plan *plan, const msp_float_tally *t, const msp_stats_bad *bad, double unit)
 {
     msp_exact_sum sum = t->sum[0], big_sum = t->big_sum[0];
     bool some_finite = count_bad(bad) < out->count;
@@ -365,8 +348,8 @@ finish_real(msp_stats *out, const msp_float_tally *t, const msp_stats_bad *bad, 
     msp_exact_merge(&big_sum, &t->big_sum[1]);
     out->mean = mean_of(&sum, &big_sum, bad, out->count) * unit;
     if (some_finite) {
-        out->max_finite = from_order_key(t->max_key) * unit;
-        out->min_finite = from_order_key(t->min_key) * unit;
+        out->max_finite = value_of_bits(plan->part, msp_stats_max_bits(&t->range)) * unit;
+        out->min_finite = value_of_bits(plan->part, msp_stats_min_bits(&t->range, 8 << plan->part_shift)) * unit;
         if (count_bad(bad) == 0) /* rounding must not put the mean outside */
             out->mean = out->mean > out->max_finite   ? out->max_finite
                         : out->mean < out->min_finite ? out->min_finite
@@ -418,6 +401,6 @@ msp_stats_float_finish(msp_stats *out, const msp_stats_job *j, const msp_float_t
         out->mean = mean_of(&t->sum[0], &t->big_sum[0], &t->bad[0], out->count);
         out->mean_imag = mean_of(&t->sum[1], &t->big_sum[1], &t->bad[1], out->count);
     } else {
-        finish_real(out, t, &bad, unit);
+        finish_real(out, plan, t, &bad, unit);
     }
 }

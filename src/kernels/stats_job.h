@@ -81,11 +81,12 @@ typedef struct msp_float_tally {
     msp_exact_sum sum[2];     /* of even and of odd parts: real and imaginary ones when complex */
     msp_exact_sum big_sum[2]; /* of blocks where it would overflow, scaled as MSP_RANGE_BIG */
     msp_exact_sum square[MSP_RANGES];
-    int64_t max_key, min_key; /* of the finite elements, as integers that are ordered like them */
-    msp_stats_bad bad[2];     /* by real and imaginary parts when complex, else all in [0] */
+    msp_stats_range range; /* of the finite elements */
+    msp_stats_bad bad[2];  /* by real and imaginary parts when complex, else all in [0] */
     int64_t zero, tiny;
     int64_t bad_piece; /* where the first piece starts that has something not finite, in parts; -1 when there is none */
     bool expect_bad;   /* the block before had some: do not try without cleaning first */
+    bool seek_least;   /* the kernel's */
 } msp_float_tally;
 
 typedef struct msp_int_tally {

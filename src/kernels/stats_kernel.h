@@ -23,6 +23,7 @@
 #ifndef MSP_KERNELS_STATS_KERNEL_H
 #define MSP_KERNELS_STATS_KERNEL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,12 +34,11 @@ enum {
     MSP_STATS_BLOCK_BYTES = 65536 /* small enough to stay in a cache while a block is done again */
 };
 
-/* The bits of the extremes of a run: see above. Neutral: INT64_MIN, 0, UINT64_MAX. */
+/* The bits of extremes: see above. Neutral: INT64_MIN, 0, UINT64_MAX. */
 typedef struct msp_stats_range {
     int64_t signed_max; /* sign-extended from the element's width */
     uint64_t unsigned_max;
-    /* Right where all elements have the same sign, else perhaps too large: nobody needs it then. */
-    uint64_t unsigned_min;
+    uint64_t unsigned_min; /* may be too large where both signs occur: nobody needs it then */
 } msp_stats_range;
 
 typedef struct msp_stats_floats {
@@ -47,6 +47,11 @@ typedef struct msp_stats_floats {
     msp_stats_range range;
     int64_t zero; /* +0 and -0 */
     int64_t tiny; /* subnormal or zero */
+    /*
+     * Set by the caller for a tensor's first run, and handed from run to run. A kernel may clear it once a run has both
+     * signs, or a zero: what follows cannot be the least of one sign then, and need not be searched for it.
+     */
+    bool seek_least;
 } msp_stats_floats;
 
 typedef struct msp_stats_ints {

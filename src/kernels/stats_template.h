@@ -12,6 +12,7 @@
  *       halves_begin, halves_add, halves_end     32 elements at a time
  *     words, words_begin, words_add, words_end of 32-bit floats, 16 elements at a time
  *     longs, longs_begin, longs_add, longs_end of 64-bit floats, 16 elements at a time
+ *     LEAST_IS_DEAR                            1: a loop that does not look for the least element is worth having
  *     widen_f16, widen_bf16                    a group as float32, in the group's order
  *
  * No address is aligned by promise but that of the widened floats. Data are prefetched far ahead: the loops keep so
@@ -36,9 +37,9 @@ prefetch(const void *p)
 
 /* Note 32 elements and widen them. */
 KERNEL_INLINE void
-take_halves(halves *h, float *wide, const uint16_t *p, msp_half_kind kind)
+take_halves(halves *h, float *wide, const uint16_t *p, msp_half_kind kind, bool least)
 {
-    halves_add(h, p, kind);
+    halves_add(h, p, kind, least);
     if (kind == MSP_HALF_BF16) {
         widen_bf16(wide, p);
         widen_bf16(wide + 16, p + 16);
@@ -50,19 +51,19 @@ take_halves(halves *h, float *wide, const uint16_t *p, msp_half_kind kind)
 
 /* While one chunk is added up the next one is widened: neither waits for the other. n is a multiple of CHUNK. */
 KERNEL_INLINE void
-half_chunks(sums *s, halves *h, const uint16_t *p, size_t n, msp_half_kind kind)
+half_chunks(sums *s, halves *h, const uint16_t *p, size_t n, msp_half_kind kind, bool least)
 {
     _Alignas(64) float buffers[2][CHUNK];
     float *now = buffers[0], *next = buffers[1];
 
     for (size_t j = 0; j < CHUNK; j += 32)
-        take_halves(h, now + j, p + j, kind);
+        take_halves(h, now + j, p + j, kind, least);
     for (size_t i = CHUNK; i < n; i += CHUNK) {
         float *done = now;
 
         for (size_t j = 0; j < CHUNK; j += 32) {
             prefetch(p + i + j);
-            take_halves(h, next + j, p + i + j, kind);
+            take_halves(h, next + j, p + i + j, kind, least);
             sums_add_floats(s, now + j);
             sums_add_floats(s, now + j + 16);
         }
@@ -74,7 +75,7 @@ half_chunks(sums *s, halves *h, const uint16_t *p, size_t n, msp_half_kind kind)
 }
 
 KERNEL_INLINE void
-half_kernel(msp_stats_floats *out, const uint16_t *p, size_t n, msp_half_kind kind)
+half_kernel(msp_stats_floats *out, const uint16_t *p, size_t n, msp_half_kind kind, bool least)
 {
     size_t whole = n / CHUNK * CHUNK, i = whole;
     sums s;
@@ -83,15 +84,15 @@ half_kernel(msp_stats_floats *out, const uint16_t *p, size_t n, msp_half_kind ki
     sums_load(&s, out);
     halves_begin(&h);
     if (whole > 0)
-        half_chunks(&s, &h, p, whole, kind);
+        half_chunks(&s, &h, p, whole, kind, least);
     for (; i + 32 <= n; i += 32) {
         _Alignas(64) float wide[32];
 
-        take_halves(&h, wide, p + i, kind);
+        take_halves(&h, wide, p + i, kind, least);
         sums_add_floats(&s, wide);
         sums_add_floats(&s, wide + 16);
     }
-    halves_end(out, &h, p, i, kind);
+    halves_end(out, &h, i, kind, least);
     sums_store(out, &s);
     if (i < n)
         (kind == MSP_HALF_BF16 ? msp_stats_scalar.bf16 : msp_stats_scalar.f16)(out, p + i, n - i);
@@ -100,13 +101,19 @@ half_kernel(msp_stats_floats *out, const uint16_t *p, size_t n, msp_half_kind ki
 KERNEL_ATTRIBUTES static void
 kernel_f16(msp_stats_floats *out, const void *p, size_t n)
 {
-    half_kernel(out, p, n, MSP_HALF_F16);
+    if (LEAST_IS_DEAR && !out->seek_least)
+        half_kernel(out, p, n, MSP_HALF_F16, false);
+    else
+        half_kernel(out, p, n, MSP_HALF_F16, true);
 }
 
 KERNEL_ATTRIBUTES static void
 kernel_bf16(msp_stats_floats *out, const void *p, size_t n)
 {
-    half_kernel(out, p, n, MSP_HALF_BF16);
+    if (LEAST_IS_DEAR && !out->seek_least)
+        half_kernel(out, p, n, MSP_HALF_BF16, false);
+    else
+        half_kernel(out, p, n, MSP_HALF_BF16, true);
 }
 
 KERNEL_ATTRIBUTES static void

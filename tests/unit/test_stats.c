@@ -39,7 +39,8 @@ typedef enum kind {
     NEGATIVE,
     MANY_ZEROS,
     ALL_ZEROS,
-    FEW_BAD, /* moderate, with a NaN or an infinity here and there */
+    FEW_BAD,          /* moderate, with a NaN or an infinity here and there */
+    POSITIVE_FEW_BAD, /* the infinities are negative */
     KINDS
 } kind;
 
@@ -118,6 +119,8 @@ random_element(msp_dtype t, kind k, void *p)
         memset(p, 0, size);
         break;
     case FEW_BAD:
+    case POSITIVE_FEW_BAD:
+        v = k == FEW_BAD ? v : fabs(v) + 0.25;
         encode(t, random64() % 4096 != 0 ? v : random64() % 2 ? NAN : -INFINITY, p);
         break;
     default:
@@ -242,14 +245,14 @@ every_instruction_set_and_layout_gives_the_same_bits(void **state)
                     check_everything((msp_dtype)t, (kind)k, edges[i]);
 }
 
-/* Around 32768 bytes, where a block ends, and around several of them. */
+/* Around 65536 bytes, where a block ends, and around several of them. */
 static void
 block_edges_do_not_show(void **state)
 {
     (void)state;
     for (int t = 1; t < MSP_DTYPE_COUNT; t++) {
         bool is_f8 = t >= MSP_F8_E4M3FN && t <= MSP_F8_E5M2FNUZ; /* seen with two bytes */
-        size_t block = 32768 / (is_f8 ? 2 : msp_dtype_size((msp_dtype)t));
+        size_t block = 65536 / (is_f8 ? 2 : msp_dtype_size((msp_dtype)t));
 
         check_everything((msp_dtype)t, FINITE_BITS, block - 1);
         check_everything((msp_dtype)t, FINITE_BITS, block);
@@ -257,6 +260,7 @@ block_edges_do_not_show(void **state)
         check_everything((msp_dtype)t, MODERATE, 3 * block + 5);
         check_everything((msp_dtype)t, POSITIVE, 2 * block + 32);
         check_everything((msp_dtype)t, FEW_BAD, 3 * block + 16);
+        check_everything((msp_dtype)t, POSITIVE_FEW_BAD, 4 * block + 16);
     }
 }
 
@@ -636,6 +640,38 @@ minus_zero_is_below_zero(void **state)
     assert_true(s.max == 0 && signbit(s.max) && s.min == -1);
 }
 
+/* Blocks of one sign after blocks that decide an extreme, and the other way round. */
+static void
+extremes_are_found_in_whatever_block_they_are(void **state)
+{
+    enum { BLOCK = 32768 };
+    static const uint16_t fills[] = {0x3c00, 0xbc00, 0x0000, 0x8000}; /* 1, -1, 0, -0 */
+    uint16_t *h = malloc(3 * BLOCK * sizeof(*h));
+
+    (void)state;
+    for (int i = 0; i < 4 * 4 * 4; i++) {
+        double max = -INFINITY, min = INFINITY;
+        msp_stats s;
+
+        for (int b = 0; b < 3; b++) {
+            uint16_t fill = fills[(i >> 2 * b) % 4], other = fill ^ 0x0123; /* of the same sign */
+            double v = msp_f16_to_f32(fill), w = msp_f16_to_f32(other);
+
+            for (int k = 0; k < BLOCK; k++)
+                h[b * BLOCK + k] = fill;
+            h[b * BLOCK + 1000 + b] = other;
+            max = is_above(v, max) ? v : max;
+            max = is_above(w, max) ? w : max;
+            min = is_above(min, v) ? v : min;
+            min = is_above(min, w) ? w : min;
+        }
+        s = stats_of(MSP_F16, h, 3 * BLOCK);
+        assert_memory_equal(&s.max, &max, 8);
+        assert_memory_equal(&s.min, &min, 8);
+    }
+    free(h);
+}
+
 static void
 infinities_reach_the_results_they_belong_to(void **state)
 {
@@ -897,6 +933,7 @@ main(void)
         TEST(an_empty_tensor_has_nan_and_norm_zero),
         TEST(an_unknown_type_has_no_elements),
         TEST(minus_zero_is_below_zero),
+        TEST(extremes_are_found_in_whatever_block_they_are),
         TEST(infinities_reach_the_results_they_belong_to),
         TEST(a_nan_makes_all_four_nan_and_is_located),
         TEST(nan_results_are_one_nan),

@@ -11,6 +11,8 @@
 #define KERNEL_TABLE msp_stats_neon
 #define INLINE       static inline __attribute__((always_inline))
 
+enum { LEAST_IS_DEAR = 0 };
+
 /* ---- lanes ----------------------------------------------------------------------------------------------------- */
 
 typedef struct sums {
@@ -83,10 +85,11 @@ halves_begin(halves *h)
 }
 
 INLINE void
-halves_add(halves *h, const uint16_t *p, msp_half_kind kind)
+halves_add(halves *h, const uint16_t *p, msp_half_kind kind, bool least)
 {
     const uint16x8_t smallest_normal = vdupq_n_u16(kind == MSP_HALF_BF16 ? 0x80 : 0x400);
 
+    (void)least;
     for (int i = 0; i < 32; i += 8) {
         uint16x8_t v = vld1q_u16(p + i), magnitude = vbicq_u16(v, vdupq_n_u16(0x8000));
 
@@ -99,10 +102,10 @@ halves_add(halves *h, const uint16_t *p, msp_half_kind kind)
 }
 
 INLINE void
-halves_end(msp_stats_floats *out, const halves *h, const uint16_t *p, size_t n, msp_half_kind kind)
+halves_end(msp_stats_floats *out, const halves *h, size_t n, msp_half_kind kind, bool least)
 {
-    (void)p;
     (void)kind;
+    (void)least;
     (void)n;
     msp_stats_note_range(&out->range, vmaxvq_s16(h->signed_max), vmaxvq_u16(h->unsigned_max),
                          vminvq_u16(h->unsigned_min));

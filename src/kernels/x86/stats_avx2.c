@@ -4,8 +4,7 @@
  * What bounds the loop over 16-bit floats is the number of operations, so it uses the cheapest forms that current cores
  * have. Conversions take their operand from memory, because from a register they cost a shuffle more: that is why
  * halves are widened into a buffer. What is zero is counted in general registers from one vector of bytes, into which
- * two of 16-bit magnitudes are packed with saturation. The least element is looked for only where a run has one sign
- * and no zero, because only there is it an extreme that the others do not tell.
+ * two of 16-bit magnitudes are packed with saturation. The least element is not looked for when it cannot matter.
  */
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -14,6 +13,8 @@
 #define KERNEL_ATTRIBUTES __attribute__((target("avx2,fma,f16c,bmi2,popcnt")))
 #define KERNEL_TABLE      msp_stats_avx2
 #define INLINE            KERNEL_ATTRIBUTES static inline __attribute__((always_inline))
+
+enum { LEAST_IS_DEAR = 1 };
 
 /* Leave this value in its register here: gcc 12 otherwise reorders sums of several groups until registers run out. */
 #define KEEP(v) __asm__("" : "+x"(v))
@@ -92,7 +93,7 @@ sums_add_doubles(sums *s, const double *p)
 /* ---- 16-bit floats --------------------------------------------------------------------------------------------- */
 
 typedef struct halves {
-    __m256i signed_max, unsigned_max;
+    __m256i signed_max, unsigned_max, unsigned_min;
     uint64_t zero, normal; /* normal: of float16, twice their number */
 } halves;
 
@@ -101,6 +102,7 @@ halves_begin(halves *h)
 {
     h->signed_max = _mm256_set1_epi16(INT16_MIN);
     h->unsigned_max = _mm256_setzero_si256();
+    h->unsigned_min = _mm256_set1_epi16(-1);
     h->zero = h->normal = 0;
 }
 
@@ -112,13 +114,15 @@ count_bytes(__m256i v)
 }
 
 INLINE void
-halves_add(halves *h, const uint16_t *p, msp_half_kind kind)
+halves_add(halves *h, const uint16_t *p, msp_half_kind kind, bool least)
 {
     const __m256i magnitude = _mm256_set1_epi16(0x7fff);
     __m256i a = _mm256_loadu_si256((const __m256i *)p), b = _mm256_loadu_si256((const __m256i *)(p + 16)), packed;
 
     h->signed_max = _mm256_max_epi16(_mm256_max_epi16(h->signed_max, a), b);
     h->unsigned_max = _mm256_max_epu16(_mm256_max_epu16(h->unsigned_max, a), b);
+    if (least)
+        h->unsigned_min = _mm256_min_epu16(_mm256_min_epu16(h->unsigned_min, a), b);
     a = _mm256_and_si256(a, magnitude);
     b = _mm256_and_si256(b, magnitude);
     packed = _mm256_packus_epi16(a, b); /* 255 for all that is larger */
@@ -141,32 +145,20 @@ min_epu16(__m256i v)
     return (uint16_t)_mm_extract_epi16(_mm_minpos_epu16(half), 0);
 }
 
-/* The least of n elements, a multiple of 16. */
-INLINE uint16_t
-least_half(const uint16_t *p, size_t n)
-{
-    __m256i least = _mm256_set1_epi16(-1);
-
-    for (size_t i = 0; i < n; i += 16)
-        least = _mm256_min_epu16(least, _mm256_loadu_si256((const __m256i *)(p + i)));
-    return min_epu16(least);
-}
-
 INLINE void
-halves_end(msp_stats_floats *out, const halves *h, const uint16_t *p, size_t n, msp_half_kind kind)
+halves_end(msp_stats_floats *out, const halves *h, size_t n, msp_half_kind kind, bool least)
 {
     /* largest = ~least of ~v; signed numbers are ordered like unsigned ones once their top bit is flipped */
     const __m256i ones = _mm256_set1_epi16(-1), all_but_sign = _mm256_set1_epi16(INT16_MAX);
     uint16_t flipped = (uint16_t)~min_epu16(_mm256_xor_si256(h->signed_max, all_but_sign));
     uint16_t unsigned_max = (uint16_t)~min_epu16(_mm256_xor_si256(h->unsigned_max, ones));
     int16_t signed_max = (int16_t)(flipped ^ 0x8000);
-    uint64_t least = UINT64_MAX;
 
-    if (n > 0 && (signed_max >= 0) == (unsigned_max < 0x8000)) /* one sign */
-        least = h->zero > 0 ? unsigned_max & 0x8000 : least_half(p, n);
-    msp_stats_note_range(&out->range, signed_max, unsigned_max, least);
+    msp_stats_note_range(&out->range, signed_max, unsigned_max, least ? min_epu16(h->unsigned_min) : UINT64_MAX);
     out->zero += (int64_t)h->zero;
     out->tiny += (int64_t)(n - (kind == MSP_HALF_BF16 ? h->normal : h->normal / 2));
+    if (h->zero > 0 || (signed_max >= 0 && unsigned_max >= 0x8000))
+        out->seek_least = false;
 }
 
 INLINE void

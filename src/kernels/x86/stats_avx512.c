@@ -12,6 +12,8 @@
 #define KERNEL_TABLE      msp_stats_avx512
 #define INLINE            KERNEL_ATTRIBUTES static inline __attribute__((always_inline))
 
+enum { LEAST_IS_DEAR = 0 };
+
 /* ---- lanes ----------------------------------------------------------------------------------------------------- */
 
 typedef struct sums {
@@ -72,11 +74,12 @@ halves_begin(halves *h)
 }
 
 INLINE void
-halves_add(halves *h, const uint16_t *p, msp_half_kind kind)
+halves_add(halves *h, const uint16_t *p, msp_half_kind kind, bool least)
 {
     const __m512i exponent = _mm512_set1_epi16(kind == MSP_HALF_BF16 ? 0x7f80 : 0x7c00);
     __m512i v = _mm512_loadu_si512(p);
 
+    (void)least;
     h->signed_max = _mm512_max_epi16(h->signed_max, v);
     h->unsigned_max = _mm512_max_epu16(h->unsigned_max, v);
     h->unsigned_min = _mm512_min_epu16(h->unsigned_min, v);
@@ -94,15 +97,15 @@ min_epu16(__m512i v)
 }
 
 INLINE void
-halves_end(msp_stats_floats *out, const halves *h, const uint16_t *p, size_t n, msp_half_kind kind)
+halves_end(msp_stats_floats *out, const halves *h, size_t n, msp_half_kind kind, bool least)
 {
     /* largest = ~least of ~v; signed numbers are ordered like unsigned ones once their top bit is flipped */
     const __m512i ones = _mm512_set1_epi16(-1), all_but_sign = _mm512_set1_epi16(INT16_MAX);
     uint16_t flipped = (uint16_t)~min_epu16(_mm512_xor_si512(h->signed_max, all_but_sign));
     uint16_t unsigned_max = (uint16_t)~min_epu16(_mm512_xor_si512(h->unsigned_max, ones));
 
-    (void)p;
     (void)kind;
+    (void)least;
     (void)n;
     msp_stats_note_range(&out->range, (int16_t)(flipped ^ 0x8000), unsigned_max, min_epu16(h->unsigned_min));
     out->zero += h->zero;
