@@ -32,21 +32,20 @@ raise(msp_status st, const msp_error *err)
 static PyObject *
 setup(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"tensor",          "parameter",     "sample",     "sequence_nr",
-                            "functorch_level", "describe",      "stack_text", "trampoline",
-                            "caller",          "on_error",      "on_failure", "on_parameter",
-                            "on_overflow",     "overflow_flag", "task_id",    "queue_callback",
-                            "on_kernel",       "modes",         NULL};
+    static char *names[] = {"tensor",         "parameter",    "sample",      "sequence_nr",    "functorch_level",
+                            "describe",       "stack_text",   "trampoline",  "caller",         "on_error",
+                            "on_failure",     "on_parameter", "on_overflow", "overflow_flag",  "task_id",
+                            "queue_callback", "on_kernel",    "modes",       "set_eval_frame", NULL};
     PyObject *tensor, *parameter, *sample, *sequence = NULL, *level = NULL, *describe = NULL, *stack = NULL;
     PyObject *trampoline = NULL, *caller = NULL, *on_error = NULL, *on_failure = NULL, *on_parameter = NULL;
     PyObject *on_overflow = NULL, *overflow_flag = NULL, *task_id = NULL, *queue_callback = NULL, *on_kernel = NULL,
-             *modes = NULL;
+             *modes = NULL, *set_eval_frame = NULL;
 
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O|OOOOOOOOOOOOOOO", names, &PyType_Type, &tensor, &PyType_Type,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O|OOOOOOOOOOOOOOOO", names, &PyType_Type, &tensor, &PyType_Type,
                                      &parameter, &sample, &sequence, &level, &describe, &stack, &trampoline, &caller,
                                      &on_error, &on_failure, &on_parameter, &on_overflow, &overflow_flag, &task_id,
-                                     &queue_callback, &on_kernel, &modes))
+                                     &queue_callback, &on_kernel, &modes, &set_eval_frame))
         return NULL;
     take((PyObject **)&msp_probe.tensor_type, tensor);
     take((PyObject **)&msp_probe.parameter_type, parameter);
@@ -64,6 +63,7 @@ setup(PyObject *self, PyObject *args, PyObject *kwargs)
     take(&msp_probe.task_id, task_id);
     take(&msp_probe.queue_callback, queue_callback);
     take(&msp_probe.on_kernel, on_kernel);
+    take(&msp_probe.set_eval_frame, set_eval_frame);
     take(&msp_probe.modes, modes != NULL && PyTuple_Check(modes) && PyTuple_GET_SIZE(modes) == 4 ? modes : Py_None);
     msp_probe.owner = getpid();
     return PyBool_FromLong(msp_probe_tensor_setup(sample));

@@ -41,11 +41,12 @@ typedef enum probe_kind {
 } probe_kind;
 
 enum {
-    PROBE_DISTRIBUTED = 1, /* outputs are the arguments after the call; its handle is waited for */
-    PROBE_BY_CALLER = 2,   /* torch has several names for it: Python tells by which one it is called */
-    PROBE_WAIT = 4,        /* waiting for a handle: completes the record of the call that made it */
-    PROBE_TRIAL = 8,       /* the self-test's own: calls are counted and nothing is recorded */
-    PROBE_KERNEL = 16      /* level L2: one call of it is made by Python, which records its kernels */
+    PROBE_DISTRIBUTED = 1,   /* outputs are the arguments after the call; its handle is waited for */
+    PROBE_BY_CALLER = 2,     /* torch has several names for it: Python tells by which one it is called */
+    PROBE_WAIT = 4,          /* waiting for a handle: completes the record of the call that made it */
+    PROBE_TRIAL = 8,         /* the self-test's own: calls are counted and nothing is recorded */
+    PROBE_KERNEL = 16,       /* level L2: one call of it is made by Python, which records its kernels */
+    PROBE_UNINITIALISED = 32 /* its result is memory that nobody has written to yet */
 };
 
 /* What Python says about an object with several names. */
@@ -112,6 +113,7 @@ typedef struct probe_state {
                                 overflowed, or None */
     PyObject *parameters;    /* dict: parameter -> anything; whose gradients are watched, or NULL */
     PyObject *sequence_nr, *functorch_level, *task_id, *queue_callback; /* torch's own, or NULL */
+    PyObject *set_eval_frame;                                           /* torch's, or NULL */
     PyObject *modes;   /* torch's (count, get state, set state, disabled) for TorchFunctionMode, or NULL */
     PyObject *pending; /* dict: handle -> the call that waits for it; NULL: none yet */
     uint32_t holes;    /* the last number given to msp_record_hole() */
@@ -123,11 +125,12 @@ extern probe_state msp_probe;
 
 /* Per thread. */
 typedef struct probe_thread {
-    int depth;         /* inside a recorded call: what it calls itself is not recorded */
-    bool overflowed;   /* a tensor that was read since this was reset held inf or NaN */
-    bool saving;       /* elements are written to files and nothing else is done */
-    bool transforming; /* inside vmap, grad, ...: tensors are wrappers without memory */
-    PyObject *modules; /* list of str: names of the open modules, innermost last; NULL: none */
+    int depth;             /* inside a recorded call: what it calls itself is not recorded */
+    bool overflowed;       /* a tensor that was read since this was reset held inf or NaN */
+    bool saving;           /* elements are written to files and nothing else is done */
+    const char *no_values; /* why the values of what is read mean nothing, or NULL */
+    bool transforming;     /* inside vmap, grad, ...: tensors are wrappers without memory */
+    PyObject *modules;     /* list of str: names of the open modules, innermost last; NULL: none */
 } probe_thread;
 
 extern __thread probe_thread msp_probe_thread;
@@ -156,6 +159,10 @@ void msp_probe_enter(probe_quiet *q);
 void msp_probe_leave(probe_quiet *q);
 void msp_probe_resume(probe_quiet *q);
 void msp_probe_pause(probe_quiet *q);
+
+/* Call Python with one argument or two; torch.compile, which looks at every frame while it is on, leaves that one
+ * alone. */
+PyObject *msp_probe_ask(PyObject *callable, PyObject *first, PyObject *second);
 
 /* Calls whose handle nobody waited for, at the end of a step. */
 void msp_probe_pending_flush(void);

@@ -74,7 +74,7 @@ name_of(probe_api *api)
 
     if (!(api->flags & PROBE_BY_CALLER) || msp_probe.caller == NULL)
         return api->name;
-    said = PyObject_CallFunctionObjArgs(msp_probe.caller, api->target, NULL);
+    said = msp_probe_ask(msp_probe.caller, api->target, NULL);
     route = said == NULL ? PROBE_FIRST_NAME : PyLong_AsLong(said);
     Py_XDECREF(said);
     PyErr_Clear();
@@ -162,6 +162,7 @@ put_outputs(const call *c, msp_record *r, PyObject *self, PyObject *args, PyObje
     start_path(&path, c, "output");
     KEY(r, "output");
     msp_record_array(r);
+    msp_probe_thread.no_values = c->api->flags & PROBE_UNINITIALISED ? "uninitialised memory" : NULL;
     if (c->api->flags & PROBE_DISTRIBUTED) {
         put_arguments_as_outputs(r, self, args, kwargs, &path);
     } else if (PyTuple_Check(result) || PyList_Check(result)) {
@@ -170,6 +171,7 @@ put_outputs(const call *c, msp_record *r, PyObject *self, PyObject *args, PyObje
         msp_probe_path_push_index(&path, 0);
         msp_probe_value(r, is_false_in_the_end(c, result) ? Py_False : result, &path, 0);
     }
+    msp_probe_thread.no_values = NULL;
     msp_record_end(r);
 }
 

@@ -741,7 +741,7 @@ parameter_hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
     if (msp_probe.live && h->generation == msp_probe.generation && msp_probe.on_parameter != NULL &&
         getpid() == msp_probe.owner) {
         msp_probe_enter(&q);
-        done = PyObject_CallFunctionObjArgs(msp_probe.on_parameter, h->parameter, NULL);
+        done = msp_probe_ask(msp_probe.on_parameter, h->parameter, NULL);
         if (done == NULL)
             msp_probe_swallow("reading a parameter's gradient", "");
         else if (PyUnicode_Check(done))

@@ -14,6 +14,7 @@
  * fails: an object that stands in for it as an attribute (wrapper), which does change identity.
  */
 #include "probe.h"
+#include <stddef.h>
 #include <string.h>
 
 /* ---- apis by their object
@@ -634,6 +635,7 @@ msp_probe_invoke(probe_api *api, PyObject *self, PyObject *args, PyObject *kwarg
 typedef struct wrapper_object {
     PyObject_HEAD vectorcallfunc vectorcall;
     probe_api *api;
+    PyObject *weak;
     bool binds; /* as an attribute of a class it becomes a method */
 } wrapper_object;
 
@@ -677,12 +679,20 @@ wrapper_getattro(PyObject *self, PyObject *name)
     return PyObject_GenericGetAttr(self, name);
 }
 
-/* Pickled by its name: that is what the target's place is called for everybody who loads it. */
+/* Pickled and copied as what it stands for: operator.itemgetter(0)((target,)), which needs nothing of ours to be
+ * loaded. */
 static PyObject *
 wrapper_reduce(PyObject *self, PyObject *protocol)
 {
+    PyObject *module = PyImport_ImportModule("operator"), *first, *result = NULL;
+
     (void)protocol;
-    return PyObject_GetAttrString(((wrapper_object *)self)->api->target, "__name__");
+    first = module == NULL ? NULL : PyObject_CallMethod(module, "itemgetter", "i", 0);
+    if (first != NULL)
+        result = Py_BuildValue("(O((O)))", first, ((wrapper_object *)self)->api->target);
+    Py_XDECREF(first);
+    Py_XDECREF(module);
+    return result;
 }
 
 static PyMethodDef wrapper_methods[] = {
@@ -694,6 +704,7 @@ static PyTypeObject wrapper_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "msprobe._core.Recorded",
     .tp_basicsize = sizeof(wrapper_object),
     .tp_vectorcall_offset = offsetof(wrapper_object, vectorcall),
+    .tp_weaklistoffset = offsetof(wrapper_object, weak),
     .tp_call = PyVectorcall_Call,
     .tp_descr_get = wrapper_get,
     .tp_getattro = wrapper_getattro,
@@ -727,6 +738,7 @@ msp_probe_wrapper(PyObject *self, PyObject *all)
     if (w == NULL)
         return NULL;
     w->vectorcall = wrapper_vectorcall;
+    w->weak = NULL;
     w->binds =
         PyFunction_Check(target) || Py_TYPE(target) == &PyMethodDescr_Type || Py_TYPE(target) == &PyWrapperDescr_Type;
     w->api = new_api(target, name, flags); /* never freed, like all of them */

@@ -80,6 +80,23 @@ msp_probe_leave(probe_quiet *q)
     msp_probe_thread.depth--;
 }
 
+PyObject *
+msp_probe_ask(PyObject *callable, PyObject *first, PyObject *second)
+{
+    PyObject *frames = msp_probe.set_eval_frame, *before, *said, *type, *value, *trace;
+
+    before = frames == NULL ? NULL : PyObject_CallFunctionObjArgs(frames, Py_None, NULL);
+    PyErr_Clear();
+    said = PyObject_CallFunctionObjArgs(callable, first, second, NULL);
+    if (before != NULL && before != Py_None) {
+        PyErr_Fetch(&type, &value, &trace);
+        Py_XDECREF(PyObject_CallFunctionObjArgs(frames, before, NULL));
+        PyErr_Restore(type, value, trace);
+    }
+    Py_XDECREF(before);
+    return said;
+}
+
 /* ---- records per thread --------------------------------------------------------------------------------------------
  */
 

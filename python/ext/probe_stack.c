@@ -19,7 +19,8 @@ typedef struct known_stack {
 
 static known_stack *table;
 static size_t slots, used;
-static PyObject *kept; /* list of code objects */
+static PyObject *kept;  /* list of code objects */
+static PyObject *texts; /* dict: a stack's whole text -> its id: two calls on one line have the same */
 
 /* ---- frames, in every version
  * ---------------------------------------------------------------------------------------- */
@@ -155,30 +156,57 @@ msp_probe_stack_reset(void)
     table = NULL;
     slots = used = 0;
     Py_CLEAR(kept);
+    Py_CLEAR(texts);
 }
 
 /* ---- text
  * ---------------------------------------------------------------------------------------------------------------- */
 
 static uint32_t
-register_stack(PyObject *frames)
+hand_over(PyObject *frames)
 {
-    uint32_t id = 0;
     Py_ssize_t n = PyList_GET_SIZE(frames);
-    const char **texts = PyMem_New(const char *, n + 1);
+    const char **lines = PyMem_New(const char *, n + 1);
+    uint32_t id = 0;
     msp_error err;
 
-    for (Py_ssize_t i = 0; texts != NULL && i < n; i++) {
-        texts[i] = PyUnicode_AsUTF8(PyList_GET_ITEM(frames, i));
-        if (texts[i] == NULL) {
+    for (Py_ssize_t i = 0; lines != NULL && i < n; i++) {
+        lines[i] = PyUnicode_AsUTF8(PyList_GET_ITEM(frames, i));
+        if (lines[i] == NULL) {
             PyErr_Clear();
-            texts[i] = "?";
+            lines[i] = "?";
         }
     }
-    if (texts != NULL && msp_collect_stack(msp_probe.collect, &id, texts, (size_t)n, &err) != MSP_OK)
+    if (lines != NULL && msp_collect_stack(msp_probe.collect, &id, lines, (size_t)n, &err) != MSP_OK)
         id = 0;
-    PyMem_Free(texts);
+    PyMem_Free(lines);
     return id;
+}
+
+static uint32_t
+register_stack(PyObject *frames)
+{
+    PyObject *separator = PyUnicode_FromString("\n"), *text, *id = NULL;
+    uint32_t n = 0;
+
+    text = separator == NULL ? NULL : PyUnicode_Join(separator, frames);
+    if (texts == NULL)
+        texts = PyDict_New();
+    if (text != NULL && texts != NULL)
+        id = PyDict_GetItem(texts, text);
+    if (id != NULL) {
+        n = (uint32_t)PyLong_AsUnsignedLong(id);
+    } else {
+        n = hand_over(frames);
+        id = PyLong_FromUnsignedLong(n);
+        if (id != NULL && text != NULL && texts != NULL)
+            PyDict_SetItem(texts, text, id);
+        Py_XDECREF(id);
+    }
+    Py_XDECREF(separator);
+    Py_XDECREF(text);
+    PyErr_Clear();
+    return n;
 }
 
 /* One object per owner, for ever: there are two of them. */
@@ -194,8 +222,7 @@ intern(PyObject *text)
 static probe_site
 describe_stack(PyFrameObject *top)
 {
-    PyObject *said =
-        msp_probe.stack_text == NULL ? NULL : PyObject_CallFunctionObjArgs(msp_probe.stack_text, top, NULL);
+    PyObject *said = msp_probe.stack_text == NULL ? NULL : msp_probe_ask(msp_probe.stack_text, (PyObject *)top, NULL);
     probe_site site = {0};
 
     if (said != NULL && PyTuple_Check(said) && PyTuple_GET_SIZE(said) == 4 && PyList_Check(PyTuple_GET_ITEM(said, 0))) {

@@ -151,6 +151,21 @@ begin_leaf(msp_record *r, const char *type)
     KEY(r, "value");
 }
 
+/* A bound of a slice as a whole number: a new reference, or NULL when it is none. */
+static PyObject *
+bound_of(PyObject *v)
+{
+    msp_tensor view;
+
+    if (v == Py_None)
+        return NULL;
+    if (!msp_probe_is_tensor(v))
+        return PyNumber_Long(v);
+    if (msp_probe_tensor_view(&view, v) != 1 || view.numel != 1)
+        return NULL;
+    return PyLong_FromDouble(msp_dtype_load_f64(view.dtype, view.data));
+}
+
 static int
 put_slice(msp_record *r, PyObject *v)
 {
@@ -160,7 +175,7 @@ put_slice(msp_record *r, PyObject *v)
     begin_leaf(r, "slice");
     msp_record_array(r);
     for (int i = 0; i < 3; i++) {
-        PyObject *n = parts[i] == Py_None ? NULL : PyNumber_Index(parts[i]);
+        PyObject *n = bound_of(parts[i]);
 
         if (n != NULL)
             put_int(r, n);
@@ -337,7 +352,7 @@ ask_python(PyObject *v, const probe_path *path)
     if (msp_probe.describe == NULL)
         Py_RETURN_NONE;
     name = PyUnicode_DecodeUTF8(path->text, (Py_ssize_t)path->len, "replace");
-    said = name == NULL ? NULL : PyObject_CallFunctionObjArgs(msp_probe.describe, v, name, NULL);
+    said = name == NULL ? NULL : msp_probe_ask(msp_probe.describe, v, name);
     Py_XDECREF(name);
     return said;
 }

@@ -14,7 +14,7 @@ import torch
 from msprobe.pytorch import wide
 from msprobe.pytorch.log import log
 
-DISTRIBUTED, BY_CALLER, WAIT = 1, 2, 4  # flags of _core.probe.add
+DISTRIBUTED, BY_CALLER, WAIT, UNINITIALISED = 1, 2, 4, 32  # flags of _core.probe.add
 FIRST, SECOND, UNLISTED = 0, 1, 2  # answers of route()
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hook_module")
@@ -26,6 +26,9 @@ LEFT_OUT = {("tensor", "__rdiv__")}
 
 # one object, two names: the operator's is listed in the wide list only
 OPERATORS = {"neg": "__neg__", "abs": "__abs__", "__idiv__": "__itruediv__"}
+
+# what these return is memory that nobody has written to: its values mean nothing
+UNWRITTEN = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided")
 
 # torch._VF reaches the same objects as torch; what torch's own recurrent modules call through it is listed there or not at all
 RECURRENT = ("rnn_tanh", "rnn_relu", "lstm", "gru", "rnn_tanh_cell", "rnn_relu_cell", "lstm_cell", "gru_cell")
@@ -116,6 +119,20 @@ class Attributes:
         for (owner, name), item in self._items.items():
             self._put_back(owner, name, *item)
 
+    def guard_scripting(self):
+        """torch.jit.script reads the source of the functions it meets: ours are out of its way while it does."""
+        script = torch.jit.script
+
+        @functools.wraps(script)
+        def guarded(*args, **kwargs):
+            self.uninstall()
+            try:
+                return script(*args, **kwargs)
+            finally:
+                self.install()
+
+        self.add(torch.jit, "script", guarded)
+
     @staticmethod
     def _put_back(owner, name, wrapper, own):
         current = vars(owner).get(name) if hasattr(owner, "__dict__") else getattr(owner, name)
@@ -151,6 +168,8 @@ class Registry:
                         self._add_listed(owner, name, record, flags | extra_flags)
         if torch.distributed.is_available() and only is None:
             self._add_wait()
+        if len(self.attributes):
+            self.attributes.guard_scripting()
 
     def _add_listed(self, owner, name, record, flags):
         target = look_up(owner, name)
@@ -160,6 +179,7 @@ class Registry:
             self._add_packet(target, record)
             return
         try:
+            flags |= UNINITIALISED if name in UNWRITTEN else 0
             self.add(owner, name, target, record, flags | by_caller(owner, name, target))
         except TypeError as e:
             log.debug("%s is not recorded: %s", record, e)
@@ -172,7 +192,7 @@ class Registry:
         else:
             part, _, last = name.rpartition(".")
             holder = look_up(owner, part) if part else owner
-            self.attributes.add(holder, last, self._probe.wrapper(target, record, flags & DISTRIBUTED))
+            self.attributes.add(holder, last, self._probe.wrapper(target, record, flags & ~BY_CALLER))
         self.count += 1
 
     def add_custom(self, module, api, target, record):
@@ -229,8 +249,9 @@ def recorded_class(kind):
 
 
 def kind_of(target):
-    return {"builtin_function_or_method": "builtin", "method_descriptor": "method", "function": "function",
+    kind = {"builtin_function_or_method": "builtin", "method_descriptor": "method", "function": "function",
             "wrapper_descriptor": "slot"}.get(type(target).__name__, "other")
+    return "other" if kind == "slot" and target.__name__ != "__setitem__" else kind
 
 
 # ---- functions with several names ------------------------------------------------------------------------------------------------

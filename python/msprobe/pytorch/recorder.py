@@ -122,6 +122,7 @@ class Recorder:
             on_error=self._on_error, on_failure=self._on_failure, on_parameter=self._modules.on_parameter, on_overflow=self._on_overflow,
             overflow_flag=_device_overflow_flag() if self.config.task == "overflow_check" else None,
             on_kernel=self._kernels.run if self._kernels else None, modes=_function_modes(),
+            set_eval_frame=getattr(getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None), "set_eval_frame", None),
         )
         if not fast:
             log.info("tensors are read through Python: this torch offers no proven C functions for it")

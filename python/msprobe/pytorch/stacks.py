@@ -91,7 +91,7 @@ def compiled_regions():
     found = []
     for reference in list(codes):
         code = reference() if callable(reference) else reference
-        if code is None or code.co_filename.startswith(_TORCH) or (code.co_filename, code.co_name) in _eager:
+        if code is None or code.co_filename.startswith((_TORCH, _HERE)) or (code.co_filename, code.co_name) in _eager:
             continue
         found.append("%s (%s:%d)" % (code.co_name, code.co_filename, code.co_firstlineno))
     return sorted(set(found))
