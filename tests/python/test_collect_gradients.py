@@ -1,0 +1,195 @@
+"""Gradients: what enters and leaves each call, in argument order, whatever else uses its inputs. Autograd itself is the oracle."""
+import pytest
+from collecting import R, collect, fill, step, torch
+
+import torch.nn.functional as F  # noqa: E402
+
+INDEX = torch.tensor([[0, 1], [2, 0]])
+
+# name in the dump, call, shapes of the inputs that need a gradient
+CALLS = [
+    ("Functional.linear", lambda x, w: F.linear(x, w), [(2, 3), (4, 3)]),
+    ("Functional.linear", lambda x, w, b: F.linear(x, w, b), [(2, 3), (4, 3), (4,)]),
+    ("Functional.linear", lambda x, w, b: F.linear(x, w, b), [(2, 5, 3), (4, 3), (4,)]),
+    ("Functional.linear", lambda x, w: F.linear(x, w), [(2, 5, 3), (4, 3)]),
+    ("Torch.matmul", lambda a, b: torch.matmul(a, b), [(2, 3, 4), (2, 4, 5)]),
+    ("Torch.matmul", lambda a, b: torch.matmul(a, b), [(2, 3, 4), (4, 5)]),
+    ("Tensor.__add__", lambda a, b: a + b, [(2, 3), (3,)]),
+    ("Functional.layer_norm", lambda x, w, b: F.layer_norm(x, (3,), w, b), [(2, 3), (3,), (3,)]),
+    ("Functional.scaled_dot_product_attention", lambda q, k, v: F.scaled_dot_product_attention(q, k, v), [(1, 2, 4, 3)] * 3),
+    ("Functional.cross_entropy", lambda x: F.cross_entropy(x, torch.tensor([0, 2]), label_smoothing=0.1), [(2, 3)]),
+    ("Torch.einsum", lambda a, b: torch.einsum("ij,kj->ik", a, b), [(2, 3), (4, 3)]),
+    ("Torch.cat", lambda a, b: torch.cat([a, b], dim=0), [(2, 3), (1, 3)]),
+    ("Functional.batch_norm", lambda x, w, b: F.batch_norm(x, torch.zeros(3), torch.ones(3), w, b, training=True), [(4, 3), (3,), (3,)]),
+    ("Functional.conv2d", lambda x, w, b: F.conv2d(x, w, b), [(1, 2, 5, 5), (3, 2, 3, 3), (3,)]),
+    ("Functional.embedding", lambda w: F.embedding(INDEX, w), [(4, 3)]),
+    ("Torch.norm", lambda x: torch.norm(x), [(2, 3)]),
+    ("Torch.std", lambda x: torch.std(x, dim=1), [(2, 3)]),
+    ("Functional.gelu", lambda x: F.gelu(x), [(2, 3)]),
+    ("Functional.softmax", lambda x: F.softmax(x, -1), [(2, 3)]),
+    ("Functional.binary_cross_entropy_with_logits", lambda x, y: F.binary_cross_entropy_with_logits(x, y), [(2, 3), (2, 3)]),
+    ("Functional.huber_loss", lambda x, y: F.huber_loss(x, y), [(2, 3), (2, 3)]),
+    ("Torch.topk", lambda x: torch.topk(x, 2)[0], [(2, 3)]),
+    ("Torch.where", lambda a, b: torch.where(a > 0, a, b), [(2, 3), (2, 3)]),
+    ("Functional.normalize", lambda x: F.normalize(x), [(2, 3)]),
+    ("Functional.cosine_similarity", lambda a, b: F.cosine_similarity(a, b), [(2, 3), (2, 3)]),
+    ("Torch.bmm", lambda a, b: torch.bmm(a, b), [(2, 3, 4), (2, 4, 5)]),
+    ("Functional.multi_head_attention_forward", lambda q, k, v, w, o: F.multi_head_attention_forward(
+        q, k, v, 4, 2, w, None, None, None, False, 0.0, o, None)[0], [(3, 1, 4), (3, 1, 4), (3, 1, 4), (12, 4), (4, 4)]),
+]
+
+
+def recorded_among_others(d, call, shapes):
+    """Expected gradients of the call alone, then the same call recorded while every input is used elsewhere, too."""
+    leaves = [R(*s, seed=i, grad=True) for i, s in enumerate(shapes)]
+    inputs = [x * 1 for x in leaves]
+    out = call(*inputs)
+    weight = R(*out.shape, seed=99)
+    expected = torch.autograd.grad(out, inputs, weight)
+    inputs = [x * 1 for x in leaves]
+    d.start()
+    out = call(*inputs)
+    ((out * weight).sum() + sum((x * 3).sum() for x in inputs)).backward()
+    d.stop()
+    d.step()
+    return [e.detach().clone() for e in expected], weight
+
+
+@pytest.mark.parametrize("number", range(len(CALLS)))
+def test_gradients_equal_autograds_own_to_the_bit(tmp_path, number):
+    name, call, shapes = CALLS[number]
+    r = collect(tmp_path, lambda d: recorded_among_others(d, call, shapes), task="tensor")
+    expected, weight = r.value
+    record = r.data()[name + ".0.backward"]
+    assert torch.equal(r.tensor(record["input"][0]["data_name"]), weight)
+    got = [r.tensor(o["data_name"]) for o in record["output"] if o is not None]
+    for e in expected:
+        assert any(g.shape == e.shape and torch.equal(g, e) for g in got), (e, got)
+
+
+def test_the_order_is_that_of_the_arguments(tmp_path):
+    def body():
+        F.linear(R(2, 3, grad=True), R(4, 3, grad=True), R(4, grad=True)).sum().backward()
+
+    output = collect(tmp_path, lambda d: step(d, body)).data()["Functional.linear.0.backward"]["output"]
+    assert [o["shape"] for o in output[:3]] == [[2, 3], [4, 3], [4]]
+
+
+def test_in_place_calls_have_gradients(tmp_path):
+    def body():
+        x = R(2, 3, grad=True) * 1
+        x.mul_(R(2, 3, seed=1))
+        x += 1
+        F.relu(x, inplace=True).sum().backward()
+
+    names = collect(tmp_path, lambda d: step(d, body)).names()
+    assert {"Tensor.mul_.0.backward", "Tensor.__iadd__.0.backward", "Functional.relu.0.backward"} <= set(names)
+
+
+def test_one_tensor_in_two_places(tmp_path):
+    """One node: each place has its own part. Several nodes: which part belongs to which place cannot be told, and the first place has the sum."""
+    def body():
+        x = (R(2, 3).abs() + 0.1).requires_grad_()
+        torch.sub(x, x).sum().backward()
+        y = (R(2, 3).abs() + 0.1).requires_grad_()
+        F.kl_div(y, y, reduction="sum").backward()
+        return y.grad
+
+    r = collect(tmp_path, lambda d: step(d, body))
+    d = r.data()
+    assert [o["Max"] for o in d["Torch.sub.0.backward"]["output"][:2]] == [1.0, -1.0]
+    first, second = d["Functional.kl_div.0.backward"]["output"][:2]
+    assert first["Norm"] == pytest.approx(r.value.norm().item(), rel=1e-6) and second is None
+
+
+def test_a_second_backward_has_a_record_of_its_own(tmp_path):
+    def body():
+        x = R(3, 3, grad=True)
+        y = torch.tanh(x) * 2
+        y.sum().backward(retain_graph=True)
+        y.mean().backward()
+
+    d = collect(tmp_path, lambda d: step(d, body)).data()
+    first, second = d["Torch.tanh.0.backward"], d["Torch.tanh.0.backward.1"]
+    assert first["input"][0]["Max"] == 2.0 and second["input"][0]["Max"] == pytest.approx(2 / 9)
+
+
+def test_double_backward(tmp_path):
+    def body():
+        x = R(3, 3, grad=True)
+        g, = torch.autograd.grad(torch.sigmoid(x @ x).sum(), x, create_graph=True)
+        (g ** 2).sum().backward()
+        return x.grad
+
+    from collecting import bare
+
+    r = collect(tmp_path, lambda d: step(d, body))
+    assert "Torch.sigmoid.0.backward" in r.names()
+    assert torch.equal(r.value, bare(tmp_path, lambda d: body()))
+
+
+def test_an_output_that_is_not_used_has_no_gradient(tmp_path):
+    def body():
+        a, b = torch.split(R(4, 2, grad=True) * 1, 2)
+        a.sum().backward()
+
+    record = collect(tmp_path, lambda d: step(d, body)).data()["Torch.split.0.backward"]
+    assert record["input"][0]["Max"] == 1.0 and record["input"][1] is None
+
+
+def test_gradients_are_taken_after_stop_and_not_after_step(tmp_path):
+    def body(d):
+        d.start()
+        y = torch.exp(R(2, grad=True))
+        late = torch.sin(R(2, grad=True))
+        d.stop()
+        y.sum().backward()
+        d.step()
+        late.sum().backward()
+        d.start()
+        torch.add(R(2), 1)
+        d.stop()
+        d.step()
+
+    r = collect(tmp_path, body)
+    assert "Torch.exp.0.backward" in r.names() and "Torch.sin.0.backward" not in r.names()
+    assert r.names(1) == ["Torch.add.0.forward"]
+
+
+def test_checkpointing_shows_the_repeated_calls(tmp_path):
+    from torch.utils.checkpoint import checkpoint
+
+    def body(reentrant):
+        f = fill(torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.GELU(), torch.nn.Linear(4, 3)))
+        x = R(2, 3, grad=True)
+        checkpoint(f, x, use_reentrant=reentrant).sum().backward()
+        return x.grad
+
+    for reentrant in (True, False):
+        r = collect(tmp_path, lambda d: step(d, lambda: body(reentrant)))
+        d = r.data()
+        assert [d["Functional.linear.%d.forward" % i]["is_recompute"] for i in range(4)] == [False, False, True, True]
+        assert "Functional.gelu.%d.backward" % (1 if reentrant else 0) in d
+        assert "Torch.ones_like.0.forward" in d
+
+
+def test_no_tensor_is_kept(tmp_path):
+    """Hooks know numbers only: what the program lets go of is freed, backward or not."""
+    import gc
+    import weakref
+
+    def body(d):
+        gc.collect()
+        gc.disable()
+        d.start()
+        x = R(3, 3, grad=True)
+        y = torch.mm(x, x)
+        z = F.layer_norm(F.linear(y, x), (3,))
+        refs = [weakref.ref(t) for t in (y, z)]
+        del y, z
+        alive = [ref() is not None for ref in refs]
+        d.stop()
+        d.step()
+        return alive
+
+    assert collect(tmp_path, body).value == [False, False]

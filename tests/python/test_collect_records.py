@@ -1,0 +1,346 @@
+"""What a record says: names, numbers, arguments of every kind, values as torch itself computes them."""
+import collections
+import dataclasses
+import json
+import zlib
+
+import pytest
+from collecting import R, collect, step, torch
+
+import torch.nn.functional as F  # noqa: E402
+
+
+def test_the_files_are_written_as_json_dump_writes_them(tmp_path):
+    r = collect(tmp_path, lambda d: step(d, lambda: F.relu(R(2, 3, grad=True)).sum().backward()))
+    for name in ("dump.json", "stack.json", "construct.json"):
+        text = open(r.file(name)).read()
+        value = json.loads(text)
+        assert text == (json.dumps(value, indent=1) if value else "{\n}"), name
+    top = r.read()
+    assert list(top) == ["task", "level", "framework", "dump_data_dir", "data"]
+    assert (top["task"], top["level"], top["framework"], top["dump_data_dir"]) == ("statistics", "L1", "pytorch", None)
+
+
+def test_calls_are_numbered_per_name_and_begin_anew_in_each_step(tmp_path):
+    def body(d):
+        for _ in range(2):
+            step(d, lambda: [torch.add(R(2), 1), torch.mul(R(2), 2), torch.add(R(2), 3)])
+
+    r = collect(tmp_path, body)
+    for s in (0, 1):
+        assert r.names(s) == ["Torch.add.0.forward", "Torch.mul.0.forward", "Torch.add.1.forward"]
+
+
+def test_only_the_outermost_call_is_recorded(tmp_path):
+    r = collect(tmp_path, lambda d: step(d, lambda: F.cross_entropy(R(3, 4), torch.tensor([0, 1, 2]))))
+    assert r.names() == ["Functional.cross_entropy.0.forward"]
+
+
+def test_operators_have_their_own_names(tmp_path):
+    def body():
+        a, b, i = R(2, 3), R(2, 3, seed=1), torch.tensor([5, 3])
+        return [a + b, 1 + a, a - b, 1 - a, a * b, a / b, a % 2, a ** 2, a @ b.t(), a == b, a != b, a < b, i & 1, i | 1, i ^ 1, i << 1, i >> 1, a // 1]
+
+    names = [n.split(".")[1] for n in collect(tmp_path, lambda d: step(d, body) and None).names()]
+    assert names == ["__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__truediv__", "__mod__", "__pow__", "t", "__matmul__", "__eq__",
+                     "__ne__", "__lt__", "__and__", "__or__", "__xor__", "__lshift__", "__rshift__", "__floordiv__"]
+
+
+def test_an_object_with_two_names_goes_by_the_one_that_is_called(tmp_path):
+    def body(d):
+        x, w, lstm, gru = R(1, 1, 4, 4), R(1, 1, 3, 3), torch.nn.LSTM(2, 2), torch.nn.GRU(2, 2)
+        d.start()
+        torch.conv2d(x, w)
+        F.conv2d(x, w)
+        torch.nn.functional.conv2d(x, w)
+        lstm(R(3, 1, 2))
+        gru(R(3, 1, 2))  # is in the list as torch.gru, and is called as torch._VF.gru
+        -x
+        abs(x)
+        x.neg()
+        x.abs()
+        d.stop()
+        d.step()
+
+    assert collect(tmp_path, body).names() == ["Torch.conv2d.0.forward", "Functional.conv2d.0.forward", "Functional.conv2d.1.forward", "VF.lstm.0.forward",
+                                               "Tensor.neg.0.forward", "Tensor.abs.0.forward"]
+
+
+def test_functions_imported_by_name_before_are_recorded(tmp_path):
+    from torch import relu as by_value
+
+    act = F.gelu
+
+    def body(d):
+        d.start()
+        assert by_value is torch.relu and act is F.gelu
+        act(by_value(R(2)))
+        d.stop()
+        d.step()
+
+    assert collect(tmp_path, body).names() == ["Torch.relu.0.forward", "Functional.gelu.0.forward"]
+
+
+Pair = collections.namedtuple("Pair", "left right")
+
+
+@dataclasses.dataclass
+class Box:
+    tensor: torch.Tensor
+    count: int = 3
+
+
+def test_values_of_every_kind(tmp_path):
+    numpy = pytest.importorskip("numpy")
+
+    def api(*args, **kwargs):
+        return Pair(args[0], Box(args[0]))
+
+    class Module:
+        pass
+
+    Module.api = staticmethod(api)
+
+    def body(d):
+        d.register_custom_api(Module, "api", "Mine")
+        d.start()
+        Module.api(R(2), True, 3, 2.5, "text", None, slice(1, R(1)[0] * 0 + 4, None), Ellipsis, torch.Size([2, 3]), torch.float16, torch.device("cpu"),
+                   torch.channels_last, [1, (2, {"k": None, 5: False})], Pair(1, 2), Box(R(1)), numpy.float32(0.5), numpy.arange(3), 1 + 2j, object(),
+                   dtype=torch.int8, device="cpu:0", memory_format=torch.contiguous_format)
+        d.stop()
+        d.step()
+
+    record = collect(tmp_path, body).data()["Mine.api.0.forward"]
+    args, kwargs = record["input_args"], record["input_kwargs"]
+    assert args[1:4] == [{"type": "bool", "value": True}, {"type": "int", "value": 3}, {"type": "float", "value": 2.5}]
+    assert args[4:8] == [{"type": "str", "value": "text"}, None, {"type": "slice", "value": [1, 4, None]}, {"type": "ellipsis", "value": "..."}]
+    assert args[8:12] == [{"type": "torch.Size", "value": [2, 3]}, {"type": "torch.dtype", "value": "torch.float16"},
+                          {"type": "torch.device", "value": "cpu:None"}, {"type": "torch.memory_format", "format": "channels_last"}]
+    assert args[12] == [{"type": "int", "value": 1}, [{"type": "int", "value": 2}, {"k": None, "5": {"type": "bool", "value": False}}]]
+    assert args[13] == {"left": {"type": "int", "value": 1}, "right": {"type": "int", "value": 2}}
+    assert args[14]["tensor"]["shape"] == [1] and args[14]["count"] == {"type": "int", "value": 3}
+    assert args[15] == {"type": "float32", "value": 0.5}
+    assert (args[16]["type"], args[16]["dtype"], args[16]["shape"], args[16]["Max"]) == ("numpy.ndarray", "int64", [3], 2)
+    assert args[17:] == [None, None]
+    assert kwargs == {"dtype": {"type": "torch.dtype", "value": "torch.int8"}, "device": {"type": "torch.device", "value": "cpu:0"},
+                      "memory_format": {"type": "torch.memory_format", "format": "contiguous_format"}}
+    assert record["output"][1]["count"] == {"type": "int", "value": 3}
+
+
+DTYPES = ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool", "complex64", "complex128"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_statistics_are_torchs_own(tmp_path, dtype):
+    """In at least float32 for floating types, exact for integers: torch in double precision is the oracle."""
+    t = (R(5, 7) * 3).to(getattr(torch, dtype))
+    strided = t.t()[1:, ::2]
+    r = collect(tmp_path, lambda d: step(d, lambda: torch.flip(strided, (0,)) is None), part={"summary_mode": "md5"})
+    record = r.data()["Torch.flip.0.forward"]["input_args"][0]
+    assert record["dtype"] == "torch." + dtype and record["shape"] == list(strided.shape)
+    assert record["md5"] == "%08x" % zlib.crc32(strided.contiguous().view(torch.uint8).numpy().tobytes())
+    if dtype == "bool":
+        assert (record["Max"], record["Min"], record["Mean"], record["Norm"]) == (bool(strided.any()), bool(strided.all()), None, None)
+        return
+    values = strided.abs().double() if strided.is_complex() else strided.double()
+    assert record["Max"] == values.max().item() and record["Min"] == values.min().item()
+    assert record["Mean"] == pytest.approx(values.mean().item(), rel=1e-6, abs=1e-7)
+    assert record["Norm"] is None if strided.is_complex() else record["Norm"] == pytest.approx(values.norm().item(), rel=1e-6)
+
+
+def test_statistics_do_not_overflow_or_lose_digits(tmp_path):
+    def body():
+        torch.add(torch.full((64, 64), 60000.0, dtype=torch.float16), 0)
+        torch.mul(torch.tensor([1e300, -1e-300], dtype=torch.float64), 1.0)
+        torch.add(torch.tensor([2**40 + 1, -(2**62)]), 0)
+        torch.mul(torch.full((4096,), 3e38), 1.0)
+
+    d = collect(tmp_path, lambda d: step(d, body)).data()
+    half, wide = d["Torch.add.0.forward"]["output"][0], d["Torch.mul.0.forward"]["output"][0]
+    assert half["Mean"] == 60000 and half["Norm"] == 3840000
+    assert wide["Max"] == 1e300 and wide["Norm"] == pytest.approx(1e300)
+    assert d["Torch.add.1.forward"]["output"][0]["Max"] == 2**40 + 1
+    assert d["Torch.mul.1.forward"]["output"][0]["Mean"] == pytest.approx(3e38, rel=1e-6)
+
+
+def test_nan_and_inf_are_written_as_json_in_python_writes_them(tmp_path):
+    def body():
+        torch.mul(torch.tensor([1.0, float("nan")]), 1)
+        torch.mul(torch.tensor([1.0, float("inf"), -float("inf")]), 1)
+
+    r = collect(tmp_path, lambda d: step(d, body))
+    text = open(r.file()).read()
+    assert "NaN" in text and "Infinity" in text and "-Infinity" in text
+    assert [str(r.data()["Torch.mul.1.forward"]["output"][0][k]) for k in ("Max", "Min", "Mean", "Norm")] == ["inf", "-inf", "nan", "inf"]
+
+
+def test_empty_and_zero_dimensional_tensors(tmp_path):
+    def body():
+        torch.add(torch.ones(0, 3), 1)
+        torch.add(torch.tensor(3), 2)
+        torch.logical_not(torch.tensor(True))
+
+    d = collect(tmp_path, lambda d: step(d, body)).data()
+    assert [d["Torch.add.0.forward"]["output"][0][k] for k in ("shape", "Max", "Min", "Mean", "Norm")] == [[0, 3], None, None, None, None]
+    zero = d["Torch.add.1.forward"]["output"][0]
+    assert zero["shape"] == [] and zero["Max"] == 5 and isinstance(zero["Max"], int)
+    assert d["Torch.logical_not.0.forward"]["output"][0]["Max"] is False
+
+
+def test_in_place_calls_show_what_was_before_and_after(tmp_path):
+    def body():
+        x = torch.ones(3)
+        x.add_(5)
+        x += 1
+        x[0] = 9
+
+    d = collect(tmp_path, lambda d: step(d, body)).data()
+    assert list(d) == ["Tensor.add_.0.forward", "Tensor.__iadd__.0.forward", "Tensor.__setitem__.0.forward"]
+    assert [(r["input_args"][0]["Max"], r["output"][0]["Max"] if r["output"][0] else None) for r in d.values()] == [(1, 6), (6, 7), (7, None)]
+
+
+def test_conjugated_and_negated_views_are_read_as_the_numbers_they_stand_for(tmp_path):
+    def body():
+        x = torch.complex(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])).conj()
+        torch.abs(x.imag)
+        torch.abs(x)
+
+    d = collect(tmp_path, lambda d: step(d, body)).data()
+    assert d["Torch.abs.0.forward"]["input_args"][0]["Max"] == -3.0
+    assert d["Torch.abs.1.forward"]["input_args"][0]["Max"] == pytest.approx(20**0.5)
+
+
+def test_tensors_without_plain_memory_have_records_that_say_what_they_are(tmp_path):
+    def body(d):
+        d.start()
+        s = torch.sparse_coo_tensor(torch.tensor([[0, 1], [1, 0]]), torch.tensor([3.0, 4.0]), (3, 3))
+        torch.mm(s, R(3, 2))
+        torch.add(torch.empty(3, 4, device="meta"), 1)
+        torch.func.vmap(lambda t: torch.sin(t).sum())(R(4, 3))
+        torch.reshape(R(3, 4).to(torch.float8_e4m3fn), (4, 3))
+        torch.mul(torch.nested.nested_tensor([R(2, 3), R(4, 3)], layout=torch.jagged), 2)
+        torch.quantize_per_tensor(R(4), 0.1, 0, torch.qint8).dequantize()
+        torch.cos(R(2))
+        d.stop()
+        d.step()
+
+    r = collect(tmp_path, body)
+    d = r.data()
+    sparse = d["Torch.mm.0.forward"]["input_args"][0]
+    assert (sparse["shape"], sparse["Max"], sparse["Norm"]) == ([3, 3], 4.0, 5.0)
+    meta = d["Torch.add.0.forward"]["output"][0]
+    assert (meta["shape"], meta["Max"]) == ([3, 4], None) and "meta" in meta["note"]
+    assert "torch.func" in d["Torch.sin.0.forward"]["input_args"][0]["note"]
+    assert d["Torch.reshape.0.forward"]["output"][0]["dtype"] == "torch.float8_e4m3fn" and d["Torch.reshape.0.forward"]["output"][0]["Max"] is not None
+    assert d["Torch.mul.0.forward"]["output"][0]["Max"] is not None
+    assert "Torch.cos.0.forward" in d and not tmp_path.joinpath("dump/step0/rank/dump_error_info.log").exists()
+
+
+def test_memory_that_nobody_has_written_to_has_no_values(tmp_path):
+    d = collect(tmp_path, lambda d: step(d, lambda: torch.empty(4) is None)).data()
+    record = d["Torch.empty.0.forward"]["output"][0]
+    assert record["Max"] is None and record["note"] == "uninitialised memory"
+
+
+def test_stacks_lead_from_the_call_to_the_script(tmp_path):
+    def inner():
+        return torch.add(R(2), 1)
+
+    r = collect(tmp_path, lambda d: step(d, lambda: [inner() is None, inner() is None]))
+    frames = r.stacks()["Torch.add.0.forward"]
+    assert frames[0].startswith("File %s, line " % __file__) and frames[0].endswith(", in inner, \n return torch.add(R(2), 1)")
+    assert "in <lambda>" in frames[1] and not any("msprobe/pytorch" in f for f in frames)
+    assert r.stacks()["Torch.add.1.forward"] == frames and len(r.read("stack.json")) == 1  # the same stack stands once
+
+
+def test_tensor_files_hold_the_elements(tmp_path):
+    def body(d):
+        x, w = R(2, 3, grad=True), R(4, 3, seed=1, grad=True)
+        step(d, lambda: F.linear(x, w).sum().backward())
+        return x.detach(), w.detach(), x.grad, w.grad
+
+    r = collect(tmp_path, body, task="tensor")
+    x, w, gx, gw = r.value
+    for name, value in (("forward.input.0", x), ("forward.input.1", w), ("forward.output.0", x @ w.t()), ("backward.output.0", gx), ("backward.output.1", gw)):
+        assert torch.equal(r.tensor("Functional.linear.0.%s.pt" % name), value)
+    record = r.data()["Functional.linear.0.forward"]["input_args"][0]
+    assert record["data_name"] == "Functional.linear.0.forward.input.0.pt"
+    assert r.read()["dump_data_dir"].endswith("step0/rank/dump_tensor_data")
+    named = {t["data_name"] for rec in r.data().values() for part in ("input_args", "input", "output") for t in rec.get(part, []) if t and "data_name" in t}
+    assert named == set(r.tensors())
+
+
+def test_tensor_list_adds_files_to_statistics(tmp_path):
+    r = collect(tmp_path, lambda d: step(d, lambda: [F.relu(R(2)) is None, torch.add(R(2), 1) is None]), part={"tensor_list": ["relu"]})
+    assert r.tensors() == ["Functional.relu.0.forward.input.0.pt", "Functional.relu.0.forward.output.0.pt"]
+
+
+def test_files_and_folders_are_not_for_everybody(tmp_path):
+    r = collect(tmp_path, lambda d: step(d, lambda: torch.add(R(2), 1) is None), task="tensor")
+    import os
+
+    for name in ("dump.json", "stack.json", "construct.json", "dump_tensor_data/Torch.add.0.forward.output.0.pt"):
+        assert os.stat(r.file(name)).st_mode & 0o777 == 0o640, name
+    assert os.stat(r.file("dump_tensor_data")).st_mode & 0o777 == 0o750
+    assert [n for n in os.listdir(r.folder) if n.startswith(".")] == []
+
+
+def test_custom_apis_are_recorded_until_they_are_restored(tmp_path):
+    class Module:
+        __name__ = "module"
+
+        @staticmethod
+        def api(x, k=2):
+            return x * k + 1
+
+    original = Module.api
+
+    def body(d):
+        x = R(2, grad=True)
+        d.register_custom_api(Module, "api", "Mine")
+        d.start()
+        Module.api(x, k=3).sum().backward()
+        d.stop()
+        assert Module.api is original
+        d.restore_custom_api(Module, "api")
+        d.start()
+        Module.api(x)
+        d.stop()
+        d.step()
+
+    names = collect(tmp_path, body).names()
+    assert names[0] == "Mine.api.0.forward" and "Mine.api.0.backward" in names and "Mine.api.1.forward" not in names
+
+
+def test_the_wide_list_has_what_the_default_one_lacks(tmp_path):
+    from msprobe.pytorch import apis
+
+    gru = torch.nn.GRU(3, 2)
+
+    def body(d):
+        a = R(3, 3, grad=True)
+        d.start()
+        b = -a
+        c = a.clone()
+        c /= 2
+        abs(c)
+        a.contiguous()
+        torch.ops.aten.add(a, 1).sum().backward()
+        gru(a)
+        b[0]
+        d.stop()
+        d.step()
+
+    apis.LISTS["wide"] = str(tmp_path / "wide.yaml")  # made here, not in the installed package
+    names = collect(tmp_path, body, api_list="wide").names()
+    assert {"Tensor.__neg__.0.forward", "Tensor.clone.0.forward", "Tensor.__itruediv__.0.forward", "Tensor.__abs__.0.forward", "Tensor.contiguous.0.forward",
+            "Aten.add.0.forward", "Aten.add.0.backward", "VF.gru.0.forward", "Tensor.__getitem__.0.forward"} <= set(names)
+    assert "  - clone" in (tmp_path / "wide.yaml").read_text()
+
+
+def test_a_list_that_cannot_be_read_is_told_with_its_line():
+    from msprobe.pytorch import apis
+
+    assert apis.parse_list("a:\n  - x  # why\n\n  - 'y'\nb:\n- z\n", "f") == {"a": ["x", "y"], "b": ["z"]}
+    with pytest.raises(ValueError, match="f: line 2: "):
+        apis.parse_list("a:\n  x\n", "f")
