@@ -7,7 +7,8 @@
  *     read THREADS FILE...             seconds to read every byte of the files, mapped, in plain loops
  *     xlsx CSV OUT                     seconds that libxlsxwriter alone needs for the sheet in CSV
  *     run NPU BENCH OUT FORMATS THREADS [fuzzy | mapping=YAML]
- *                                      seconds to compare, rows, and the most memory that the process had, in MiB
+ *                                      seconds to compare, rows, the most memory that the process had (MiB), the
+ *                                      most of its own, without mapped files (MiB), and the result's path
  *
  * Each prints one line. Times are of one run: who calls takes the best of several.
  */
@@ -352,16 +353,45 @@ write_xlsx(const char *csv, const char *path)
 /* ---- the comparison itself ------------------------------------------------------------------------------------------
  */
 
+/* Memory of our own at this moment, in MiB. */
+static double
+own_memory(void)
+{
+    FILE *f = fopen("/proc/self/status", "r");
+    char line[256];
+    double kb = 0;
+
+    while (f != NULL && fgets(line, sizeof(line), f) != NULL)
+        if (sscanf(line, "RssAnon: %lf", &kb) == 1)
+            break;
+    if (f != NULL)
+        fclose(f);
+    return kb / 1024;
+}
+
+static bool
+watch_memory(const msp_compare_progress *p, void *payload)
+{
+    double *most = payload, now = own_memory();
+
+    (void)p;
+    *most = now > *most ? now : *most;
+    return true;
+}
+
 static int
 run_compare(char **args, int n)
 {
     msp_compare_options opt;
     msp_compare_result res;
     struct rusage usage;
+    double most = 0;
     msp_error err;
     msp_status st;
 
     msp_compare_options_init(&opt);
+    opt.progress = watch_memory;
+    opt.progress_payload = &most;
     opt.npu_path = args[0];
     opt.bench_path = args[1];
     opt.output_dir = args[2];
@@ -378,8 +408,8 @@ run_compare(char **args, int n)
     if (st != MSP_OK)
         return fail(&err);
     getrusage(RUSAGE_SELF, &usage);
-    printf("%.6f %" PRId64 " %.1f %s\n", res.seconds, res.pairs[0].counts.rows, (double)usage.ru_maxrss / 1024,
-           res.pairs[0].files[0]);
+    printf("%.6f %" PRId64 " %.1f %.1f %s\n", res.seconds, res.pairs[0].counts.rows, (double)usage.ru_maxrss / 1024,
+           most, res.pairs[0].files[0]);
     msp_compare_result_release(&res);
     return 0;
 }

@@ -2,6 +2,7 @@
 #ifndef MSPROBE_LOG_H
 #define MSPROBE_LOG_H
 
+#include <stdbool.h>
 #include "msprobe/error.h"
 
 #ifdef __cplusplus
@@ -24,6 +25,9 @@ typedef void msp_log_sink(msp_log_level level, const char *text, void *payload);
  * nothing by itself. The sink may be called from any thread, one call at a time, and must not log.
  */
 MSP_API void msp_log_set_sink(msp_log_level least, msp_log_sink *sink, void *payload);
+
+/* True when a message of this level would reach somebody: for those whose text costs something to put together. */
+MSP_API bool msp_log_wanted(msp_log_level level);
 
 /* Write a message. Cheap when its level is not wanted. */
 MSP_API void msp_log(msp_log_level level, const char *fmt, ...) MSP_PRINTF(2, 3);

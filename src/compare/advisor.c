@@ -23,10 +23,12 @@ may_vary(msp_str name)
 }
 
 const char *
-msp_advisor_text(msp_str name)
+msp_advisor_text(msp_str name, bool any_judged)
 {
     bool forward = contains(name, "forward"), input = contains(name, "input");
 
+    if (name.len == 0 && !any_judged)
+        return "No data could be judged: see Err_message in the comparison result.";
     if (name.len == 0)
         return "All data in comparison result meets the accuracy requirements.";
     if (forward && input)
@@ -44,7 +46,7 @@ msp_advisor_text(msp_str name)
 }
 
 msp_status
-msp_advisor_write(const char *path, int64_t line, msp_str name, msp_error *err)
+msp_advisor_write(const char *path, int64_t line, msp_str name, const char *advice, msp_error *err)
 {
     msp_file f = MSP_FILE_NONE;
     msp_buf text = {0};
@@ -54,7 +56,7 @@ msp_advisor_write(const char *path, int64_t line, msp_str name, msp_error *err)
         msp_buf_text(&text, "Line: NA\nSuspect Nodes: NA\n");
     else
         msp_buf_printf(&text, "Line: %lld\nSuspect Nodes: %.*s\n", (long long)line, (int)name.len, name.p);
-    msp_buf_printf(&text, "Expert Advice: %s\n", msp_advisor_text(name));
+    msp_buf_printf(&text, "Expert Advice: %s\n", advice);
     st = msp_buf_status(&text, err);
     if (st == MSP_OK)
         st = msp_file_create(&f, path, 0640, err);

@@ -6,10 +6,14 @@
 #include "core/str.h"
 #include "msprobe/error.h"
 
-/* The advice for a row of this name; for an empty name: that everything is fine. Static text. */
-const char *msp_advisor_text(msp_str name);
+/*
+ * The advice for the first wrong row, by its name. An empty name: there is none, and everything is fine if any row was
+ * judged at all. Static text.
+ */
+const char *msp_advisor_text(msp_str name, bool any_judged);
 
 /* Write "Line", "Suspect Nodes" and "Expert Advice" to path (0640). An empty name: NA. */
-MSP_CHECK msp_status msp_advisor_write(const char *path, int64_t line, msp_str name, msp_error *err);
+MSP_CHECK msp_status msp_advisor_write(const char *path, int64_t line, msp_str name, const char *advice,
+                                       msp_error *err);
 
 #endif

@@ -306,7 +306,7 @@ log_row(const pair *p, const msp_judged *j)
     msp_buf text = {0};
     char number[32];
 
-    if (p->out->mode != MSP_MODE_REAL)
+    if (p->out->mode != MSP_MODE_REAL || !msp_log_wanted(MSP_LOG_INFO))
         return;
     for (int i = 0; i < NMETRICS; i++) {
         msp_buf_text(&text, names[i]);
@@ -376,18 +376,20 @@ advise(pair *p)
 {
     const msp_row *row = p->advised < 0 ? NULL : &p->sides[0].rows.rows[p->advised];
     msp_str name = row == NULL ? (msp_str){NULL, 0} : msp_row_name(row);
+    const msp_compare_counts *c = &p->out->counts;
+    const char *advice = msp_advisor_text(name, c->yes + c->no + c->clean + c->warning + c->pass + c->different > 0);
     msp_status st;
     char *path;
 
     if (p->run->opt->compare_only || p->run->opt->diff_analyze)
         return MSP_OK;
     path = msp_plan_file(p->plan->out_dir, p->plan->advisor_stem, p->run->timestamp, "txt");
-    p->out->advice = msp_result_text(msp_str_of(msp_advisor_text(name)));
+    p->out->advice = msp_result_text(msp_str_of(advice));
     if (path == NULL || p->out->advice == NULL) {
         msp_free(path);
         return no_memory(p);
     }
-    st = msp_advisor_write(path, p->advised, name, p->err);
+    st = msp_advisor_write(path, p->advised, name, advice, p->err);
     if (st == MSP_OK && !msp_result_add(&p->out->files, &p->out->nfiles, msp_str_of(path)))
         st = no_memory(p);
     msp_free(path);

@@ -48,6 +48,12 @@ drop_cut_character(char *text, size_t len)
         text[i - 1] = '\0';
 }
 
+bool
+msp_log_wanted(msp_log_level level)
+{
+    return (int)level >= atomic_load_explicit(&wanted, memory_order_relaxed);
+}
+
 void
 msp_log(msp_log_level level, const char *fmt, ...)
 {
@@ -55,7 +61,7 @@ msp_log(msp_log_level level, const char *fmt, ...)
     va_list args;
     int n;
 
-    if ((int)level < atomic_load_explicit(&wanted, memory_order_relaxed))
+    if (!msp_log_wanted(level))
         return;
     va_start(args, fmt);
     n = vsnprintf(text, sizeof(text), fmt, args);

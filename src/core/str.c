@@ -80,7 +80,7 @@ msp_buf_room(msp_buf *b, size_t n)
 }
 
 void
-msp_buf_add(msp_buf *b, const void *p, size_t n)
+msp_buf_add_slowly(msp_buf *b, const void *p, size_t n)
 {
     char *at = msp_buf_room(b, n);
 
@@ -90,24 +90,6 @@ msp_buf_add(msp_buf *b, const void *p, size_t n)
         memcpy(at, p, n);
     at[n] = '\0';
     b->len += n;
-}
-
-void
-msp_buf_str(msp_buf *b, msp_str s)
-{
-    msp_buf_add(b, s.p, s.len);
-}
-
-void
-msp_buf_text(msp_buf *b, const char *text)
-{
-    msp_buf_add(b, text, strlen(text));
-}
-
-void
-msp_buf_char(msp_buf *b, char c)
-{
-    msp_buf_add(b, &c, 1);
 }
 
 void

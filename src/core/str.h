@@ -50,10 +50,39 @@ typedef struct msp_buf {
     bool failed;
 } msp_buf;
 
-void msp_buf_add(msp_buf *b, const void *p, size_t n);
-void msp_buf_str(msp_buf *b, msp_str s);
-void msp_buf_text(msp_buf *b, const char *text);
-void msp_buf_char(msp_buf *b, char c);
+void msp_buf_add_slowly(msp_buf *b, const void *p, size_t n); /* where there may be no room */
+
+static inline void
+msp_buf_add(msp_buf *b, const void *p, size_t n)
+{
+    if (b->failed || n >= b->cap - b->len) {
+        msp_buf_add_slowly(b, p, n);
+        return;
+    }
+    if (n > 0)
+        memcpy(b->p + b->len, p, n);
+    b->len += n;
+    b->p[b->len] = '\0';
+}
+
+static inline void
+msp_buf_str(msp_buf *b, msp_str s)
+{
+    msp_buf_add(b, s.p, s.len);
+}
+
+static inline void
+msp_buf_text(msp_buf *b, const char *text)
+{
+    msp_buf_add(b, text, strlen(text));
+}
+
+static inline void
+msp_buf_char(msp_buf *b, char c)
+{
+    msp_buf_add(b, &c, 1);
+}
+
 void msp_buf_printf(msp_buf *b, const char *fmt, ...) MSP_PRINTF(2, 3);
 void msp_buf_vprintf(msp_buf *b, const char *fmt, va_list args);
 
