@@ -1,4 +1,4 @@
-"""Train a small attention model on the CPU and record its first step.
+"""Train a small attention model on the CPU and record its first step: the lines with `debugger` are all that it takes.
 
     python train.py OUT            the healthy run
     python train.py OUT --fault    the same run, with a softmax kernel that forgets the end of a row
@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.overrides import TorchFunctionMode, resolve_name
 
-from recorder import Recorder
+from msprobe.pytorch import PrecisionDebugger
 
 WIDTH, CLASSES, STEPS = 32, 8, 20
 LENGTHS = (64, 32, 20)  # of the sequence in each block
@@ -69,19 +69,20 @@ class BrokenSoftmax(TorchFunctionMode):
 def train(out, fault):
     torch.manual_seed(1234)
     torch.set_num_threads(1)  # so that both runs add their numbers in the same order
+    debugger = PrecisionDebugger(os.path.join(os.path.dirname(__file__), "config.json"), dump_path=out)
     model = Model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     tokens = torch.randint(0, 100, (16, LENGTHS[0]))
     labels = tokens[:, :4].sum(dim=1) % CLASSES
     for step in range(STEPS):
-        recorder = Recorder(os.path.join(out, "step0", "rank0")) if step == 0 else None
-        optimizer.zero_grad()
-        with BrokenSoftmax() if fault else contextlib.nullcontext(), recorder or contextlib.nullcontext():
+        debugger.start()
+        with BrokenSoftmax() if fault else contextlib.nullcontext():
             loss = F.cross_entropy(model(tokens), labels)
             loss.backward()
+        debugger.stop()
         optimizer.step()
-        if recorder:
-            recorder.save()
+        optimizer.zero_grad()
+        debugger.step()
         if step % 5 == 0 or step == STEPS - 1:
             print(f"  step {step:2}  loss {loss.item():.6f}", flush=True)
 

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "progress.h"
 #include "shell.h"
 #include "summary.h"
@@ -77,6 +78,19 @@ msp_summary_user_frame(const msp_compare_suspect *s)
     return user_frame(s->stack, s->nstack);
 }
 
+/* A file below the current folder, as seen from there: dumps hold whole paths, people know their own. */
+static const char *
+seen_from_here(const char *file)
+{
+    char here[4096];
+    size_t n;
+
+    if (getcwd(here, sizeof(here)) == NULL)
+        return file;
+    n = strlen(here);
+    return n > 1 && strncmp(file, here, n) == 0 && file[n] == '/' ? file + n + 1 : file;
+}
+
 /* "File /w/train.py, line 10, in main, \n y = f(x)" -> "/w/train.py:10 in main" and "y = f(x)" below it. */
 static void
 put_frame(FILE *out, const char *frame)
@@ -90,6 +104,7 @@ put_frame(FILE *out, const char *frame)
 
     while (head > 0 && (frame[head - 1] == ' ' || frame[head - 1] == ','))
         head--;
+    file = file != NULL ? seen_from_here(file) : NULL;
     if (in != NULL && in < frame + head)
         snprintf(text, sizeof(text), "%.*s:%.*s in %.*s", (int)(line - file), file, (int)(in - line - 7), line + 7,
                  (int)(frame + head - in - 5), in + 5);
