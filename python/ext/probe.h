@@ -10,6 +10,7 @@
  *     probe_record.c  handing records over, what of them is wanted, errors of our own
  *     probe_value.c   Python values as tokens
  *     probe_tensor.c  a tensor's memory, read without going through Python
+ *     probe_keep.c    overflow_check: inputs as they were before their call
  *     probe_stack.c   call stacks, made into text once
  *     probe_grad.c    gradients, by hooks on the autograd nodes that the call made
  *     probe_module.c  modules, and single values
@@ -123,10 +124,15 @@ typedef struct probe_state {
 
 extern probe_state msp_probe;
 
+/* An input's elements, kept while its call runs (probe_keep.c). */
+typedef struct kept_tensor kept_tensor;
+
 /* Per thread. */
 typedef struct probe_thread {
     int depth;             /* inside a recorded call: what it calls itself is not recorded */
     bool overflowed;       /* a tensor that was read since this was reset held inf or NaN */
+    kept_tensor **keep;    /* overflow_check: where copies of what is read go, or NULL */
+    uint32_t stack;        /* of the call that was looked at last, as msp_collect_stack() numbered it */
     bool saving;           /* elements are written to files and nothing else is done */
     const char *no_values; /* why the values of what is read mean nothing, or NULL */
     bool transforming;     /* inside vmap, grad, ...: tensors are wrappers without memory */
@@ -170,8 +176,12 @@ void msp_probe_pending_flush(void);
 /* Run the original. */
 PyObject *msp_probe_invoke(probe_api *api, PyObject *self, PyObject *args, PyObject *kwargs);
 
-/* After a call whose result overflowed: true when the program is to be stopped, with the exception set. */
-bool msp_probe_overflow(const char *name);
+/* After a call, made from that stack, whose result overflowed: true when the program is to be stopped, with the
+ * exception set. */
+bool msp_probe_overflow(const char *name, uint32_t stack);
+
+/* Whether the device says that something overflowed since it was last asked; false where devices have no such flag. */
+bool msp_probe_device_overflowed(void);
 
 /* Hand a record over; a failure ends the recording and is told once. */
 void msp_probe_commit(msp_record *r);
@@ -247,6 +257,18 @@ int msp_probe_tensor_view(msp_tensor *view, PyObject *t);
 /* The record of memory that stands for a tensor without requires_grad, or -1 with an exception set. */
 int msp_probe_memory(msp_record *r, const msp_tensor *view, probe_path *path);
 
+/* Write elements to a file of that name in dump_tensor_data, or -1 with an exception set; and remove it again. */
+int msp_probe_save_tensor(const msp_tensor *t, const char *file);
+void msp_probe_remove_file(const char *file);
+
+/*
+ * Keep a tensor's elements under the name of their file until they are saved or dropped; both empty the list. -1 with
+ * an exception set: they can be held neither in memory nor on disk.
+ */
+int msp_probe_keep(kept_tensor **list, const msp_tensor *t, const char *file);
+void msp_probe_keep_save(kept_tensor **list);
+void msp_probe_keep_drop(kept_tensor **list);
+
 /* A tensor, or -1 with an exception set. */
 int msp_probe_tensor(msp_record *r, PyObject *t, probe_path *path);
 
@@ -280,6 +302,9 @@ typedef struct probe_site {
 
 /* The current call stack without its skip innermost frames. */
 probe_site msp_probe_stack(int skip);
+
+/* The text of a stack, its frames joined by line ends: a borrowed str, or NULL. */
+PyObject *msp_probe_stack_by_id(uint32_t id);
 
 /* Forget the ids: they belong to one collection. */
 void msp_probe_stack_reset(void);

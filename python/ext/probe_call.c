@@ -22,7 +22,8 @@ typedef struct call {
     char text[256];   /* "Functional.relu.0.forward" */
     size_t len, base; /* base: without the direction */
     bool selected;
-    bool poisoned; /* an input holds inf or NaN */
+    bool poisoned;     /* an input holds inf or NaN */
+    kept_tensor *kept; /* overflow_check: the inputs' elements */
 } call;
 
 /*
@@ -209,8 +210,10 @@ begin(call *c, PyObject *self, PyObject *args, PyObject *kwargs)
     msp_record_begin(c->record, msp_probe.unit, c->text, c->len);
     msp_record_object(c->record);
     msp_probe_thread.overflowed = false;
+    msp_probe_thread.keep = msp_probe.rules.overflow ? &c->kept : NULL;
     if (msp_probe.rules.inputs)
         put_inputs(c, c->record, self, args, kwargs);
+    msp_probe_thread.keep = NULL;
     c->poisoned = msp_probe_thread.overflowed;
 }
 
@@ -218,19 +221,19 @@ begin(call *c, PyObject *self, PyObject *args, PyObject *kwargs)
  * --------------------------------------------------------------------------------------------------------- */
 
 bool
-msp_probe_overflow(const char *name)
+msp_probe_overflow(const char *name, uint32_t stack)
 {
-    PyObject *done;
+    PyObject *done, *text = msp_probe_stack_by_id(stack);
 
     if (msp_probe.on_overflow == NULL)
         return false;
-    done = PyObject_CallFunction(msp_probe.on_overflow, "s", name);
+    done = PyObject_CallFunction(msp_probe.on_overflow, "sO", name, text == NULL ? Py_None : text);
     Py_XDECREF(done);
     return done == NULL;
 }
 
-static bool
-device_overflowed(void)
+bool
+msp_probe_device_overflowed(void)
 {
     PyObject *flag = msp_probe.overflow_flag == NULL ? NULL : PyObject_CallNoArgs(msp_probe.overflow_flag);
     bool yes = flag == Py_True;
@@ -240,22 +243,29 @@ device_overflowed(void)
     return yes;
 }
 
-/* The elements of a call, into files: a second walk over the same values. */
+/* The elements of a call, into files: what was kept of the inputs, and a second walk over the outputs. */
 static void
-save_elements(const call *c, PyObject *self, PyObject *args, PyObject *kwargs, PyObject *result)
+save_elements(call *c, PyObject *self, PyObject *args, PyObject *kwargs, PyObject *result)
 {
     msp_record *scratch = msp_probe_record_get();
 
+    msp_probe_keep_save(&c->kept);
     if (scratch == NULL)
         return;
     msp_record_begin(scratch, msp_probe.unit, c->text, c->len);
     msp_probe_thread.saving = true;
-    if (msp_probe.rules.inputs)
-        put_inputs(c, scratch, self, args, kwargs);
     if (msp_probe.rules.outputs && result != NULL)
         put_outputs(c, scratch, self, args, kwargs, result);
     msp_probe_thread.saving = false;
     msp_probe_record_put(scratch);
+}
+
+/* The original writes this field behind the inputs, and last in task overflow_check. */
+static void
+put_recompute(const call *c)
+{
+    KEY(c->record, "is_recompute");
+    msp_record_bool(c->record, c->site.recompute);
 }
 
 /* ---- calls that go on after they returned
@@ -276,6 +286,7 @@ pending_dealloc(PyObject *object)
     pending_call *p = (pending_call *)object;
 
     msp_probe_record_put(p->call.record);
+    msp_probe_keep_drop(&p->call.kept);
     Py_XDECREF(p->self);
     Py_XDECREF(p->args);
     Py_XDECREF(p->kwargs);
@@ -326,7 +337,7 @@ postpone(call *c, PyObject *self, PyObject *args, PyObject *kwargs, PyObject *re
     Py_ssize_t n = count_handles(result);
     pending_call *p;
 
-    if (n == 0 || !(c->api->flags & PROBE_DISTRIBUTED) || !msp_probe.rules.outputs || msp_probe.rules.overflow)
+    if (n == 0 || !(c->api->flags & PROBE_DISTRIBUTED) || !msp_probe.rules.outputs)
         return false;
     if (msp_probe.pending == NULL)
         msp_probe.pending = PyDict_New();
@@ -343,10 +354,12 @@ postpone(call *c, PyObject *self, PyObject *args, PyObject *kwargs, PyObject *re
     p->args = args;
     p->kwargs = kwargs;
     p->left = (int)n;
-    p->hole = ++msp_probe.holes;
+    p->hole = msp_probe.rules.overflow ? 0 : ++msp_probe.holes; /* overflow_check may not want the record at all */
     p->generation = msp_probe.generation;
     c->record = NULL;
-    keep_place(p->hole);
+    c->kept = NULL;
+    if (p->hole != 0)
+        keep_place(p->hole);
     for (Py_ssize_t i = 0; i < n; i++)
         if (PyDict_SetItem(msp_probe.pending, PyList_Check(result) ? PyList_GET_ITEM(result, i) : result,
                            (PyObject *)p) != 0)
@@ -355,45 +368,75 @@ postpone(call *c, PyObject *self, PyObject *args, PyObject *kwargs, PyObject *re
     return true;
 }
 
-static void
-complete(pending_call *p, bool waited)
+/*
+ * Outputs, and the record is handed over; in task overflow_check only when there is something to see. result NULL: the
+ * call raised. Returns true when the call made inf or NaN; what others made and it was given is recorded, too, but does
+ * not count.
+ */
+static bool
+conclude(call *c, PyObject *self, PyObject *args, PyObject *kwargs, PyObject *result, uint32_t hole)
 {
-    msp_record *r = p->call.record;
-    probe_quiet q;
+    bool overflowed = false, wanted = true;
 
-    if (r == NULL || p->generation != msp_probe.generation || !msp_probe.has_unit)
-        return;
-    msp_probe_enter(&q);
-    if (waited) {
-        put_outputs(&p->call, r, p->self, p->args, p->kwargs, NULL);
-    } else {
-        KEY(r, "note");
-        msp_record_text(r, "nobody waited for its handle in this step", 41);
+    msp_probe_thread.overflowed = false;
+    if (result != NULL && msp_probe.rules.outputs)
+        put_outputs(c, c->record, self, args, kwargs, result);
+    if (msp_probe.rules.overflow) {
+        overflowed = result != NULL && (msp_probe_thread.overflowed | msp_probe_device_overflowed());
+        wanted = overflowed || c->poisoned;
+        if (wanted)
+            save_elements(c, self, args, kwargs, result);
+        put_recompute(c);
     }
-    msp_record_end(r);
-    msp_record_fill(r, p->hole);
-    msp_probe_commit_value(r);
-    msp_probe_record_put(r);
-    p->call.record = NULL;
-    msp_probe_leave(&q);
+    if (wanted) {
+        msp_record_end(c->record);
+        msp_record_fill(c->record, hole);
+        msp_probe_commit_value(c->record);
+    }
+    msp_probe_record_put(c->record);
+    c->record = NULL;
+    return overflowed;
 }
 
-/* handle.wait() is done. */
-static void
+/* Returns true when the program is to be stopped, with an exception set. */
+static bool
+complete(pending_call *p, bool waited)
+{
+    call *c = &p->call;
+    bool stop;
+    probe_quiet q;
+
+    if (c->record == NULL || p->generation != msp_probe.generation || !msp_probe.has_unit)
+        return false;
+    msp_probe_enter(&q);
+    if (!waited) {
+        KEY(c->record, "note");
+        msp_record_text(c->record, "nobody waited for its handle in this step", 41);
+    }
+    stop = conclude(c, p->self, p->args, p->kwargs, waited ? Py_None : NULL, p->hole) &&
+           msp_probe_overflow(c->text, c->site.stack);
+    msp_probe_leave(&q);
+    return stop;
+}
+
+/* handle.wait() is done. Returns true when the program is to be stopped, with an exception set. */
+static bool
 waited_for(PyObject *handle)
 {
     pending_call *p = NULL;
+    bool stop = false;
 
     if (msp_probe.pending != NULL && handle != NULL)
         p = (pending_call *)PyDict_GetItem(msp_probe.pending, handle);
     if (p == NULL)
-        return;
+        return false;
     Py_INCREF(p);
     if (PyDict_DelItem(msp_probe.pending, handle) != 0)
         PyErr_Clear();
     if (--p->left == 0)
-        complete(p, true);
+        stop = complete(p, true);
     Py_DECREF(p);
+    return stop;
 }
 
 static bool
@@ -415,40 +458,21 @@ msp_probe_pending_flush(void)
 
     msp_probe.pending = NULL;
     while (left != NULL && PyDict_Next(left, &pos, &handle, &p))
-        complete((pending_call *)p, is_complete(handle));
+        if (complete((pending_call *)p, is_complete(handle)))
+            PyErr_Clear(); /* the step is over: there is no call left to stop */
     Py_XDECREF(left);
 }
 
 /* ---- after
  * -------------------------------------------------------------------------------------------------------------- */
 
-/* Returns true when the call made inf or NaN. What others made and it was given is recorded, too, but does not count.
- */
+/* Returns true when the call made inf or NaN. */
 static bool
 finish_record(call *c, PyObject *self, PyObject *args, PyObject *kwargs, PyObject *result)
 {
-    bool overflowed = false, wanted = true;
-
-    KEY(c->record, "is_recompute");
-    msp_record_bool(c->record, c->site.recompute);
-    if (postpone(c, self, args, kwargs, result))
-        return false;
-    msp_probe_thread.overflowed = false;
-    if (result != NULL && msp_probe.rules.outputs)
-        put_outputs(c, c->record, self, args, kwargs, result);
-    if (msp_probe.rules.overflow) {
-        overflowed = result != NULL && (msp_probe_thread.overflowed | device_overflowed());
-        wanted = overflowed || c->poisoned;
-        if (wanted)
-            save_elements(c, self, args, kwargs, result);
-    }
-    if (wanted) {
-        msp_record_end(c->record);
-        msp_probe_commit_value(c->record);
-    }
-    msp_probe_record_put(c->record);
-    c->record = NULL;
-    return overflowed;
+    if (!msp_probe.rules.overflow)
+        put_recompute(c);
+    return !postpone(c, self, args, kwargs, result) && conclude(c, self, args, kwargs, result, 0);
 }
 
 /* Returns true when the program is to be stopped, with an exception set. */
@@ -459,10 +483,12 @@ end(call *c, PyObject *self, PyObject *args, PyObject *kwargs, PyObject *result)
 
     msp_probe_note_site(c->text, c->len, &c->site, c->selected);
     if (c->record != NULL && finish_record(c, self, args, kwargs, result))
-        stop = msp_probe_overflow(c->text);
+        stop = msp_probe_overflow(c->text, c->site.stack);
+    msp_probe_keep_drop(&c->kept);
     msp_probe_scope_leave(c->text, c->len);
     if (!stop && result != NULL && c->edges != NULL) {
         strcpy(c->text + c->base, ".backward");
+        msp_probe_thread.stack = c->site.stack;
         msp_probe_edges_after(c->edges, result, c->text, c->base + strlen(".backward"), false);
     } else {
         msp_probe_edges_drop(c->edges);
@@ -479,10 +505,15 @@ call_wait(probe_api *api, PyObject *self, PyObject *args, PyObject *kwargs)
     PyObject *result = msp_probe_invoke(api, self, args, kwargs), *type, *value, *trace;
 
     PyErr_Fetch(&type, &value, &trace);
-    if (args != NULL && PyTuple_GET_SIZE(args) > 0)
-        waited_for(PyTuple_GET_ITEM(args, 0));
-    PyErr_Restore(type, value, trace);
-    return result;
+    if (args == NULL || PyTuple_GET_SIZE(args) == 0 || !waited_for(PyTuple_GET_ITEM(args, 0))) {
+        PyErr_Restore(type, value, trace);
+        return result;
+    }
+    Py_XDECREF(result); /* the limit of overflows is reached: our exception is what the program gets */
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+    return NULL;
 }
 
 static PyObject *

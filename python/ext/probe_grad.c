@@ -268,6 +268,7 @@ typedef struct grad_call {
     int nin, nout; /* gradients that enter (per output), that leave (per input) */
     slot *in, *out;
     PyObject *parent; /* the module that the call belongs to, in backward; NULL: none */
+    uint32_t stack;   /* from where the call itself was made */
     bool inside;      /* a module around it is in the list */
     bool done;
     struct grad_call *prev, *next; /* those that have fired but wait for more */
@@ -471,7 +472,7 @@ record_gradients(grad_call *g)
         return false;
     msp_record_begin(r, msp_probe.unit, name, n);
     msp_record_object(r);
-    overflowed = put_gradients(r, g, &poisoned);
+    overflowed = put_gradients(r, g, &poisoned) | msp_probe_device_overflowed();
     if (overflowed || poisoned || !msp_probe.rules.overflow) {
         msp_record_end(r);
         msp_probe_commit_value(r);
@@ -482,7 +483,7 @@ record_gradients(grad_call *g)
         msp_probe_thread.saving = false;
     }
     msp_probe_record_put(r);
-    return overflowed && msp_probe_overflow(name);
+    return overflowed && msp_probe_overflow(name, g->stack);
 }
 
 /* All that will come in this pass has come. Returns true when the program is to be stopped, with an exception set. */
@@ -745,7 +746,7 @@ parameter_hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
         if (done == NULL)
             msp_probe_swallow("reading a parameter's gradient", "");
         else if (PyUnicode_Check(done))
-            stop = msp_probe_overflow(PyUnicode_AsUTF8(done));
+            stop = msp_probe_overflow(PyUnicode_AsUTF8(done), 0);
         Py_XDECREF(done);
         msp_probe_leave(&q);
     }
@@ -1133,6 +1134,7 @@ make_call(const walk *w, int nout, int extra, const char *name, size_t len, bool
         return NULL;
     memset((char *)g + sizeof(PyObject), 0, sizeof(*g) - sizeof(PyObject));
     g->generation = msp_probe.generation;
+    g->stack = msp_probe_thread.stack;
     g->parent = backward_parent();
     g->inside = msp_probe_inside_listed(true);
     g->name = PyMem_Malloc(len + 1);

@@ -20,7 +20,8 @@ typedef struct module_call {
     size_t len;
     int64_t generation;
     bool poisoned;           /* an input holds inf or NaN */
-    PyObject *args, *kwargs; /* kept where their values may be wanted after the call: scope, overflow_check */
+    kept_tensor *kept;       /* overflow_check: the inputs' elements */
+    PyObject *args, *kwargs; /* kept where their values may be wanted after the call: scope */
 } module_call;
 
 static void
@@ -30,6 +31,7 @@ module_call_dealloc(PyObject *self)
 
     msp_record_release(&m->record);
     msp_probe_edges_drop(m->edges);
+    msp_probe_keep_drop(&m->kept);
     Py_XDECREF(m->args);
     Py_XDECREF(m->kwargs);
     PyMem_Free(m->name);
@@ -123,8 +125,10 @@ begin_record(module_call *m, PyObject *args, PyObject *kwargs)
     msp_record_begin(&m->record, msp_probe.unit, m->name, m->len);
     msp_record_object(&m->record);
     msp_probe_thread.overflowed = false;
+    msp_probe_thread.keep = msp_probe.rules.overflow ? &m->kept : NULL;
     if (msp_probe.rules.inputs)
         put_inputs(m, &m->record, args, kwargs);
+    msp_probe_thread.keep = NULL;
     m->poisoned = msp_probe_thread.overflowed;
 }
 
@@ -182,7 +186,7 @@ msp_probe_module_begin(PyObject *self, PyObject *all)
         PyErr_Clear();
     if (wants_record(m) && msp_probe_in_scope())
         begin_record(m, args, kwargs);
-    if (msp_probe.rules.overflow || msp_probe.rules.scope_begin != NULL) {
+    if (msp_probe.rules.scope_begin != NULL) {
         Py_INCREF(args);
         Py_INCREF(kwargs);
         m->args = args;
@@ -212,17 +216,16 @@ put_outputs(const module_call *m, msp_record *r, PyObject *output, PyObject *par
 }
 
 static void
-save_elements(const module_call *m, PyObject *output, PyObject *parameters)
+save_elements(module_call *m, PyObject *output, PyObject *parameters)
 {
     msp_record *scratch = msp_probe_record_get();
     bool unused;
 
+    msp_probe_keep_save(&m->kept);
     if (scratch == NULL)
         return;
     msp_probe_thread.saving = true;
     msp_record_begin(scratch, msp_probe.unit, m->name, m->len);
-    if (m->args != NULL && msp_probe.rules.inputs)
-        put_inputs(m, scratch, m->args, m->kwargs);
     put_outputs(m, scratch, output, parameters, &unused);
     msp_probe_thread.saving = false;
     msp_probe_record_put(scratch);
@@ -236,7 +239,8 @@ end_record(module_call *m, PyObject *output, PyObject *parameters)
 
     msp_probe_thread.overflowed = false;
     put_outputs(m, &m->record, output, parameters, &overflowed);
-    if (msp_probe.rules.overflow && !msp_probe_thread.overflowed && !m->poisoned)
+    overflowed |= msp_probe_device_overflowed();
+    if (msp_probe.rules.overflow && !overflowed && !msp_probe_thread.overflowed && !m->poisoned)
         return false;
     if (msp_probe.rules.overflow)
         save_elements(m, output, parameters);
@@ -244,7 +248,7 @@ end_record(module_call *m, PyObject *output, PyObject *parameters)
     msp_record_bool(&m->record, m->site.recompute);
     msp_record_end(&m->record);
     msp_probe_commit_value(&m->record);
-    return msp_probe.rules.overflow && overflowed && msp_probe_overflow(m->name);
+    return msp_probe.rules.overflow && overflowed && msp_probe_overflow(m->name, m->site.stack);
 }
 
 /* A range is looked at when the module ends: one that began before it gets its inputs read now. */

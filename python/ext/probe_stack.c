@@ -209,6 +209,18 @@ register_stack(PyObject *frames)
     return n;
 }
 
+PyObject *
+msp_probe_stack_by_id(uint32_t id)
+{
+    PyObject *text, *number;
+    Py_ssize_t pos = 0;
+
+    while (id != 0 && texts != NULL && PyDict_Next(texts, &pos, &text, &number))
+        if (PyLong_AsUnsignedLong(number) == id)
+            return text;
+    return NULL;
+}
+
 /* One object per owner, for ever: there are two of them. */
 static PyObject *
 intern(PyObject *text)
@@ -264,5 +276,6 @@ msp_probe_stack(int skip)
         site = k->site;
     }
     Py_DECREF(top);
+    msp_probe_thread.stack = site.stack;
     return site;
 }

@@ -324,16 +324,30 @@ measure(const msp_tensor *t, msp_stats *stats, uint32_t *crc)
         PyEval_RestoreThread(saved);
 }
 
-/* Write the elements to data_dir/<path>.pt. */
-static int
-save(const msp_tensor *t, const char *name)
+static bool
+full_name(char *out, size_t size, const char *file)
+{
+    return (size_t)snprintf(out, size, "%s/%s", msp_probe.data_dir, file) < size;
+}
+
+void
+msp_probe_remove_file(const char *name)
+{
+    char file[4096];
+
+    if (msp_probe.data_dir != NULL && full_name(file, sizeof(file), name))
+        unlink(file);
+}
+
+int
+msp_probe_save_tensor(const msp_tensor *t, const char *name)
 {
     char file[4096];
     msp_error err;
     msp_status st;
     PyThreadState *saved;
 
-    if ((size_t)snprintf(file, sizeof(file), "%s/%s", msp_probe.data_dir, name) >= sizeof(file)) {
+    if (msp_probe.data_dir == NULL || !full_name(file, sizeof(file), name)) {
         PyErr_Format(PyExc_OSError, "%s: path too long", name);
         return -1;
     }
@@ -357,7 +371,18 @@ static int
 save_as(const msp_tensor *t, const probe_path *path, char *file, size_t size)
 {
     file_name(path, file, size);
-    return save(t, file);
+    return msp_probe_save_tensor(t, file);
+}
+
+/* Name the file of a value that is being read, and save the elements. Task overflow_check knows only after the call
+ * whether they are wanted, and the record names the file already: until then inputs are kept. */
+static int
+file_now_or_later(const msp_tensor *t, const probe_path *path, char *file, size_t size)
+{
+    if (!msp_probe.rules.overflow || msp_probe_thread.saving)
+        return save_as(t, path, file, size);
+    file_name(path, file, size);
+    return msp_probe_thread.keep == NULL ? 0 : msp_probe_keep(msp_probe_thread.keep, t, file);
 }
 
 static bool
@@ -386,9 +411,7 @@ msp_probe_file(PyObject *self, PyObject *all)
     memcpy(path.text, where, path.len);
     if (!wants_file(&path) || msp_probe_tensor_view(&view, t) != 1)
         Py_RETURN_NONE;
-    if (msp_probe.rules.overflow && !msp_probe_thread.saving)
-        file_name(&path, file, sizeof(file));
-    else if (save_as(&view, &path, file, sizeof(file)) != 0)
+    if (file_now_or_later(&view, &path, file, sizeof(file)) != 0)
         return NULL;
     return PyUnicode_FromString(file);
 }
@@ -440,11 +463,7 @@ put(msp_record *r, const msp_tensor *view, probe_path *path, msp_tensor_note *no
     note->stats = msp_probe.rules.statistics ? &stats : NULL;
     note->has_crc = msp_probe.rules.checksum;
     if (wants_file(path)) {
-        /* overflow_check knows only after the call whether the elements are wanted; the record names the file already
-         */
-        if (msp_probe.rules.overflow)
-            file_name(path, file, sizeof(file));
-        else if (save_as(view, path, file, sizeof(file)) != 0)
+        if (file_now_or_later(view, path, file, sizeof(file)) != 0)
             return -1;
         note->data_name = file;
     }

@@ -93,31 +93,31 @@ class Attributes:
     """Objects that stand in for others as attributes, there between start() and stop() only."""
 
     def __init__(self):
-        self._items = {}  # (owner, name) -> (what stands there, what was there: or None when it is inherited)
+        self._items = {}  # (id of the owner, name) -> (owner, what stands there, what was there: or None when it is inherited)
         self._installed = False
 
     def add(self, owner, name, wrapper):
         own = vars(owner).get(name) if hasattr(owner, "__dict__") else getattr(owner, name)
-        self._items[owner, name] = wrapper, own
+        self._items[id(owner), name] = owner, wrapper, own
         if self._installed:
             setattr(owner, name, wrapper)
 
     def remove(self, owner, name):
         """Returns whether there was one."""
-        item = self._items.pop((owner, name), None)
+        item = self._items.pop((id(owner), name), None)
         if item is not None and self._installed:
-            self._put_back(owner, name, *item)
+            self._put_back(name, *item)
         return item is not None
 
     def install(self):
         self._installed = True
-        for (owner, name), (wrapper, _) in self._items.items():
+        for (_, name), (owner, wrapper, _) in self._items.items():
             setattr(owner, name, wrapper)
 
     def uninstall(self):
         self._installed = False
-        for (owner, name), item in self._items.items():
-            self._put_back(owner, name, *item)
+        for (_, name), item in self._items.items():
+            self._put_back(name, *item)
 
     def guard_scripting(self):
         """torch.jit.script reads the source of the functions it meets: ours are out of its way while it does."""
@@ -134,7 +134,7 @@ class Attributes:
         self.add(torch.jit, "script", guarded)
 
     @staticmethod
-    def _put_back(owner, name, wrapper, own):
+    def _put_back(name, owner, wrapper, own):
         current = vars(owner).get(name) if hasattr(owner, "__dict__") else getattr(owner, name)
         if current is not wrapper:
             return  # somebody else has put something there since

@@ -63,6 +63,8 @@ def _device_overflow_flag():
             utils.clear_npu_overflow_flag()
         return raised
 
+    flag()  # what happened before is none of a recorded call's
+
     return flag
 
 
@@ -91,6 +93,7 @@ class Recorder:
         self.ended = False  # nothing more will be recorded
         self.started = False
         self.overflows = 0
+        self.first_overflow = None  # its name, and where it was called
         self.pid = os.getpid()
         self.rank = None
         self.tokens = None
@@ -157,19 +160,20 @@ class Recorder:
         self.ended = True
         log.error("recording has ended: %s. What was recorded until now is complete and valid; training goes on.", text)
 
-    def _on_overflow(self, name):
+    def _on_overflow(self, name, stack):
         """A call's result holds inf or NaN. Raises when the limit is reached: everything is on disk before."""
         self.overflows += 1
-        folder = self._unit_dir()
-        log.warning("[overflow %d] %s: its result holds inf or NaN; its inputs and outputs are in %s", self.overflows, name,
+        folder, where = self._unit_dir(), stacks.place(stack)
+        self.first_overflow = self.first_overflow or name + where
+        log.warning("[overflow %d] %s: its result holds inf or NaN%s; its inputs and outputs are in %s", self.overflows, name, where,
                     os.path.join(folder, "dump_tensor_data"))
         if self.config.overflow_nums == -1 or self.overflows < self.config.overflow_nums:
             return
         self.ended = True
         self._pause()
         self.flush()
-        raise MsprobeException(MsprobeException.OVERFLOW_NUMS_ERROR, "%d overflow(s), as many as overflow_nums allows; the last one in %s. See %s"
-                               % (self.overflows, name, folder))
+        raise MsprobeException(MsprobeException.OVERFLOW_NUMS_ERROR, "%d overflow(s), as many as overflow_nums allows; the first one in %s. See %s"
+                               % (self.overflows, self.first_overflow, folder))
 
     # ---- folders and rules ------------------------------------------------------------------------------------------------------------
 
@@ -417,8 +421,17 @@ class Recorder:
         shown = ", ".join(names[:NAMES_SHOWN])
         return (shown + (", ... (%d more)" % (len(names) - NAMES_SHOWN) if len(names) > NAMES_SHOWN else "")) if names else "none"
 
+    def _say_overflows(self):
+        if self.config.task != "overflow_check" or not self._steps_seen:
+            return
+        if self.overflows:
+            log.warning("%d overflow(s); the first one in %s", self.overflows, self.first_overflow)
+        elif not self._is_other_rank():
+            log.info("no overflow in step %d to %d", min(self._steps_seen), max(self._steps_seen))
+
     def _say_if_empty(self):
         """A process that was to record and has nothing says why."""
+        self._say_overflows()
         done = probe.counts()["values"] > 0 or (self._kernels and self._kernels.done)
         if done or not self._expects_values() or self._is_other_rank():
             return
