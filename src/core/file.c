@@ -59,8 +59,22 @@ read_start(char *p, size_t n, size_t *got, int fd, const char *path, msp_error *
 }
 
 /*
- * Read a small file; *out stays empty when it is none, or cannot be read: then the slower way finds out why. lseek()
- * tells the size in half the time of fstat(), and fails or says 0 for pipes and devices; a directory cannot be read.
+ * A file smaller than the caller's room is read in one call that needs no size: of a regular file read() gives less
+ * than it was asked for only at the end. *out stays empty when it is larger, or cannot be read: then the slower ways
+ * find out why.
+ */
+static void
+read_tiny(msp_mapping *out, void *room, size_t room_size, int fd)
+{
+    ssize_t k = room_size == 0 ? 0 : pread(fd, room, room_size, 0);
+
+    if (k > 0 && (size_t)k < room_size)
+        *out = (msp_mapping){room, (size_t)k, MSP_MAP_LENT};
+}
+
+/*
+ * Read a small file; *out stays empty when it is none, or cannot be read. lseek() tells the size in half the time of
+ * fstat(), and fails or says 0 for pipes and devices; a directory cannot be read.
  */
 static msp_status
 read_small(msp_mapping *out, int fd, const char *path, msp_error *err)
@@ -75,7 +89,7 @@ read_small(msp_mapping *out, int fd, const char *path, msp_error *err)
     if (p == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "%s: out of memory for %zu bytes", path, (size_t)end);
     if (read_start(p, (size_t)end, &size, fd, path, NULL) == MSP_OK && size > 0)
-        *out = (msp_mapping){p, size, true};
+        *out = (msp_mapping){p, size, MSP_MAP_COPIED};
     else
         msp_free(p);
     return MSP_OK;
@@ -93,7 +107,7 @@ map_large(msp_mapping *out, int fd, const char *path, msp_error *err)
     addr = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (addr == MAP_FAILED)
         return msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot map %zu bytes", path, size);
-    *out = (msp_mapping){addr, size, false};
+    *out = (msp_mapping){addr, size, MSP_MAP_MAPPED};
     return MSP_OK;
 }
 
@@ -106,6 +120,12 @@ msp_map_open(msp_mapping *out, const char *path, msp_error *err)
 msp_status
 msp_map_open_at(msp_mapping *out, int dir, const char *path, msp_error *err)
 {
+    return msp_map_open_in(out, NULL, 0, dir, path, err);
+}
+
+msp_status
+msp_map_open_in(msp_mapping *out, void *room, size_t room_size, int dir, const char *path, msp_error *err)
+{
     msp_status st;
     int fd;
 
@@ -113,7 +133,9 @@ msp_map_open_at(msp_mapping *out, int dir, const char *path, msp_error *err)
     st = open_path(&fd, dir, path, err);
     if (st != MSP_OK)
         return st;
-    st = read_small(out, fd, path, err);
+    read_tiny(out, room, room_size, fd);
+    if (out->addr == NULL)
+        st = read_small(out, fd, path, err);
     if (st == MSP_OK && out->addr == NULL)
         st = map_large(out, fd, path, err);
     close(fd);
@@ -123,9 +145,9 @@ msp_map_open_at(msp_mapping *out, int dir, const char *path, msp_error *err)
 void
 msp_map_close(msp_mapping *m)
 {
-    if (m->copied)
+    if (m->kind == MSP_MAP_COPIED)
         msp_free((void *)m->addr);
-    else if (m->addr != NULL)
+    else if (m->kind == MSP_MAP_MAPPED && m->addr != NULL)
         munmap((void *)m->addr, m->size);
     *m = (msp_mapping){0};
 }
@@ -137,7 +159,7 @@ msp_map_drop(const msp_mapping *m, size_t offset, size_t len)
     size_t from = (offset + page - 1) / page * page; /* whole pages only: the neighbours may still be needed */
     size_t to;
 
-    if (m->addr == NULL || m->copied || offset >= m->size || len > m->size - offset)
+    if (m->addr == NULL || m->kind != MSP_MAP_MAPPED || offset >= m->size || len > m->size - offset)
         return;
     to = offset + len == m->size ? m->size : (offset + len) / page * page;
     if (from < to)

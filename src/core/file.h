@@ -14,7 +14,7 @@
 typedef struct msp_mapping {
     const void *addr; /* NULL for an empty file */
     size_t size;
-    bool copied; /* a small file: read into memory instead */
+    enum { MSP_MAP_MAPPED, MSP_MAP_COPIED, MSP_MAP_LENT } kind; /* small files are read into memory instead */
 } msp_mapping;
 
 /*
@@ -26,6 +26,15 @@ MSP_CHECK msp_status msp_map_open(msp_mapping *out, const char *path, msp_error 
 
 /* The same for a path that begins at the directory open as dir: who opens thousands saves the walk to it. */
 MSP_CHECK msp_status msp_map_open_at(msp_mapping *out, int dir, const char *path, msp_error *err);
+
+/*
+ * The same, with memory of the caller's for a file that is smaller than it: who has a block of his own anyway saves
+ * another. The memory must live until msp_map_close(), which does not give it back; after that it can serve for the
+ * next file. Meant for formats that notice when their end is missing: a file system that breaks its word and reads less
+ * than there is before the end goes unnoticed here.
+ */
+MSP_CHECK msp_status msp_map_open_in(msp_mapping *out, void *room, size_t room_size, int dir, const char *path,
+                                     msp_error *err);
 
 /* Accepts an empty mapping and leaves it empty. */
 void msp_map_close(msp_mapping *m);

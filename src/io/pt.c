@@ -176,23 +176,29 @@ typedef struct archive {
     bool swap;
     const msp_zip_entry *pickle_entry;
     msp_str pickle;
-    char *inflated; /* where pickle stands when it was stored compressed */
-    msp_buf path;   /* scratch: the name being looked for */
+    char *inflated;     /* where pickle stands when it was stored compressed */
+    msp_budget *budget; /* for what only reading needs */
 } archive;
 
 /* The entry prefix + folder + name, NULL when there is none. */
 static msp_status
 find_entry(const msp_zip_entry **out, archive *a, const char *folder, msp_str name, msp_error *err)
 {
-    msp_status st;
+    size_t folder_len = strlen(folder), at = a->prefix.len + folder_len, len = at + name.len;
+    char usual[256], *path = len <= sizeof(usual) ? usual : msp_alloc(len, 1);
 
-    msp_buf_clear(&a->path);
-    msp_buf_str(&a->path, a->prefix);
-    msp_buf_text(&a->path, folder);
-    msp_buf_str(&a->path, name);
-    st = msp_buf_status(&a->path, err);
-    *out = st == MSP_OK ? msp_zip_find(&a->zip, msp_buf_view(&a->path)) : NULL;
-    return st;
+    *out = NULL;
+    if (path == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    if (a->prefix.len > 0)
+        memcpy(path, a->prefix.p, a->prefix.len);
+    memcpy(path + a->prefix.len, folder, folder_len);
+    if (name.len > 0)
+        memcpy(path + at, name.p, name.len);
+    *out = msp_zip_find(&a->zip, (msp_str){path, len});
+    if (path != usual)
+        msp_free(path);
+    return MSP_OK;
 }
 
 static msp_status
@@ -260,7 +266,7 @@ read_pickle(archive *a, msp_error *err)
         st = msp_zip_packed(&a->pickle, &a->zip, e, err);
         return st == MSP_OK ? msp_zip_check_crc(e, a->pickle.p, err) : st;
     }
-    st = msp_budget_spend(&a->file->budget, e->size, 1, err);
+    st = msp_budget_spend(a->budget, e->size, 1, err);
     if (st == MSP_OK)
         st = msp_zip_read(&a->inflated, &a->zip, e, SIZE_MAX - 1, err);
     a->pickle = (msp_str){a->inflated, e->size};
@@ -377,10 +383,12 @@ reading_release(reading *r)
 static msp_status
 parse_archive(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err)
 {
-    archive a = {.file = f};
     reading r;
-    msp_status st = msp_zip_open(&a.zip, bytes, size, err);
+    archive a = {.file = f, .budget = &r.budget};
+    msp_status st;
 
+    reading_init(&r, f);
+    st = msp_zip_open_in(&a.zip, &r.budget.arena, bytes, size, err);
     if (st == MSP_OK)
         st = find_pickle(&a, err);
     if (st == MSP_OK)
@@ -389,7 +397,6 @@ parse_archive(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err
         st = read_byte_order(&a, err);
     if (st == MSP_OK)
         st = read_pickle(&a, err);
-    reading_init(&r, f);
     if (st == MSP_OK) {
         st = msp_torch_unpickle(&r.root, NULL, &r.model, a.pickle.p, a.pickle.len, err);
         if (st != MSP_OK)
@@ -399,9 +406,8 @@ parse_archive(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err
         st = load_blobs(&a, &r.model, err);
     if (st == MSP_OK)
         st = reading_finish(&r, f, size, err);
-    reading_release(&r);
-    msp_buf_release(&a.path);
     msp_zip_close(&a.zip);
+    reading_release(&r);
     msp_free(a.inflated);
     return st;
 }
@@ -448,8 +454,7 @@ read_legacy_head(legacy *l, msp_error *err)
 static msp_status
 read_legacy_blob(legacy *l, msp_str key, msp_error *err)
 {
-    msp_map_entry *e = msp_map_get(&l->r.model.keys, key);
-    msp_torch_blob *b = e != NULL ? (msp_torch_blob *)(intptr_t)e->value : NULL;
+    msp_torch_blob *b = msp_torch_blob_of(&l->r.model, key);
     uint64_t bytes;
 
     if (b == NULL || b->data != NULL)

@@ -18,6 +18,28 @@ msp_tensor_file_new_view(msp_tensor **out, msp_tensor_file *f, msp_error *err)
     return st;
 }
 
+/* Room for one more; the first stands in the handle itself. */
+static bool
+grow_items(msp_tensor_file *f)
+{
+    msp_tensor_item *many = NULL;
+
+    if (f->count == 0 && f->cap == 0) {
+        f->items = &f->first;
+        f->cap = 1;
+    }
+    if (f->count < f->cap)
+        return true;
+    if (f->items != &f->first)
+        return msp_vec_grow((void **)&f->items, &f->cap, f->count + 1, sizeof(*f->items));
+    f->cap = 0;
+    if (!msp_vec_grow((void **)&many, &f->cap, f->count + 1, sizeof(*many)))
+        return false;
+    many[0] = f->first;
+    f->items = many;
+    return true;
+}
+
 msp_status
 msp_tensor_file_add(msp_tensor_file *f, msp_str name, const msp_tensor *t, msp_error *err)
 {
@@ -29,7 +51,7 @@ msp_tensor_file_add(msp_tensor_file *f, msp_str name, const msp_tensor *t, msp_e
     if (name.len > 0 && memchr(name.p, '\0', name.len) != NULL)
         return msp_error_set(err, MSP_E_FORMAT, "the name of tensor %zu has a 0 byte in it", f->count);
     text = msp_arena_text(&f->budget.arena, name.p, name.len);
-    if (text == NULL || !msp_vec_grow((void **)&f->items, &f->cap, f->count + 1, sizeof(*f->items)))
+    if (text == NULL || !grow_items(f))
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     f->items[f->count++] = (msp_tensor_item){text, t};
     return MSP_OK;
@@ -78,40 +100,46 @@ parse_any(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err)
                          "neither .npy nor .pt nor .safetensors: the first bytes are of none of them");
 }
 
+enum { ROOM = 4096 }; /* torch makes 1.5 KB of a scalar */
+
 static msp_status
-new_file(msp_tensor_file **out, size_t size, msp_error *err)
+new_file(msp_tensor_file **out, size_t room, msp_error *err)
 {
-    *out = msp_alloc(1, sizeof(**out));
+    *out = msp_alloc(1, sizeof(**out) + room);
     if (*out == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     memset(*out, 0, offsetof(msp_tensor_file, lent));
-    msp_budget_init(&(*out)->budget, size);
-    msp_arena_lend(&(*out)->budget.arena, (*out)->lent, sizeof((*out)->lent));
     return MSP_OK;
+}
+
+static msp_status
+parse_with(msp_tensor_file *f, const void *bytes, size_t size, parser *parse, msp_error *err)
+{
+    msp_budget_init(&f->budget, size);
+    msp_arena_lend(&f->budget.arena, f->lent, sizeof(f->lent));
+    return parse(f, bytes, size, err);
 }
 
 static msp_status
 open_with(msp_tensor_file **out, int dir, const char *path, parser *parse, msp_error *err)
 {
-    msp_mapping map;
+    msp_tensor_file *f;
     msp_status st;
 
     *out = NULL;
-    st = msp_map_open_at(&map, dir, path, err); /* its message names the path */
+    st = new_file(&f, ROOM, err);
     if (st != MSP_OK)
-        return st;
-    st = new_file(out, map.size, err);
+        return msp_error_prefix(err, st, "%s: ", path);
+    st = msp_map_open_in(&f->map, f->room, ROOM, dir, path, err); /* its message names the path */
     if (st == MSP_OK) {
-        (*out)->map = map;
-        st = parse(*out, map.addr, map.size, err);
-    } else {
-        msp_map_close(&map);
+        st = parse_with(f, f->map.addr, f->map.size, parse, err);
+        if (st != MSP_OK)
+            msp_error_prefix(err, st, "%s: ", path);
     }
     if (st == MSP_OK)
-        return MSP_OK;
-    msp_error_prefix(err, st, "%s: ", path);
-    msp_tensor_file_close(*out);
-    *out = NULL;
+        *out = f;
+    else
+        msp_tensor_file_close(f);
     return st;
 }
 
@@ -124,10 +152,10 @@ msp_tensor_file_open(msp_tensor_file **out, const char *path, msp_error *err)
 msp_status
 msp_tensor_file_parse(msp_tensor_file **out, const void *bytes, size_t size, msp_error *err)
 {
-    msp_status st = new_file(out, size, err);
+    msp_status st = new_file(out, 0, err);
 
     if (st == MSP_OK)
-        st = parse_any(*out, bytes, size, err);
+        st = parse_with(*out, bytes, size, parse_any, err);
     if (st != MSP_OK) {
         msp_tensor_file_close(*out);
         *out = NULL;
@@ -143,7 +171,8 @@ msp_tensor_file_close(msp_tensor_file *f)
     for (size_t i = 0; i < f->ncopies; i++)
         msp_free(f->copies[i]);
     msp_free(f->copies);
-    msp_free(f->items);
+    if (f->items != &f->first)
+        msp_free(f->items);
     msp_budget_release(&f->budget);
     msp_map_close(&f->map);
     msp_free(f);

@@ -29,6 +29,8 @@ static const uint64_t EXPAND_FACTOR = 65536, EXPAND_CONSTANT = (uint64_t)1 << 32
  */
 enum { KEY_MAX = 256, METADATA_MAX = 64 };
 
+enum { FEW_BLOBS = 8 }; /* are looked through one after the other */
+
 /* ---- arguments -------------------------------------------------------------------------------------------------- */
 
 static value
@@ -541,32 +543,54 @@ rule_call(value *out, value callee, value args, void *payload, msp_error *err)
 
 /* ---- storages --------------------------------------------------------------------------------------------------- */
 
+msp_torch_blob *
+msp_torch_blob_of(const msp_torch_model *m, msp_str key)
+{
+    msp_torch_blob *b = m->blobs;
+    msp_map_entry *e;
+
+    if (m->nblobs > FEW_BLOBS) {
+        e = msp_map_get(&m->keys, key);
+        return e == NULL ? NULL : (msp_torch_blob *)(intptr_t)e->value;
+    }
+    while (b != NULL && !msp_str_eq(b->key, key))
+        b = b->next;
+    return b;
+}
+
+/* Put b at the end of the row, and into the map once the row is long; the first of that time brings all the others. */
+static msp_status
+add_blob(msp_torch_model *m, msp_torch_blob *b, msp_error *err)
+{
+    msp_torch_blob *from = m->nblobs == FEW_BLOBS ? m->blobs : b;
+    msp_status st = msp_budget_spend(m->budget, 2, sizeof(msp_map_entry), err);
+
+    *m->blobs_end = b;
+    m->blobs_end = &b->next;
+    if (++m->nblobs <= FEW_BLOBS)
+        return st;
+    for (; st == MSP_OK && from != NULL; from = from->next)
+        if (msp_map_put(&m->keys, from->key, (intptr_t)from, NULL) == NULL)
+            st = msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    return st;
+}
+
 static msp_status
 find_blob(msp_torch_blob **out, msp_torch_model *m, msp_str key, msp_dtype dtype, msp_error *err)
 {
-    msp_map_entry *e;
     msp_status st;
-    bool added;
     void *p;
 
-    e = msp_map_get(&m->keys, key);
-    if (e != NULL) {
-        *out = (msp_torch_blob *)(intptr_t)e->value;
+    *out = msp_torch_blob_of(m, key);
+    if (*out != NULL)
         return MSP_OK;
-    }
     st = msp_budget_alloc(&p, m->budget, 1, sizeof(**out), err);
-    if (st == MSP_OK)
-        st = msp_budget_spend(m->budget, 2, sizeof(*e), err);
     if (st != MSP_OK)
         return st;
     *out = p;
     (*out)->key = key;
     (*out)->dtype = dtype == MSP_DTYPE_NONE ? MSP_U8 : dtype;
-    if (msp_map_put(&m->keys, key, (intptr_t)p, &added) == NULL)
-        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
-    *m->blobs_end = *out;
-    m->blobs_end = &(*out)->next;
-    return MSP_OK;
+    return add_blob(m, *out, err);
 }
 
 /* (view_key, offset, numel) in legacy files: a part of the storage under key. */

@@ -40,8 +40,9 @@ typedef struct msp_torch_tensor {
 
 typedef struct msp_torch_model {
     msp_budget *budget;
-    msp_map keys; /* key -> msp_torch_blob */
     msp_torch_blob *blobs, **blobs_end;
+    size_t nblobs;
+    msp_map keys; /* key -> msp_torch_blob; empty while there are few */
 } msp_torch_model;
 
 void msp_torch_model_init(msp_torch_model *m, msp_budget *budget);
@@ -53,6 +54,9 @@ void msp_torch_model_release(msp_torch_model *m);
  */
 MSP_CHECK msp_status msp_torch_unpickle(msp_pickle_value *out, size_t *used, msp_torch_model *m, const void *bytes,
                                         size_t size, msp_error *err);
+
+/* The blob under this key, or NULL. */
+msp_torch_blob *msp_torch_blob_of(const msp_torch_model *m, msp_str key);
 
 /* "FloatStorage" for float32, ...; NULL for types that have no storage class of their own. */
 const char *msp_torch_storage_name(msp_dtype t);

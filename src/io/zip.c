@@ -172,11 +172,13 @@ read_central_header(msp_zip_entry *out, uint64_t *at, const unsigned char *p, co
 }
 
 static msp_status
-read_directory(msp_zip *z, const directory *d, msp_error *err)
+read_directory(msp_zip *z, msp_arena *arena, const directory *d, msp_error *err)
 {
+    const size_t each = sizeof(*z->entries) + sizeof(*z->by_name); /* one block for both */
     uint64_t at = d->at;
 
-    z->entries = msp_alloc(d->count, sizeof(*z->entries) + sizeof(*z->by_name)); /* one block for both */
+    z->lent = arena != NULL;
+    z->entries = z->lent ? msp_arena_alloc(arena, d->count, each) : msp_alloc(d->count, each);
     if (z->entries == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "zip: out of memory for %llu entries", (unsigned long long)d->count);
     z->by_name = (uint32_t *)(z->entries + d->count);
@@ -272,13 +274,19 @@ index_names(msp_zip *z, msp_error *err)
 msp_status
 msp_zip_open(msp_zip *out, const void *bytes, size_t size, msp_error *err)
 {
+    return msp_zip_open_in(out, NULL, bytes, size, err);
+}
+
+msp_status
+msp_zip_open_in(msp_zip *out, msp_arena *arena, const void *bytes, size_t size, msp_error *err)
+{
     directory d = {0};
     msp_status st;
 
     *out = (msp_zip){.bytes = bytes, .size = size};
     st = find_directory(&d, bytes, size, err);
     if (st == MSP_OK)
-        st = read_directory(out, &d, err);
+        st = read_directory(out, arena, &d, err);
     if (st == MSP_OK)
         st = set_limits(out, d.at, err);
     if (st == MSP_OK)
@@ -291,7 +299,8 @@ msp_zip_open(msp_zip *out, const void *bytes, size_t size, msp_error *err)
 void
 msp_zip_close(msp_zip *z)
 {
-    msp_free(z->entries);
+    if (!z->lent)
+        msp_free(z->entries);
     *z = (msp_zip){0};
 }
 

@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "core/arena.h"
 #include "core/file.h"
 #include "core/str.h"
 #include "msprobe/error.h"
@@ -39,6 +40,7 @@ typedef struct msp_zip {
     size_t size;
     msp_zip_entry *entries; /* in the directory's order; walk them freely */
     size_t count;
+    bool lent;         /* entries stand in somebody's arena */
     uint32_t *by_name; /* indices into entries, sorted by name when there are many; in the entries' block */
 } msp_zip;
 
@@ -48,6 +50,9 @@ typedef struct msp_zip {
  * empty then. Two entries of one name are a MSP_E_FORMAT: readers that pick one of them can be made to disagree.
  */
 MSP_CHECK msp_status msp_zip_open(msp_zip *out, const void *bytes, size_t size, msp_error *err);
+
+/* The same with the entries in the caller's arena, which must live until msp_zip_close(). */
+MSP_CHECK msp_status msp_zip_open_in(msp_zip *out, msp_arena *arena, const void *bytes, size_t size, msp_error *err);
 
 /* Accepts an empty (zeroed) archive and leaves it empty. */
 void msp_zip_close(msp_zip *z);

@@ -1,6 +1,7 @@
 /* test_file.c - promises of core/file.h. */
 #include "unit.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -49,6 +50,33 @@ a_mapped_file_shows_its_bytes(void **state)
 }
 
 static void
+a_smaller_file_is_read_into_the_callers_memory(void **state)
+{
+    char room[11];
+    int64_t live = msp_alloc_live();
+    msp_mapping m;
+
+    (void)state;
+    assert_int_equal(msp_map_open_in(&m, room, sizeof(room), AT_FDCWD, write_file("fits", "0123456789", 10), NULL),
+                     MSP_OK);
+    assert_ptr_equal(m.addr, room);
+    assert_int_equal(m.size, 10);
+    assert_memory_equal(room, "0123456789", 10);
+    assert_int_equal(msp_alloc_live(), live);
+    msp_map_drop(&m, 0, m.size);
+    msp_map_close(&m);
+    assert_null(m.addr);
+    assert_memory_equal(room, "0123456789", 10);
+
+    assert_int_equal(msp_map_open_in(&m, room, sizeof(room), AT_FDCWD, write_file("does not", "0123456789x", 11), NULL),
+                     MSP_OK);
+    assert_int_equal(m.kind, MSP_MAP_COPIED);
+    assert_memory_equal(m.addr, "0123456789x", 11);
+    msp_map_close(&m);
+    assert_int_equal(msp_alloc_live(), live);
+}
+
+static void
 small_files_are_read_and_large_ones_mapped(void **state)
 {
     static char bytes[64 * 1024 + 1];
@@ -62,7 +90,7 @@ small_files_are_read_and_large_ones_mapped(void **state)
         const char *path = write_file("either", bytes, size);
 
         assert_int_equal(msp_map_open(&m, path, NULL), MSP_OK);
-        assert_int_equal(m.copied, size < sizeof(bytes));
+        assert_int_equal(m.kind, size < sizeof(bytes) ? MSP_MAP_COPIED : MSP_MAP_MAPPED);
         assert_int_equal(m.size, size);
         assert_memory_equal(m.addr, bytes, size);
         msp_map_drop(&m, 0, size);
@@ -302,6 +330,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_mapped_file_shows_its_bytes),
+        TEST(a_smaller_file_is_read_into_the_callers_memory),
         TEST(small_files_are_read_and_large_ones_mapped),
         TEST(an_empty_file_maps_to_nothing),
         TEST(what_is_no_regular_file_is_refused_with_its_path),

@@ -76,6 +76,23 @@ a_single_tensor_has_the_empty_name(void **state)
 }
 
 static void
+a_small_file_is_one_block_of_memory(void **state)
+{
+    static const char *const samples[] = {"f32.pt", "zip64.pt"};
+    char path[512];
+    msp_tensor t;
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(path, sizeof(path), "%s/io/%s", MSP_TEST_DATA, samples[i]);
+        msp_alloc_fail_after(1);
+        assert_int_equal(msp_tensor_open(&t, path, NULL), MSP_OK);
+        msp_alloc_fail_after(-1);
+        msp_tensor_release(&t);
+    }
+}
+
+static void
 an_open_tensor_owns_what_it_views(void **state)
 {
     int64_t live = msp_alloc_live();
@@ -917,6 +934,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_single_tensor_has_the_empty_name),
+        TEST(a_small_file_is_one_block_of_memory),
         TEST(an_open_tensor_owns_what_it_views),
         TEST(scalars_empty_strided_and_expanded_tensors_keep_their_form),
         TEST(every_element_type_is_read),
