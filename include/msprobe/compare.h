@@ -35,6 +35,8 @@ typedef struct msp_compare_progress {
     size_t pairs_done, pairs_total;
     int64_t rows_done, rows_total;
     int64_t bytes_done, bytes_total; /* of JSON and tensor files, both sides */
+    /* JSON files alone: read, in all, and those of the pairs whose rows and tensor files are in the totals */
+    int64_t json_done, json_total, json_known;
 } msp_compare_progress;
 
 /*
@@ -179,6 +181,13 @@ typedef struct msp_compare_counts {
     int64_t unreadable; /* rows whose tensor file could not be read */
 } msp_compare_counts;
 
+/* A JSON file that ends inside a record: its writer was killed, the disk was full, or a copy was interrupted. */
+typedef struct msp_compare_cut {
+    bool found;
+    int64_t records; /* complete ones before the end: these were compared */
+    int64_t at;      /* nothing was used from this byte on */
+} msp_compare_cut;
+
 /* One pair of files. */
 typedef struct msp_compare_pair {
     msp_dump_kind kind;
@@ -192,6 +201,8 @@ typedef struct msp_compare_pair {
     msp_framework framework[2]; /* of NPU and bench, as far as their files were read */
     msp_status status;          /* MSP_OK: compared; else error says why, and the other fields hold what was reached */
     char *error;                /* one line, NULL when there is none */
+    msp_compare_cut cut[2];     /* NPU, bench */
+    char *unreadable;           /* the first tensor file that could not be read, and why; NULL: all could */
     msp_compare_counts counts;
     msp_compare_suspect suspect;
     char **files; /* results written, tables first, then the advisor's text */
@@ -214,6 +225,7 @@ typedef struct msp_compare_result {
     msp_compare_pair *pairs; /* in the order of group, step and rank */
     size_t npairs;
     size_t nfailed; /* pairs whose status is not MSP_OK */
+    size_t ncut;    /* pairs that were compared, but of which a file is cut off */
     char **files;   /* results that belong to no single pair: diff_analyze_<ns>.json */
     size_t nfiles;
     msp_compare_first *first; /* with diff_analyze; none: no call differs */
@@ -228,9 +240,11 @@ typedef struct msp_compare_result {
  *
  * Returns MSP_OK when every pair was compared and had at least one matched row, whatever the rows say. Otherwise the
  * status of the first failure and its text in err; *out is filled as far as the run came, so that the ranks that went
- * well can be shown, and must be released in every case. MSP_E_INVALID means that opt (or compare.json, or a yaml) is
- * wrong, MSP_E_NOT_FOUND that a path or any dump in it is missing, MSP_E_CANCELLED that the progress function asked to
- * stop.
+ * well can be shown, and must be released in every case. A file that is cut off is compared as far as it goes, and then
+ * is such a failure (MSP_E_FORMAT), and so is a pair of which no tensor file at all could be read. Where only some of
+ * them cannot be read, their rows say so, as the manual has it, and the pair is compared: see counts.unreadable.
+ * MSP_E_INVALID means that opt (or compare.json, or a yaml) is wrong, MSP_E_NOT_FOUND that a path or any dump in it is
+ * missing, MSP_E_CANCELLED that the progress function asked to stop.
  */
 MSP_API MSP_CHECK msp_status msp_compare_run(msp_compare_result *out, const msp_compare_options *opt, msp_error *err);
 

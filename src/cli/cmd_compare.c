@@ -36,10 +36,14 @@ static bool
 on_progress(const msp_compare_progress *p, void *payload)
 {
     msp_progress_state s = {.what = p->rank[0] != '\0' ? p->rank : NULL,
+                            .is_reading = strcmp(p->phase, "read") == 0,
                             .rows = p->rows_done,
                             .total_rows = p->rows_total,
                             .bytes = p->bytes_done,
-                            .total_bytes = p->bytes_total};
+                            .total_bytes = p->bytes_total,
+                            .json = p->json_done,
+                            .total_json = p->json_total,
+                            .known_json = p->json_known};
 
     (void)payload;
     msp_messages_progress(&s);

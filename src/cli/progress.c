@@ -60,19 +60,36 @@ msp_format_seconds(char *buf, double seconds)
     return buf;
 }
 
-/*
- * Bytes are the honest share to extrapolate from, for rows without files take no time; but where all is read before the
- * first row, as with statistics, the rows are what is left.
- */
-static double
-share_done(const msp_progress_state *s)
+/* The work beside reading JSON: bytes of tensor files where there are any, for rows without files take no time. */
+static void
+work_of(const msp_progress_state *s, double *done, double *total)
 {
-    double bytes = s->total_bytes > 0 ? (double)s->bytes / (double)s->total_bytes : 1;
-    double rows = s->total_rows > 0 ? (double)s->rows / (double)s->total_rows : 0;
+    bool files = s->total_bytes > s->total_json;
 
-    if (bytes < 0.99)
-        return bytes;
-    return s->total_rows > 0 || s->total_bytes <= 0 ? rows : bytes;
+    *done = (double)(files ? s->bytes - s->json : s->rows);
+    *total = (double)(files ? s->total_bytes - s->total_json : s->total_rows);
+    if (s->known_json > 0)
+        *total *= (double)s->total_json / (double)s->known_json;
+    if (*done > *total)
+        *done = *total;
+}
+
+double
+msp_progress_left(const msp_progress_state *s, double reading, double working)
+{
+    double json_left = (double)(s->total_json - s->json), done, total, left = 0;
+
+    work_of(s, &done, &total);
+    if (json_left > 0 && s->json <= 0)
+        return -1;
+    if (json_left > 0)
+        left = reading * json_left / (double)s->json;
+    if (done > 0)
+        return left + working * (total - done) / done;
+    if (s->json <= 0)
+        return -1;
+    /* Not begun. Statistics are written about as fast as they are read, and tensors have not told yet. */
+    return left + reading * (double)s->total_json / (double)s->json;
 }
 
 static void
@@ -84,10 +101,9 @@ append(char *buf, size_t size, const char *text)
 }
 
 void
-msp_progress_format(char *buf, size_t size, const msp_progress_state *s, double seconds)
+msp_progress_format(char *buf, size_t size, const msp_progress_state *s, double seconds, double left)
 {
     char a[32], b[32], part[96];
-    double share = share_done(s);
 
     buf[0] = '\0';
     if (s->what != NULL) {
@@ -104,8 +120,8 @@ msp_progress_format(char *buf, size_t size, const msp_progress_state *s, double 
         snprintf(part, sizeof(part), "  %s/s", msp_format_bytes(a, (double)s->bytes / seconds));
         append(buf, size, part);
     }
-    if (share > 0 && share < 1) {
-        snprintf(part, sizeof(part), "  %s left", msp_format_seconds(a, seconds * (1 - share) / share));
+    if (left >= 0) {
+        snprintf(part, sizeof(part), "  %s left", msp_format_seconds(a, left));
         append(buf, size, part);
     }
 }
@@ -114,7 +130,7 @@ void
 msp_progress_start(msp_progress *p, FILE *stream, bool quiet)
 {
     *p = (msp_progress){.stream = stream, .shown = !quiet && msp_term_is_tty(stream)};
-    p->started = now();
+    p->started = p->updated = now();
     p->painted = p->started - PAINT_EVERY + FIRST_PAINT;
 }
 
@@ -127,10 +143,12 @@ msp_progress_update(msp_progress *p, const msp_progress_state *s)
     if (!p->shown)
         return;
     t = now();
+    *(s->is_reading ? &p->reading : &p->working) += t - p->updated;
+    p->updated = t;
     if (t - p->painted < PAINT_EVERY)
         return;
     p->painted = t;
-    msp_progress_format(line, sizeof(line), s, t - p->started);
+    msp_progress_format(line, sizeof(line), s, t - p->started, msp_progress_left(s, p->reading, p->working));
     line[msp_text_fit(line, strlen(line), (size_t)msp_term_width(p->stream) - 1)] = '\0';
     /* back to the first column and over the old text; the rest of the old line is erased */
     fprintf(p->stream, "\r%s%s%s\033[K", msp_term_on(p->stream, MSP_STYLE_DIM), line, msp_term_off(p->stream));

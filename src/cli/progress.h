@@ -12,14 +12,18 @@ typedef struct msp_progress {
     FILE *stream;
     bool shown; /* the stream is a terminal and the user did not ask for quiet */
     bool dirty; /* a line is on the screen */
-    double started, painted;
+    double started, painted, updated;
+    double reading, working; /* seconds spent in either */
 } msp_progress;
 
 /* What is done of how much; a total of 0 is one that is not known. */
 typedef struct msp_progress_state {
     const char *what; /* "rank0", or NULL */
+    bool is_reading;  /* JSON at this moment; else rows and their files */
     int64_t rows, total_rows;
-    int64_t bytes, total_bytes;
+    int64_t bytes, total_bytes; /* of all files */
+    int64_t json, total_json;   /* of JSON files, which are contained in bytes */
+    int64_t known_json;         /* those whose rows and files are contained in the totals */
 } msp_progress_state;
 
 void msp_progress_start(msp_progress *p, FILE *stream, bool quiet);
@@ -30,8 +34,15 @@ void msp_progress_update(msp_progress *p, const msp_progress_state *s);
 /* Take the line off the screen: before any other text goes to the terminal, and at the end. */
 void msp_progress_clear(msp_progress *p);
 
-/* The line's text for a state after so many seconds, for tests: "rank0  12,000 of 48,000 rows  1.2 GB/s  0:09 left". */
-void msp_progress_format(char *buf, size_t size, const msp_progress_state *s, double seconds);
+/*
+ * Seconds left, from those spent so far with reading JSON and with rows; negative when nobody can know yet. Both kinds
+ * of work go on at the speed they had. Rows of files that are not read yet are as many as the JSON read makes expect.
+ */
+double msp_progress_left(const msp_progress_state *s, double reading, double working);
+
+/* The line's text after so many seconds: "rank0  12,000 of 48,000 rows  1.2 GB/s  0:09 left". A left below 0 is left
+ * out. */
+void msp_progress_format(char *buf, size_t size, const msp_progress_state *s, double seconds, double left);
 
 /* "12,345,678". buf must hold 32 bytes. */
 const char *msp_format_count(char *buf, int64_t n);

@@ -72,6 +72,30 @@ user_frame(char *const *stack, size_t n)
     return n > 0 ? stack[0] : NULL;
 }
 
+static bool
+ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), k = strlen(end);
+
+    return n >= k && strcmp(text + n - k, end) == 0;
+}
+
+int64_t
+msp_summary_row(const msp_compare_pair *p, int64_t *sheet)
+{
+    enum { ROWS_PER_SHEET = 1048500 }; /* as the manual of the tables has it: include/msprobe/table.h */
+    int64_t row = p->suspect.row, total = p->counts.rows;
+
+    *sheet = -1;
+    if (total > ROWS_PER_SHEET && p->nfiles > 0 && ends_with(p->files[0], ".xlsx")) {
+        int64_t sheets = (total - 1) / ROWS_PER_SHEET + 1, each = (total - 1) / sheets + 1;
+
+        *sheet = row / each;
+        row %= each;
+    }
+    return row + 2;
+}
+
 const char *
 msp_summary_user_frame(const msp_compare_suspect *s)
 {
@@ -264,6 +288,7 @@ put_suspect(FILE *out, const msp_compare_pair *p)
 {
     const msp_compare_suspect *s = &p->suspect;
     const char *frame = msp_summary_user_frame(s);
+    int64_t sheet;
     char buf[32];
 
     fputc('\n', out);
@@ -273,7 +298,10 @@ put_suspect(FILE *out, const msp_compare_pair *p)
     label(out, "");
     if (p->label[0] != '\0')
         fprintf(out, "%s, ", p->label);
-    fprintf(out, "row %s: %s", msp_format_count(buf, s->row + 2), s->verdict);
+    fprintf(out, "row %s", msp_format_count(buf, msp_summary_row(p, &sheet)));
+    if (sheet >= 0)
+        fprintf(out, " of sheet part_%lld", (long long)sheet);
+    fprintf(out, ": %s", s->verdict);
     if (s->dtype[0] != NULL && s->shape[0] != NULL)
         fprintf(out, ", %s %s", s->dtype[0], s->shape[0]);
     fputc('\n', out);
@@ -370,6 +398,62 @@ put_pairs(FILE *out, const msp_compare_result *r)
     }
     if (shown < r->npairs)
         fprintf(out, "  and %zu more; all of them with --json\n", r->npairs - shown);
+}
+
+/* ---- what could not be compared ---------------------------------------------------------------------------------- */
+
+static void
+put_cut(FILE *out, const msp_compare_pair *p, int side)
+{
+    char records[32];
+
+    if (!p->cut[side].found)
+        return;
+    label(out, "Cut off");
+    put_safe(out, MSP_STYLE_RED, side == 0 ? p->npu_path : p->bench_path);
+    fputc('\n', out);
+    label(out, "");
+    fprintf(out, "%s complete record%s of it %s compared; collect or copy it again\n",
+            msp_format_count(records, p->cut[side].records), plural(p->cut[side].records),
+            p->cut[side].records == 1 ? "was" : "were");
+}
+
+static void
+put_unreadable(FILE *out, const msp_compare_pair *p)
+{
+    char rows[32];
+
+    if (p->unreadable == NULL || p->status != MSP_OK)
+        return;
+    label(out, "Unreadable");
+    put_safe(out, MSP_STYLE_RED, p->unreadable);
+    fputc('\n', out);
+    label(out, "");
+    fprintf(out, "%s row%s could not be compared: see Err_message; collect again or copy\n",
+            msp_format_count(rows, p->counts.unreadable), plural(p->counts.unreadable));
+    label(out, "");
+    fputs("dump_tensor_data again\n", out);
+}
+
+static void
+put_gaps(FILE *out, const msp_compare_result *r)
+{
+    size_t shown = 0;
+
+    for (size_t i = 0; i < r->npairs && shown < MANY_PAIRS; i++) {
+        const msp_compare_pair *p = &r->pairs[i];
+
+        if (!p->cut[0].found && !p->cut[1].found && p->unreadable == NULL)
+            continue;
+        shown++;
+        if (r->npairs > 1) {
+            label(out, "");
+            fprintf(out, "%s:\n", p->label);
+        }
+        put_cut(out, p, 0);
+        put_cut(out, p, 1);
+        put_unreadable(out, p);
+    }
 }
 
 /* ---- first-difference analysis ------------------------------------------------------------------------------- */
@@ -576,6 +660,7 @@ msp_summary_print(FILE *out, const msp_summary *s)
         fputc('\n', out);
         put_pairs(out, r);
     }
+    put_gaps(out, r);
     if (s->options->diff_analyze)
         put_first_differences(out, s);
     else if (first != NULL)

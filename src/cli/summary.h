@@ -21,6 +21,12 @@ void msp_summary_print_json(FILE *out, const msp_summary *s);
  */
 const char *msp_summary_user_frame(const msp_compare_suspect *s);
 
+/*
+ * The number that stands beside the suspect's row when the pair's first table is opened in a spreadsheet: the titles
+ * are row 1. *sheet: the number of its sheet ("part_<n>") where the workbook has several, else -1.
+ */
+int64_t msp_summary_row(const msp_compare_pair *p, int64_t *sheet);
+
 /* The pair whose wrong row comes first, or NULL. */
 const msp_compare_pair *msp_summary_first(const msp_compare_result *r);
 

@@ -43,6 +43,7 @@ put_counts(msp_jsonout *j, const msp_compare_counts *c)
                {"different", c->different},
                {"red", c->red},
                {"yellow", c->yellow},
+               {"nonfinite", c->nonfinite},
                {"unreadable", c->unreadable}};
 
     msp_jsonout_open(j, "counts", '{');
@@ -101,16 +102,20 @@ put_statistics(msp_jsonout *j, const msp_compare_suspect *s)
 }
 
 static void
-put_suspect(msp_jsonout *j, const char *key, const msp_compare_suspect *s)
+put_suspect(msp_jsonout *j, const char *key, const msp_compare_pair *p)
 {
     static const char *const states[] = {"unknown", "fine", "wrong"};
+    const msp_compare_suspect *s = &p->suspect;
+    int64_t sheet;
 
     if (!s->found) {
         msp_jsonout_text(j, key, NULL);
         return;
     }
     msp_jsonout_open(j, key, '{');
-    msp_jsonout_int(j, "row", s->row);
+    msp_jsonout_int(j, "row", msp_summary_row(p, &sheet));
+    if (sheet >= 0)
+        msp_jsonout_int(j, "sheet_part", sheet);
     msp_jsonout_text(j, "npu_name", s->npu_name);
     msp_jsonout_text(j, "bench_name", s->bench_name);
     msp_jsonout_text(j, "api", s->api);
@@ -137,6 +142,21 @@ put_suspect(msp_jsonout *j, const char *key, const msp_compare_suspect *s)
 }
 
 static void
+put_cuts(msp_jsonout *j, const msp_compare_pair *p)
+{
+    msp_jsonout_open(j, "cut_off", '[');
+    for (int i = 0; i < 2; i++)
+        if (p->cut[i].found) {
+            msp_jsonout_open(j, NULL, '{');
+            msp_jsonout_text(j, "path", i == 0 ? p->npu_path : p->bench_path);
+            msp_jsonout_int(j, "records_read", p->cut[i].records);
+            msp_jsonout_int(j, "at_byte", p->cut[i].at);
+            msp_jsonout_close(j, '}');
+        }
+    msp_jsonout_close(j, ']');
+}
+
+static void
 put_pair(msp_jsonout *j, const msp_compare_pair *p)
 {
     msp_jsonout_open(j, NULL, '{');
@@ -153,7 +173,9 @@ put_pair(msp_jsonout *j, const msp_compare_pair *p)
     msp_jsonout_text(j, "status", p->status == MSP_OK ? "ok" : "error");
     msp_jsonout_text(j, "error", p->error);
     put_counts(j, &p->counts);
-    put_suspect(j, "first_wrong", &p->suspect);
+    put_cuts(j, p);
+    msp_jsonout_text(j, "unreadable", p->unreadable);
+    put_suspect(j, "first_wrong", p);
     msp_jsonout_text(j, "advice", p->advice);
     put_texts(j, "files", p->files, p->nfiles);
     msp_jsonout_float(j, "seconds", p->seconds);

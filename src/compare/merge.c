@@ -5,8 +5,8 @@
 #include "msprobe/merge.h"
 
 #include <stdio.h>
-#include <time.h>
 #include "compare/merge_rank.h"
+#include "compare/stamp.h"
 #include "core/alloc.h"
 #include "core/log.h"
 #include "core/path.h"
@@ -236,37 +236,33 @@ write_table(const merge *m, const char *path, const msp_column *columns, msp_cel
 /* ---- the result ---------------------------------------------------------------------------------------------------
  */
 
-/* A name that nobody has: the time given or now, and one second later until it is free. */
 static char *
-free_path(const msp_merge_options *opt)
+result_path(const msp_merge_options *opt, const char *stamp)
 {
-    time_t now = time(NULL);
-    struct tm tm;
+    char name[80];
 
-    localtime_r(&now, &tm);
-    if (opt->timestamp != NULL)
-        strptime(opt->timestamp, "%Y%m%d%H%M%S", &tm);
-    for (;;) {
-        char name[80], *path;
+    snprintf(name, sizeof(name), "multi_ranks_compare_merge_%s.xlsx", stamp);
+    return msp_path_join(opt->output_dir, name);
+}
 
-        tm.tm_isdst = -1;
-        mktime(&tm); /* carries the seconds over */
-        strftime(name, sizeof(name), "multi_ranks_compare_merge_%Y%m%d%H%M%S.xlsx", &tm);
-        path = msp_path_join(opt->output_dir, name);
-        if (path == NULL || msp_path_kind_of(path) == MSP_PATH_NONE)
-            return path;
-        msp_free(path);
-        tm.tm_sec++;
-    }
+/* The msp_stamp_taken of these options. */
+static bool
+is_taken(const char *stamp, void *payload)
+{
+    char *path = result_path(payload, stamp);
+    bool taken = path != NULL && msp_path_kind_of(path) != MSP_PATH_NONE;
+
+    msp_free(path);
+    return taken;
 }
 
 static msp_status
-write_result(merge *m, msp_error *err)
+write_result(merge *m, const char *stamp, msp_error *err)
 {
     msp_column *columns = msp_alloc(m->nused + 1, sizeof(*columns));
     msp_cell *cells = msp_alloc(m->nused + 1, sizeof(*cells));
     char(*titles)[32] = msp_alloc(m->nused, sizeof(*titles));
-    char *path = free_path(m->opt);
+    char *path = result_path(m->opt, stamp);
     msp_status st = MSP_OK;
 
     if (columns == NULL || cells == NULL || titles == NULL || path == NULL) {
@@ -307,24 +303,15 @@ release(merge *m)
     msp_merge_config_release(&m->config);
 }
 
-static msp_status
-check_timestamp(const char *stamp, msp_error *err)
-{
-    unsigned long long unused;
-
-    if (stamp == NULL || (strlen(stamp) == 14 && msp_str_to_u64(msp_str_of(stamp), &unused)))
-        return MSP_OK;
-    return msp_error_set(err, MSP_E_INVALID, "the time stamp \"%s\" does not have 14 digits", stamp);
-}
-
 msp_status
 msp_merge_run(msp_merge_result *out, const msp_merge_options *opt, msp_error *err)
 {
     merge m = {.opt = opt, .result = out};
+    msp_stamp stamp = {0};
     msp_status st;
 
     *out = (msp_merge_result){0};
-    st = check_timestamp(opt->timestamp, err);
+    st = msp_stamp_check(opt->timestamp, err);
     if (st == MSP_OK)
         st = msp_merge_config_load(&m.config, opt->config_path, err);
     if (st == MSP_OK)
@@ -336,9 +323,10 @@ msp_merge_run(msp_merge_result *out, const msp_merge_options *opt, msp_error *er
     if (st == MSP_OK)
         st = join_rows(&m, err);
     if (st == MSP_OK)
-        st = msp_path_make_dirs(opt->output_dir, err);
+        st = msp_stamp_claim(&stamp, opt->output_dir, opt->timestamp, is_taken, (void *)opt, err);
     if (st == MSP_OK)
-        st = write_result(&m, err);
+        st = write_result(&m, stamp.text, err);
+    msp_stamp_release(&stamp);
     release(&m);
     return st;
 }

@@ -2,6 +2,7 @@
 #include "compare/outputs.h"
 
 #include "compare/run.h"
+#include "compare/stamp.h"
 #include "core/alloc.h"
 #include "core/path.h"
 
@@ -61,6 +62,16 @@ open_tables(msp_outputs *o, msp_error *err)
     return st;
 }
 
+static msp_status
+open_analysis(msp_outputs *o, msp_error *err)
+{
+    msp_status st = add_path(o, "json", err);
+
+    return st != MSP_OK
+               ? st
+               : msp_da_rank_open(&o->da, o->paths[0], o->rule.mode, o->rule.rank, o->columns, o->ncolumns, err);
+}
+
 msp_status
 msp_outputs_open(msp_outputs *out, const msp_outputs_rule *rule, msp_error *err)
 {
@@ -69,12 +80,9 @@ msp_outputs_open(msp_outputs *out, const msp_outputs_rule *rule, msp_error *err)
     *out = (msp_outputs){.rule = *rule, .xlsx = SIZE_MAX};
     out->ncolumns = msp_show_columns(out->columns, rule->mode, rule->stack != NULL);
     st = msp_path_make_dirs(rule->dir, err);
-    if (st != MSP_OK || !rule->diff_analyze)
-        return st == MSP_OK ? open_tables(out, err) : st;
-    st = add_path(out, "json", err);
     if (st == MSP_OK)
-        st = msp_da_rank_open(&out->da, out->paths[0], rule->mode, rule->rank, out->columns, out->ncolumns, err);
-    return st;
+        st = rule->diff_analyze ? open_analysis(out, err) : open_tables(out, err);
+    return msp_stamp_advise(err, st);
 }
 
 /* The frames as texts, on the first row of a call; NULL when there are none. */

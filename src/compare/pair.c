@@ -22,7 +22,9 @@ enum { MAX_HIGHLIGHT_ROWS = 1048500 }; /* Excel's limit for one sheet, as the ma
 /* ---- one side ---------------------------------------------------------------------------------------------------- */
 
 typedef struct side {
+    struct pair *owner;
     const char *path;
+    size_t told; /* bytes of the file that were counted as read */
     msp_dump *dump;
     msp_rows rows;
     char *tensor_dir;
@@ -46,7 +48,8 @@ typedef struct pair {
     bool highlight; /* the workbook has the form of a coloured one */
     bool colour;    /* rows are coloured: not for single values and checksums */
     bool fuzzy;
-    int64_t suspect, advised; /* row numbers, -1: none yet */
+    int64_t suspect, advised, unreadable; /* row numbers, -1: none yet */
+    int64_t with_files;                   /* rows with a tensor file on both sides */
     const char *suspect_verdict;
 } pair;
 
@@ -59,9 +62,10 @@ no_memory(pair *p)
 static bool
 tick_read(size_t bytes, void *payload)
 {
-    pair *p = payload;
+    side *s = payload;
 
-    return msp_run_progress(p->run, "read", p->plan->label, 0, (int64_t)bytes);
+    s->told += bytes;
+    return msp_run_json(s->owner->run, s->owner->plan->label, (int64_t)bytes);
 }
 
 static void
@@ -79,7 +83,9 @@ flatten_side(size_t i, void *payload)
     pair *p = payload;
     side *s = &p->sides[i];
 
-    s->status = msp_rows_flatten(&s->rows, s->dump, tick_read, p, &s->err);
+    s->status = msp_rows_flatten(&s->rows, s->dump, tick_read, s, &s->err);
+    if (s->status == MSP_OK) /* names and what stands around the records */
+        (void)tick_read(msp_dump_size(s->dump) - s->told, s);
     if (s->status != MSP_OK && s->status != MSP_E_CANCELLED)
         msp_error_prefix(&s->err, s->status, "%s: ", s->path);
 }
@@ -153,6 +159,13 @@ read_sides(pair *p)
         p->out->framework[i] = msp_dump_framework(p->sides[i].dump);
     if (st != MSP_OK)
         return st;
+    for (int i = 0; i < 2; i++) {
+        size_t at;
+
+        p->out->cut[i].found = msp_dump_cut(p->sides[i].dump, &at);
+        p->out->cut[i].at = (int64_t)at;
+        p->out->cut[i].records = (int64_t)msp_dump_count(p->sides[i].dump);
+    }
     p->out->counts.apis = (int64_t)p->sides[0].rows.napis;
     if (p->sides[0].rows.count == 0)
         return msp_error_set(p->err, MSP_E_NOT_FOUND,
@@ -284,6 +297,9 @@ count_row(pair *p, const msp_judged *j, int64_t row)
     c->red += j->colour == MSP_ROW_RED;
     c->yellow += j->colour == MSP_ROW_YELLOW;
     c->unreadable += j->unreadable;
+    if (j->unreadable && p->unreadable < 0)
+        p->unreadable = row;
+    p->with_files += j->n->file != NULL && j->b != NULL && j->b->file != NULL;
     p->out->tensor_bytes += j->bytes;
     if (wrong && p->advised < 0)
         p->advised = row;
@@ -295,7 +311,7 @@ count_row(pair *p, const msp_judged *j, int64_t row)
 
 /* is_print_compare_log: one line for each row that was measured. */
 static void
-log_row(const pair *p, const msp_judged *j)
+log_metrics(const msp_judged *j)
 {
     static const char *const names[NMETRICS] = {"cosine ",
                                                 "euc_dist ",
@@ -306,7 +322,7 @@ log_row(const pair *p, const msp_judged *j)
     msp_buf text = {0};
     char number[32];
 
-    if (p->out->mode != MSP_MODE_REAL || !msp_log_wanted(MSP_LOG_INFO))
+    if (!msp_log_wanted(MSP_LOG_INFO))
         return;
     for (int i = 0; i < NMETRICS; i++) {
         msp_buf_text(&text, names[i]);
@@ -321,6 +337,39 @@ log_row(const pair *p, const msp_judged *j)
     msp_buf_release(&text);
 }
 
+static void
+log_columns(const pair *p, const msp_judged *j, const msp_shown *s)
+{
+    static const char *const wanted[] = {"Max diff",       "Min diff",       "Mean diff",       "L2norm diff",
+                                         "MaxRelativeErr", "MinRelativeErr", "MeanRelativeErr", "NormRelativeErr",
+                                         "NPU MD5",        "BENCH MD5",      "Result"};
+    msp_buf text = {0};
+
+    for (size_t i = 0; i < p->outputs.ncolumns; i++)
+        for (size_t k = 0; k < sizeof(wanted) / sizeof(wanted[0]); k++)
+            if (strcmp(p->outputs.columns[i].title, wanted[k]) == 0) {
+                msp_buf_printf(&text, "%s ", wanted[k]);
+                msp_show_cell_text(&text, s->cells[i]);
+                msp_buf_text(&text, ", ");
+            }
+    if (!text.failed && text.len > 0)
+        msp_debug("[%.*s] Compare result: %s", (int)j->n->name_len, j->n->name, text.p);
+    msp_buf_release(&text);
+}
+
+/*
+ * A dump of statistics has ten times the rows that one of tensors has, and none of them takes any time: there a line
+ * for each is for those who ask for all details, not for every compare.json that leaves is_print_compare_log as it is.
+ */
+static void
+log_row(const pair *p, const msp_judged *j, const msp_shown *s)
+{
+    if (p->out->mode == MSP_MODE_REAL)
+        log_metrics(j);
+    else if (msp_log_wanted(MSP_LOG_DEBUG))
+        log_columns(p, j, s);
+}
+
 static msp_status
 take_row(const msp_judged *j, const msp_shown *s, size_t row, void *payload, msp_error *err)
 {
@@ -328,7 +377,7 @@ take_row(const msp_judged *j, const msp_shown *s, size_t row, void *payload, msp
 
     count_row(p, j, (int64_t)row);
     if (p->run->opt->log_rows)
-        log_row(p, j);
+        log_row(p, j, s);
     return msp_outputs_row(&p->outputs, j, s, err);
 }
 
@@ -438,6 +487,61 @@ nothing_matched(pair *p)
         n->count, p->sides[0].path, b->count, p->sides[1].path, (int)a.len, a.p, (int)c.len, c.p);
 }
 
+/* Bytes of the tensor behind a row; 0 when it has no file or its size is not known. */
+static int64_t
+tensor_size(const msp_rows *t, const msp_row *r)
+{
+    int64_t numel = t->texts[r->shape].numel, bytes;
+
+    if (r->file == NULL || numel < 0 ||
+        __builtin_mul_overflow(numel, (int64_t)msp_dtype_size(t->texts[r->dtype].dtype), &bytes))
+        return 0;
+    return bytes;
+}
+
+/* Tell how much is to be done, now that the rows have their partners. */
+static void
+expect_work(pair *p)
+{
+    const msp_rows *n = &p->sides[0].rows, *b = &p->sides[1].rows;
+    int64_t bytes = 0;
+
+    for (size_t i = 0; p->out->mode == MSP_MODE_REAL && i < p->match.count; i++)
+        if (p->match.bench[i] != MATCH_NONE)
+            bytes += tensor_size(n, &n->rows[i]) + tensor_size(b, &b->rows[p->match.bench[i]]);
+    msp_run_expect(p->run, (int64_t)p->match.count, bytes);
+    msp_run_json_known(p->run, (int64_t)(msp_dump_size(p->sides[0].dump) + msp_dump_size(p->sides[1].dump)));
+}
+
+/* The first file that could not be read is opened once more for its message: judging runs in no order. */
+static msp_status
+explain_unreadable(pair *p)
+{
+    const msp_row *n, *b;
+    msp_tensor t = {0};
+    msp_error err;
+
+    if (p->unreadable < 0)
+        return MSP_OK;
+    n = &p->sides[0].rows.rows[p->unreadable];
+    b = &p->sides[1].rows.rows[p->match.bench[p->unreadable]];
+    if (msp_measure_open(&t, &p->measurer, 0, n, &err) == MSP_OK) {
+        msp_tensor_release(&t);
+        if (msp_measure_open(&t, &p->measurer, 1, b, &err) == MSP_OK)
+            msp_error_set(&err, MSP_E_IO, "%.*s: could not be read the first time", (int)b->name_len, b->name);
+    }
+    msp_tensor_release(&t);
+    p->out->unreadable = msp_result_text(msp_str_of(err.message));
+    if (p->out->unreadable == NULL)
+        return no_memory(p);
+    if (p->out->counts.unreadable < p->with_files)
+        return MSP_OK;
+    return msp_error_set(p->err, MSP_E_NOT_FOUND,
+                         "nothing could be compared: none of the %lld pairs of tensor files can be read. The first: "
+                         "%.600s. Copy dump_tensor_data along with dump.json, or collect again",
+                         (long long)p->with_files, p->out->unreadable);
+}
+
 static msp_status
 compare_rows(pair *p)
 {
@@ -447,7 +551,7 @@ compare_rows(pair *p)
         st = match_rows(p);
     if (st != MSP_OK)
         return st;
-    msp_run_expect(p->run, (int64_t)p->match.count, 0);
+    expect_work(p);
     if (p->highlight && p->match.count > MAX_HIGHLIGHT_ROWS) {
         msp_warning("%zu rows are more than one sheet holds: rows are not coloured", p->match.count);
         p->highlight = false;
@@ -465,6 +569,8 @@ compare_rows(pair *p)
         st = advise(p);
     if (st == MSP_OK)
         st = describe_suspect(p);
+    if (st == MSP_OK)
+        st = explain_unreadable(p);
     if (st == MSP_OK && p->match.matched == 0)
         st = nothing_matched(p);
     return st;
@@ -489,6 +595,7 @@ prepare(pair *p)
     const msp_compare_options *opt = p->run->opt;
 
     for (int i = 0; i < 2; i++) {
+        p->sides[i].owner = p;
         p->sides[i].path = (i == 0 ? p->plan->npu : p->plan->bench)->path;
         p->sides[i].tensor_dir = msp_plan_beside(p->sides[i].path, "dump_tensor_data");
         if (p->sides[i].tensor_dir == NULL)
@@ -498,7 +605,7 @@ prepare(pair *p)
     p->measurer.told = &p->told;
     p->fuzzy = opt->fuzzy && p->run->names == NULL && p->run->cross == NULL;
     p->highlight = opt->highlight && !opt->diff_analyze;
-    p->suspect = p->advised = -1;
+    p->suspect = p->advised = p->unreadable = -1;
     return MSP_OK;
 }
 

@@ -360,6 +360,59 @@ check_kinds(const msp_compare_options *opt, msp_error *err)
     return MSP_OK;
 }
 
+/* How many folders of a level were walked through, and in *first and *named the first and the one of this name. */
+static size_t
+count_folders(const msp_dump_layout *l, const char *(*name)(const msp_dump_place *p), msp_str wanted,
+              const char **first, const char **named)
+{
+    const char *last = "";
+    size_t n = 0;
+
+    *first = *named = NULL;
+    for (size_t i = 0; i < l->count; i++) {
+        const char *here = name(&l->places[i]);
+
+        if (here[0] == '\0' || strcmp(here, last) == 0)
+            continue;
+        last = here;
+        n++;
+        if (*first == NULL)
+            *first = here;
+        if (msp_str_eq(msp_str_of(here), wanted))
+            *named = here;
+    }
+    return n;
+}
+
+/*
+ * "npu/step0" against "bench", which holds several steps: nobody can say which of them is meant. One folder too many or
+ * too few on the way to a single one does no harm.
+ */
+static msp_status
+check_level(const msp_plan *plan, const msp_compare_options *opt, const char *what,
+            const char *(*name)(const msp_dump_place *p), msp_error *err)
+{
+    const char *paths[] = {opt->npu_path, opt->bench_path}, *first[2], *named[2];
+    size_t n[2];
+
+    n[0] = count_folders(&plan->npu, name, msp_path_base(paths[1]), &first[0], &named[0]);
+    n[1] = count_folders(&plan->bench, name, msp_path_base(paths[0]), &first[1], &named[1]);
+    for (int many = 0; many < 2; many++) {
+        const char *inside = named[many] != NULL ? named[many] : first[many];
+        msp_str dir = {paths[many], strlen(paths[many])};
+
+        while (dir.len > 1 && dir.p[dir.len - 1] == '/')
+            dir.len--;
+        if (n[many] > 1 && n[1 - many] == 0)
+            return msp_error_set(err, MSP_E_INVALID,
+                                 "the two paths are of different levels: %s holds %zu %ss, %s is inside one. Name the "
+                                 "same level on both sides: %.*s/%s and %s",
+                                 paths[many], n[many], what, paths[1 - many], (int)dir.len, dir.p, inside,
+                                 paths[1 - many]);
+    }
+    return MSP_OK;
+}
+
 msp_status
 msp_plan_make(msp_plan *out, const msp_compare_options *opt, msp_error *err)
 {
@@ -378,6 +431,11 @@ msp_plan_make(msp_plan *out, const msp_compare_options *opt, msp_error *err)
     if (msp_path_kind_of(opt->npu_path) == MSP_PATH_FILE && out->npu.places[0].kind != out->bench.places[0].kind)
         return msp_error_set(err, MSP_E_INVALID, "%s and %s: both must be dump.json, or both debug.json", opt->npu_path,
                              opt->bench_path);
+    st = check_level(out, opt, "step", step_name, err);
+    if (st == MSP_OK)
+        st = check_level(out, opt, "rank", rank_name, err);
+    if (st != MSP_OK)
+        return st;
     return pair_groups(&p, (run_of){out->npu.places, out->npu.count}, (run_of){out->bench.places, out->bench.count});
 }
 

@@ -69,6 +69,7 @@ release_pair(msp_compare_pair *p)
     msp_free(p->bench_path);
     msp_free(p->error);
     msp_free(p->advice);
+    msp_free(p->unreadable);
     free_list(p->files, p->nfiles);
     release_suspect(&p->suspect);
 }

@@ -1,5 +1,6 @@
 /* run.c - msp_compare_run(): all pairs, some beside each other, and what is said about them together. */
 #include "compare/kernel.h"
+#include "compare/stamp.h"
 
 #include <stdio.h>
 #include <sys/stat.h>
@@ -47,6 +48,23 @@ msp_run_progress(msp_run *run, const char *phase, const char *rank, int64_t rows
     return !run->cancelled;
 }
 
+bool
+msp_run_json(msp_run *run, const char *rank, int64_t bytes)
+{
+    pthread_mutex_lock(&run->lock);
+    run->progress.json_done += bytes;
+    pthread_mutex_unlock(&run->lock);
+    return msp_run_progress(run, "read", rank, 0, bytes);
+}
+
+void
+msp_run_json_known(msp_run *run, int64_t bytes)
+{
+    pthread_mutex_lock(&run->lock);
+    run->progress.json_known += bytes;
+    pthread_mutex_unlock(&run->lock);
+}
+
 void
 msp_run_expect(msp_run *run, int64_t rows, int64_t bytes)
 {
@@ -79,9 +97,11 @@ file_exists(const char *dir, const char *stem, const char *timestamp, const char
     return there;
 }
 
+/* The msp_stamp_taken of a plan: no result is ever written over. */
 static bool
-is_taken(const msp_plan *plan, const char *timestamp)
+is_taken(const char *timestamp, void *payload)
 {
+    const msp_plan *plan = payload;
     static const char *const exts[] = {"xlsx", "csv", "json"};
 
     for (size_t i = 0; i < plan->npairs; i++) {
@@ -94,50 +114,6 @@ is_taken(const msp_plan *plan, const char *timestamp)
             return true;
     }
     return false;
-}
-
-/* One second later, as a time stamp. */
-static void
-next_second(char timestamp[16])
-{
-    struct tm tm = {.tm_isdst = -1};
-    time_t t;
-
-    if (sscanf(timestamp, "%4d%2d%2d%2d%2d%2d", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &tm.tm_hour, &tm.tm_min,
-               &tm.tm_sec) != 6)
-        return;
-    tm.tm_year -= 1900;
-    tm.tm_mon -= 1;
-    tm.tm_sec += 1;
-    t = mktime(&tm);
-    localtime_r(&t, &tm);
-    strftime(timestamp, 16, "%Y%m%d%H%M%S", &tm);
-}
-
-/* No result is ever written over: the time stamp moves on until all its names are free. */
-static msp_status
-choose_timestamp(msp_run *run, const msp_plan *plan, msp_error *err)
-{
-    enum { MAX_TRIES = 86400 };
-    const char *given = run->opt->timestamp;
-    struct tm tm;
-    time_t now = time(NULL);
-
-    localtime_r(&now, &tm);
-    strftime(run->timestamp, sizeof(run->timestamp), "%Y%m%d%H%M%S", &tm);
-    if (given != NULL) {
-        unsigned long long digits;
-
-        if (strlen(given) != 14 || !msp_str_to_u64(msp_str_of(given), &digits))
-            return msp_error_set(err, MSP_E_INVALID, "the time stamp \"%s\" must be 14 digits", given);
-        memcpy(run->timestamp, given, 15);
-    }
-    for (int i = 0; is_taken(plan, run->timestamp); i++) {
-        if (i == MAX_TRIES)
-            return msp_error_set(err, MSP_E_LIMIT, "no free name for the results near time stamp %s", run->timestamp);
-        next_second(run->timestamp);
-    }
-    return MSP_OK;
 }
 
 /* Below the output directory nothing may lead out of it. */
@@ -299,6 +275,32 @@ analyse(jobs *j, msp_error *err)
     return st;
 }
 
+/* What is missing at the end of a file was not compared, and that is no success. */
+static msp_status
+cut_off(msp_compare_result *out, msp_error *err)
+{
+    const msp_compare_pair *first = NULL;
+    int side;
+
+    for (size_t i = 0; i < out->npairs; i++)
+        if (out->pairs[i].cut[0].found || out->pairs[i].cut[1].found) {
+            out->ncut++;
+            if (first == NULL)
+                first = &out->pairs[i];
+        }
+    if (first == NULL)
+        return MSP_OK;
+    side = first->cut[0].found ? 0 : 1;
+    msp_error_set(err, MSP_E_FORMAT,
+                  "%s: cut off at byte %lld: only the %lld complete records before it were compared; collect it again, "
+                  "or copy it again",
+                  side == 0 ? first->npu_path : first->bench_path, (long long)first->cut[side].at,
+                  (long long)first->cut[side].records);
+    return out->ncut == 1
+               ? MSP_E_FORMAT
+               : msp_error_prefix(err, MSP_E_FORMAT, "%zu pairs have a file that is cut off; the first: ", out->ncut);
+}
+
 /* The first failure stands for the run; the pairs hold the others. */
 static msp_status
 sum_up(msp_compare_result *out, const jobs *j, msp_error *err)
@@ -314,9 +316,9 @@ sum_up(msp_compare_result *out, const jobs *j, msp_error *err)
         if (failed == NULL)
             failed = &out->pairs[i];
     }
-    out->bytes += j->run->progress.bytes_total;
+    out->bytes += j->run->progress.json_total;
     if (failed == NULL)
-        return MSP_OK;
+        return cut_off(out, err);
     if (j->run->cancelled)
         return msp_error_set(err, MSP_E_CANCELLED, "cancelled");
     if (out->npairs == 1)
@@ -353,8 +355,10 @@ run_plan(msp_run *run, const msp_plan *plan, msp_compare_result *out, msp_error 
     run->progress.pairs_total = plan->npairs;
     for (size_t i = 0; i < plan->npairs && st == MSP_OK; i++) {
         st = name_pair(&out->pairs[i], &plan->pairs[i], err);
-        msp_run_expect(run, 0, file_size(plan->pairs[i].npu) + file_size(plan->pairs[i].bench));
+        if (!msp_kernel_wanted(run->opt))
+            run->progress.json_total += file_size(plan->pairs[i].npu) + file_size(plan->pairs[i].bench);
     }
+    msp_run_expect(run, 0, run->progress.json_total);
     if (st == MSP_OK) {
         run_pairs(&j);
         st = analyse(&j, err);
@@ -390,6 +394,7 @@ msp_compare_run(msp_compare_result *out, const msp_compare_options *opt, msp_err
     double start = seconds_now();
     msp_name_map names = {0};
     msp_cross *cross = NULL;
+    msp_stamp stamp = {0};
     msp_plan plan = {0};
     msp_status st;
 
@@ -410,9 +415,11 @@ msp_compare_run(msp_compare_result *out, const msp_compare_options *opt, msp_err
     if (st == MSP_OK)
         st = check_out_dirs(&plan, output_dir, err);
     if (st == MSP_OK)
-        st = choose_timestamp(&run, &plan, err);
+        st = msp_stamp_claim(&stamp, output_dir, opt->timestamp, is_taken, &plan, err);
+    run.timestamp = stamp.text;
     if (st == MSP_OK)
         st = run_plan(&run, &plan, out, err);
+    msp_stamp_release(&stamp);
     msp_plan_release(&plan);
     msp_cross_close(cross);
     msp_name_map_release(&names);

@@ -26,9 +26,9 @@ msp_str msp_name_map_key(const msp_rows *npu, const msp_row *row, msp_buf *scrat
 
 typedef struct msp_run {
     const msp_compare_options *opt;
-    int threads;     /* for the whole run */
-    int row_threads; /* for the rows of one pair: 1 while pairs run beside each other */
-    char timestamp[16];
+    int threads;               /* for the whole run */
+    int row_threads;           /* for the rows of one pair: 1 while pairs run beside each other */
+    const char *timestamp;     /* in the names of results */
     const msp_name_map *names; /* NULL: no data_mapping */
     const msp_cross *cross;    /* NULL: no mapping across frameworks; it wins over names */
 
@@ -44,6 +44,9 @@ typedef struct msp_run {
  */
 bool msp_run_progress(msp_run *run, const char *phase, const char *rank, int64_t rows, int64_t bytes);
 void msp_run_expect(msp_run *run, int64_t rows, int64_t bytes);
+/* The same for JSON files. known: the rows and tensors of that much of them have been announced. */
+bool msp_run_json(msp_run *run, const char *rank, int64_t bytes);
+void msp_run_json_known(msp_run *run, int64_t bytes);
 bool msp_run_pair_done(msp_run *run);
 
 /* One pair of files to compare, or one that lacks a side. */

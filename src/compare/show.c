@@ -212,6 +212,29 @@ msp_shown_release(msp_shown *s)
     msp_buf_release(&s->files);
 }
 
+void
+msp_show_cell_text(msp_buf *out, msp_cell c)
+{
+    char number[32];
+
+    switch (c.kind) {
+    case MSP_CELL_TEXT:
+        msp_buf_add(out, c.as.text.p, c.as.text.len);
+        break;
+    case MSP_CELL_INT:
+        msp_buf_printf(out, "%lld", (long long)c.as.i);
+        break;
+    case MSP_CELL_FLOAT:
+        msp_buf_add(out, number, msp_f64_repr(number, c.as.f));
+        break;
+    case MSP_CELL_BOOL:
+        msp_buf_text(out, c.as.b ? "True" : "False");
+        break;
+    default:
+        break;
+    }
+}
+
 msp_cell
 msp_show_as_text(msp_cell c)
 {

@@ -31,6 +31,9 @@ void msp_shown_release(msp_shown *s);
 /* A value as its cell: None, Nan and infinities as the tables write them. */
 msp_cell msp_show_value(const msp_val *v);
 
+/* Append what the cell of a csv would show. */
+void msp_show_cell_text(msp_buf *out, msp_cell c);
+
 /* The words of a coloured workbook: everything but finite numbers is text, infinities end in a tab. */
 msp_cell msp_show_as_text(msp_cell c);
 

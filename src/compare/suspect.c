@@ -9,25 +9,16 @@
 #include "core/alloc.h"
 #include "core/number.h"
 
-/* A cell as the csv would show it. */
 static char *
 cell_text(msp_cell c)
 {
-    char number[32];
+    msp_buf text = {0};
+    char *copy;
 
-    switch (c.kind) {
-    case MSP_CELL_TEXT:
-        return msp_result_text((msp_str){c.as.text.p, c.as.text.len});
-    case MSP_CELL_INT:
-        snprintf(number, sizeof(number), "%lld", (long long)c.as.i);
-        return msp_result_text(msp_str_of(number));
-    case MSP_CELL_FLOAT:
-        return msp_result_text((msp_str){number, msp_f64_repr(number, c.as.f)});
-    case MSP_CELL_BOOL:
-        return msp_result_text(c.as.b ? MSP_STR("True") : MSP_STR("False"));
-    default:
-        return msp_result_text(MSP_STR(""));
-    }
+    msp_show_cell_text(&text, c);
+    copy = text.failed ? NULL : msp_result_text(msp_buf_view(&text));
+    msp_buf_release(&text);
+    return copy;
 }
 
 /* Texts of the two rows; the bench's are N/A where there is none. */

@@ -107,12 +107,16 @@ static msp_status
 explain(const msp_dump *d, msp_error *err)
 {
     msp_json_doc doc;
-    msp_status st = msp_json_parse(&doc, d->text.p, d->text.len, err);
+    msp_error why;
+    msp_status st = msp_json_parse(&doc, d->text.p, d->text.len, &why);
 
-    if (st != MSP_OK)
-        return st;
-    msp_json_doc_release(&doc);
-    return msp_error_set(err, MSP_E_FORMAT, "must be a JSON object");
+    if (st == MSP_OK) {
+        msp_json_doc_release(&doc);
+        return msp_error_set(err, MSP_E_FORMAT, "must be a JSON object, as msprobe's collector writes it");
+    }
+    if (st != MSP_E_FORMAT)
+        return msp_error_set(err, st, "%s", why.message);
+    return msp_error_set(err, st, "%.800s; the file is damaged: collect it again, or copy it again", why.message);
 }
 
 static msp_status

@@ -1,6 +1,7 @@
 """What a comparison says on the screen and to programs."""
 import json
 
+import openpyxl
 import pytest
 
 import dumps
@@ -160,6 +161,8 @@ def test_json_is_for_programs(run, tmp_path):
     pair, = doc["pairs"]
     assert pair["mode"] == "real data" and pair["counts"]["rows"] == 4 and pair["counts"]["no"] == 1
     first = pair["first_wrong"]
+    sheet = openpyxl.load_workbook(tmp_path / pair["files"][0]).active
+    assert sheet.cell(first["row"], 1).value == first["npu_name"]
     assert first["npu_name"] == "Functional.relu.0.forward.output.0" and first["inputs"] == "fine"
     assert first["worst_element"] == {"index": [1, 2], "npu": "7.5", "bench": "5.5"}
     assert first["metrics"]["max_abs_err"] == 2

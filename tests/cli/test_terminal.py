@@ -2,6 +2,7 @@
 import json
 import os
 import pty
+import re
 import select
 import subprocess
 import time
@@ -102,6 +103,14 @@ def test_progress_is_painted_on_a_terminal_and_wiped_away(msprobe, tmp_path, lar
     assert rc == 0 and out == "" and err == ""
     r = run(*large, "--format", "csv")
     assert r.rc == 0 and r.err == ""
+
+
+def test_time_left_is_told_while_the_rows_are_written(msprobe, tmp_path, large):
+    rc, out, err = on_terminal(msprobe, large, tmp_path)
+    lines = [re.search(r"([\d,]+) of ([\d,]+) rows.*?([\d:]+) left", part) for part in err.split("\r")]
+    told = [tuple(int(re.sub(r"\D", "", g)) for g in m.groups()) for m in lines if m]
+    early = [left for done, total, left in told if 0 < done < total / 4]
+    assert rc == 0 and (not early or max(early) > 0)
 
 
 def test_an_interrupt_leaves_no_half_written_result(msprobe, tmp_path, large):

@@ -98,20 +98,39 @@ progress_tells_rows_speed_and_time_left(void **state)
     char buf[128];
 
     (void)state;
-    msp_progress_format(buf, sizeof(buf), &s, 2.5);
+    msp_progress_format(buf, sizeof(buf), &s, 2.5, 7.6);
     assert_string_equal(buf, "rank0  12,000 of 48,000 rows  1.2 GB/s  0:08 left");
-    s = (msp_progress_state){.rows = 12000, .total_rows = 48000, .bytes = 999, .total_bytes = 1000};
-    msp_progress_format(buf, sizeof(buf), &s, 10);
-    assert_non_null(strstr(buf, "  0:30 left"));
-    s = (msp_progress_state){.bytes = 999, .total_bytes = 1000};
-    msp_progress_format(buf, sizeof(buf), &s, 10);
-    assert_non_null(strstr(buf, "  0:00 left"));
     s = (msp_progress_state){.rows = 7};
-    msp_progress_format(buf, sizeof(buf), &s, 1);
+    msp_progress_format(buf, sizeof(buf), &s, 1, -1);
     assert_string_equal(buf, "7 rows");
-    s = (msp_progress_state){.rows = 8, .total_rows = 8};
-    msp_progress_format(buf, sizeof(buf), &s, 1);
-    assert_string_equal(buf, "8 of 8 rows");
+}
+
+static void
+time_left_is_what_reading_and_rows_still_take(void **state)
+{
+    msp_progress_state s = {.bytes = 100, .total_bytes = 400, .json = 100, .total_json = 400};
+
+    (void)state;
+    /* a quarter read in 2 seconds: 6 more, and the rows will take as long as all of the reading */
+    assert_float_equal(msp_progress_left(&s, 2, 0), 14, 1e-9);
+    /* all read, a quarter of the rows done in 5 seconds */
+    s = (msp_progress_state){.json = 400, .total_json = 400, .known_json = 400, .bytes = 400, .total_bytes = 400};
+    s.rows = 12000;
+    s.total_rows = 48000;
+    assert_float_equal(msp_progress_left(&s, 2, 5), 15, 1e-9);
+    /* one of two ranks read and done: the other takes as long */
+    s = (msp_progress_state){.json = 400, .total_json = 800, .known_json = 400, .rows = 9, .total_rows = 9};
+    assert_float_equal(msp_progress_left(&s, 2, 5), 7, 1e-9);
+    /* tensors count by their bytes */
+    s = (msp_progress_state){.json = 10, .total_json = 10, .known_json = 10, .rows = 9, .total_rows = 10};
+    s.bytes = 110;
+    s.total_bytes = 1010;
+    assert_float_equal(msp_progress_left(&s, 1, 3), 27, 1e-9);
+    /* nothing to go by */
+    s = (msp_progress_state){.total_json = 10};
+    assert_true(msp_progress_left(&s, 0, 0) < 0);
+    s = (msp_progress_state){.rows = 7};
+    assert_true(msp_progress_left(&s, 0, 1) <= 0);
 }
 
 static const char *
@@ -173,6 +192,7 @@ main(void)
         TEST(wrapped_text_keeps_its_width),
         TEST(counts_bytes_and_times_read_well),
         TEST(progress_tells_rows_speed_and_time_left),
+        TEST(time_left_is_what_reading_and_rows_still_take),
         TEST(words_are_quoted_only_where_a_shell_needs_it),
         TEST(json_is_json_whatever_the_text),
     };

@@ -183,7 +183,9 @@ a_name_that_leads_out_of_the_dump_is_not_followed(void **state)
 
     (void)state;
     put("evil/dump.json", DUMP("tensor", CALL("Torch.add.0.forward", 1, 1, ", \"data_name\": \"../../secret.pt\"")));
-    assert_int_equal(msp_compare_run(&res, &opt, &err), MSP_OK);
+    assert_int_equal(msp_compare_run(&res, &opt, &err), MSP_E_NOT_FOUND);
+    assert_non_null(strstr(err.message, "nothing could be compared: none of the 2 pairs of tensor files can be read"));
+    assert_non_null(strstr(res.pairs[0].unreadable, "no name of a file in dump_tensor_data"));
     assert_int_equal(res.pairs[0].counts.unreadable, 2);
     msp_compare_result_release(&res);
 }
