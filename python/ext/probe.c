@@ -300,7 +300,7 @@ note_error(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* watch(parameters): a dict parameter -> list, which receives the hook's handle; None: no more */
+/* watch(parameters): a dict parameter -> list, which receives the node and the hook's handle; None: no more */
 static PyObject *
 watch(PyObject *self, PyObject *parameters)
 {

@@ -475,6 +475,18 @@ finish_record(call *c, PyObject *self, PyObject *args, PyObject *kwargs, PyObjec
     return !postpone(c, self, args, kwargs, result) && conclude(c, self, args, kwargs, result, 0);
 }
 
+/* Where a call's nodes are found: its result, or, when it returns nothing, as `t[i] = v` does, the tensor it wrote to.
+ */
+static PyObject *
+differentiable(PyObject *self, PyObject *args, PyObject *result)
+{
+    if (result != Py_None)
+        return result;
+    if (self == NULL && args != NULL && PyTuple_Check(args) && PyTuple_GET_SIZE(args) > 0)
+        self = PyTuple_GET_ITEM(args, 0);
+    return self != NULL && msp_probe_is_tensor(self) ? self : result;
+}
+
 /* Returns true when the program is to be stopped, with an exception set. */
 static bool
 end(call *c, PyObject *self, PyObject *args, PyObject *kwargs, PyObject *result)
@@ -489,7 +501,8 @@ end(call *c, PyObject *self, PyObject *args, PyObject *kwargs, PyObject *result)
     if (!stop && result != NULL && c->edges != NULL) {
         strcpy(c->text + c->base, ".backward");
         msp_probe_thread.stack = c->site.stack;
-        msp_probe_edges_after(c->edges, result, c->text, c->base + strlen(".backward"), false);
+        msp_probe_edges_after(c->edges, differentiable(self, args, result), c->text, c->base + strlen(".backward"),
+                              false);
     } else {
         msp_probe_edges_drop(c->edges);
     }

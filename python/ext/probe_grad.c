@@ -762,9 +762,19 @@ static PyTypeObject parameter_hook_type = {
     .tp_flags = Py_TPFLAGS_DEFAULT,
 };
 
+/* Whether the node that was hooked last is this one: [node, handle, node, handle, ...] */
+static bool
+is_hooked(PyObject *handles, PyObject *accumulate)
+{
+    Py_ssize_t n = PyList_GET_SIZE(handles);
+
+    return n >= 2 && PyList_GET_ITEM(handles, n - 2) == accumulate;
+}
+
 /*
  * AccumulateGrad nodes cannot be asked for without an operation in the graph; they are met on the walk, and hooked when
- * they belong to a watched parameter, once per step. The handle is kept by Python, which takes the hook out again.
+ * they belong to a watched parameter, once per step. Python keeps the handle, to take the hook out again, and the node:
+ * torch drops it with the first graph, and the next one would get another.
  */
 static void
 watch_parameter(PyObject *accumulate)
@@ -773,14 +783,14 @@ watch_parameter(PyObject *accumulate)
     parameter_hook *h;
 
     handles = variable == NULL ? NULL : PyDict_GetItem(msp_probe.parameters, variable);
-    if (handles != NULL && PyList_Check(handles) && PyList_GET_SIZE(handles) == 0 &&
+    if (handles != NULL && PyList_Check(handles) && !is_hooked(handles, accumulate) &&
         PyType_Ready(&parameter_hook_type) == 0) {
         h = PyObject_New(parameter_hook, &parameter_hook_type);
         if (h != NULL) {
             h->parameter = variable;
             h->generation = msp_probe.generation;
             handle = PyObject_CallMethodObjArgs(accumulate, str_register_hook, (PyObject *)h, NULL);
-            if (handle != NULL)
+            if (handle != NULL && PyList_Append(handles, accumulate) == 0)
                 PyList_Append(handles, handle);
             Py_XDECREF(handle);
             Py_DECREF(h);

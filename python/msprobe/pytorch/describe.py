@@ -202,6 +202,16 @@ def plain(t):
     return t.resolve_conj().resolve_neg()
 
 
+class own_dispatch_off:
+    """Whatever a tensor class of the program's own does at each operation, it does not do for us."""
+
+    def __enter__(self):
+        self._guards = torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction()
+
+    def __exit__(self, *_):
+        del self._guards
+
+
 def unseen():
     """A context in which the program's own TorchDispatchMode does not see what we do."""
     if hasattr(torch._C, "_len_torch_dispatch_stack") and torch._C._len_torch_dispatch_stack() > 0:
@@ -209,6 +219,19 @@ def unseen():
 
         return _disable_current_modes()
     return contextlib.nullcontext()
+
+
+def has_own_dispatch(t):
+    own = getattr(type(t), "__torch_dispatch__", None)
+    return own is not None and own is not getattr(torch._C, "_disabled_torch_dispatch_impl", None)
+
+
+def own_tensor(t, kind):
+    with own_dispatch_off():
+        inner = plain(t)
+        if inner.numel() and inner.data_ptr() == 0:
+            return without_values(t, "%s has no memory of its own" % type(t).__name__, kind)
+        return "tensor", inner, kind, None, None
 
 
 def tensor(t):
@@ -230,6 +253,8 @@ def tensor_itself(t):
             return without_values(t, "a collective that is not waited for yet", kind)
         if t.is_nested:
             return "tensor", plain(t.values()), kind, None, None
+        if has_own_dispatch(t):
+            return own_tensor(t, kind)
         shape = tuple(t.shape) if t.layout is not torch.strided else None  # the values alone are read
         return "tensor", plain(t), kind, None, shape
     except Exception as e:  # a subclass of its own kind: say so, and go on

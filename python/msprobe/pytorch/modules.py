@@ -81,7 +81,7 @@ class ModuleHooks:
         self._counts = {}
         self._gradients = {}  # parameter -> [(its module's name, its own name)]: tied weights have several
         self._expected = {}  # module's name -> how many of its parameters get gradients
-        self._watched = {}
+        self._watched = {}  # parameter -> [node, handle, ...] of the hooks that await its gradient
         self._waiting = {}  # module's name -> {parameter's name: snapshot}
         self._written = {}
         self.only_overflows = False  # task overflow_check
@@ -124,8 +124,8 @@ class ModuleHooks:
 
     def step(self):
         self.flush_gradients()
-        for handles in self._watched.values():
-            for handle in handles:
+        for hooked in self._watched.values():
+            for handle in hooked[1::2]:
                 handle.remove()
         self._watched.clear()
         self._gradients.clear()

@@ -412,6 +412,8 @@ class Recorder:
             return "list selects %s; names that were called: %s" % (config.list, called)
         if config.scope:
             return "scope begins with %s; names that were called: %s" % (config.scope[0], called)
+        if config.data_mode != ["all"] and self._names_called:
+            return "data_mode selects %s, of which these calls had nothing: %s" % (config.data_mode, called)
         if config.level == "L0":
             return "no module of the model was called between start() and stop()"
         return "no listed API%s was called between start() and stop()" % (" or module" if config.level == "mix" else "")

@@ -14,6 +14,7 @@ _COMPILERS = tuple(os.path.join(_TORCH, part) for part in (
     "_dynamo", "_inductor", "_export", "_subclasses", "_functorch/_aot_autograd", "_functorch/aot_autograd.py",
     "_functorch/partitioners.py", "fx/experimental"))
 _WRAPPER = os.path.join(_TORCH, "_dynamo", "eval_frame.py")  # also around functions that are kept from being compiled: checkpoint(), optimizers
+_INLINER = os.path.join(_TORCH, "_dynamo", "external_utils.py"), "inner"  # torch.compile's frame around a module of torch's own
 _FUNCTION = os.path.join(_TORCH, "autograd", "function.py")
 
 
@@ -85,7 +86,7 @@ def note_compiled(seen):
     """Remember the region that a call from a graph belongs to: torch.compile with an eager back end runs the graph as Python code."""
     graph = next((i for i, (path, _) in enumerate(seen) if path.startswith("<eval_with_key>")), None)
     if graph is not None:
-        region = next(((path, name) for path, name in seen[graph + 1:] if not path.startswith(_TORCH)), None)
+        region = next((frame for frame in seen[graph + 1:] if frame == _INLINER or not frame[0].startswith(_TORCH)), None)
         if region:
             _eager.add(region)
 
@@ -99,7 +100,8 @@ def compiled_regions():
     found = []
     for reference in list(codes):
         code = reference() if callable(reference) else reference
-        if code is None or code.co_filename.startswith((_TORCH, _HERE)) or (code.co_filename, code.co_name) in _eager:
+        where = code and (code.co_filename, code.co_name)
+        if code is None or where in _eager or where != _INLINER and code.co_filename.startswith((_TORCH, _HERE)):
             continue
-        found.append("%s (%s:%d)" % (code.co_name, code.co_filename, code.co_firstlineno))
+        found.append("a module of torch.nn" if where == _INLINER else "%s (%s:%d)" % (code.co_name, code.co_filename, code.co_firstlineno))
     return sorted(set(found))
