@@ -18,6 +18,7 @@
 #define MSPROBE_COMPARE_H
 
 #include "msprobe/dump.h"
+#include "msprobe/legacy.h"
 #include "msprobe/metrics.h"
 
 #ifdef __cplusplus
@@ -50,7 +51,8 @@ typedef bool msp_compare_progress_fn(const msp_compare_progress *p, void *payloa
  */
 typedef struct msp_compare_options {
     msp_framework framework; /* MSP_PYTORCH; MindSpore's rules with MSP_MINDSPORE; UNKNOWN: as the NPU dump says */
-    const char *npu_path;    /* each a dump.json, a debug.json, or the folder of a rank, a step or a whole dump */
+    const char *npu_path;    /* each a dump.json, a debug.json, a .pkl of the older tools (msprobe/legacy.h), or the
+                                folder of a rank, a step or a whole dump */
     const char *bench_path;
     const char *output_dir; /* NULL: "./output"; made (0750) when it is not there */
 
@@ -77,11 +79,13 @@ typedef struct msp_compare_options {
     const char *const (*map_dict)[2]; /* pairs of names */
     size_t nmap_dict;
 
-    unsigned formats;      /* MSP_COMPARE_* together; 0: xlsx. A table too long for Excel's sheets gets more sheets */
-    int threads;           /* 0: one per processor */
-    bool log_rows;         /* is_print_compare_log: one info line per compared row */
+    unsigned formats; /* MSP_COMPARE_* together; 0: xlsx, for dumps of the older tools csv. A table too long for Excel's
+                         sheets gets more sheets */
+    int threads;      /* 0: one per processor */
+    bool log_rows;    /* is_print_compare_log: one info line per compared row */
     const char *timestamp; /* 14 digits in the names of result files; NULL: the local time now. Where a result is there
                               already, the next second is taken for which there is none */
+    const msp_legacy_options *legacy;  /* for dumps of ptdbg_ascend and torch_npu.hooks; NULL: their defaults */
     msp_compare_progress_fn *progress; /* NULL: none */
     void *progress_payload;
 } msp_compare_options;
@@ -207,7 +211,9 @@ typedef struct msp_compare_pair {
     msp_compare_suspect suspect;
     char **files; /* results written, tables first, then the advisor's text */
     size_t nfiles;
-    char *advice;         /* the advisor's "Expert Advice" text; NULL with compare_only */
+    char *advice;  /* the advisor's "Expert Advice" text; NULL with compare_only */
+    char *advised; /* the row that it speaks of, and its line in the advisor's text; NULL: none */
+    int64_t advised_line;
     int64_t tensor_bytes; /* read from tensor files, both sides */
     double seconds;
     bool has_tensors; /* the dumps hold real data, even where mode says that only their statistics were compared */

@@ -32,18 +32,22 @@ typedef enum msp_dump_task {
     MSP_TASK_STRUCTURE
 } msp_dump_task;
 
-typedef enum msp_dump_kind { MSP_DUMP_API = 0, MSP_DUMP_DEBUG } msp_dump_kind;
+typedef enum msp_dump_kind {
+    MSP_DUMP_API = 0,
+    MSP_DUMP_DEBUG,
+    MSP_DUMP_LEGACY /* a .pkl of ptdbg_ascend or torch_npu.hooks: msprobe/legacy.h */
+} msp_dump_kind;
 
-/* "dump.json" or "debug.json". */
+/* "dump.json", "debug.json" or ".pkl". */
 MSP_API const char *msp_dump_kind_file(msp_dump_kind k);
 
 /* ---- where dumps lie --------------------------------------------------------------------------------------------- */
 
 enum { MSP_DUMP_NO_NUMBER = -1 };
 
-/* One dump.json or debug.json. */
+/* One dump.json, debug.json or .pkl of the older tools. */
 typedef struct msp_dump_place {
-    char *path;  /* of the JSON file */
+    char *path;  /* of that file */
     char *group; /* "graph" or "pynative" in the mixed layout, else "" */
     int64_t step;
     int64_t rank;    /* MSP_DUMP_NO_NUMBER for a folder "rank" without a number, a proc<pid>, or a file by itself */

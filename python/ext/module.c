@@ -143,6 +143,16 @@ static PyMethodDef functions[] = {
     {"save_npy", py_save_npy, METH_VARARGS, "save_npy(path, tensor)\n--\n\nWrite a file that numpy.load(path) reads."},
     {"open_table", (PyCFunction)(void (*)(void))msp_py_open_table, METH_VARARGS | METH_KEYWORDS,
      "open_table(path, columns)\n--\n\nBegin a table; the name's ending (.csv, .xlsx, .json) is its format."},
+    {"compare", (PyCFunction)(void (*)(void))msp_py_compare, METH_VARARGS | METH_KEYWORDS,
+     "compare(npu, bench, output='./output', *, npu_dir=None, bench_dir=None, output_file=None, stack=True,\n"
+     "        advisor=True, suffix=None, fuzzy=False, shapes=False, highlight=False, log_rows=False, formats='',\n"
+     "        form='', timestamp=None, threads=0, log=None)\n--\n\n"
+     "Compare two dumps and write tables: what `msprobe compare` does. npu and bench are files or folders of any\n"
+     "generation. For .pkl files of ptdbg_ascend and torch_npu.hooks: npu_dir and bench_dir hold the .npy files,\n"
+     "output_file is the very csv to write, form ('2.3', '3.2', '6.0', 'hooks') the table's, shapes is shape_flag.\n"
+     "log(level, text) gets messages, from any thread. Returns a list of dicts, one for each pair of files."},
+    {"parse", msp_py_parse, METH_VARARGS,
+     "parse(path, prefix)\n--\n\nStack and statistics of calls in a .pkl of ptdbg_ascend, as text."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -108,6 +108,8 @@ PyObject *msp_py_open_file(PyObject *module, PyObject *path);
 PyObject *msp_py_stats(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 PyObject *msp_py_metrics(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 PyObject *msp_py_open_table(PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *msp_py_compare(PyObject *module, PyObject *args, PyObject *kwargs);
+PyObject *msp_py_parse(PyObject *module, PyObject *args);
 
 /* The optional argument `threads` of a vectorcall function with npos positional arguments; -1 with an exception. */
 int msp_py_threads_arg(int *threads, const char *function, Py_ssize_t npos, PyObject *const *args, Py_ssize_t nargs,

@@ -1,6 +1,6 @@
 import os
 from types import TracebackType
-from typing import Any, Iterator, List, Optional, Sequence, Tuple, Type, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Type, Union
 
 __version__: str
 
@@ -114,3 +114,25 @@ def open(path: Path) -> TensorFile: ...
 def save_pt(path: Path, tensor: TensorLike) -> None: ...
 def save_npy(path: Path, tensor: TensorLike) -> None: ...
 def open_table(path: Path, columns: Sequence[str]) -> Table: ...
+def compare(
+    npu: Path,
+    bench: Path,
+    output: Optional[Path] = None,
+    *,
+    npu_dir: Optional[Path] = None,
+    bench_dir: Optional[Path] = None,
+    output_file: Optional[Path] = None,
+    stack: bool = True,
+    advisor: bool = True,
+    suffix: Optional[str] = None,
+    fuzzy: bool = False,
+    shapes: bool = False,
+    highlight: bool = False,
+    log_rows: bool = False,
+    formats: str = "",
+    form: str = "",
+    timestamp: Optional[str] = None,
+    threads: int = 0,
+    log: Optional[Callable[[str, str], object]] = None,
+) -> List[Dict[str, Any]]: ...
+def parse(path: Path, prefix: str) -> str: ...

@@ -43,6 +43,9 @@ static const char merge_notes[] = "\nExample\n"
                                   "  One row per name, one column per rank; empty where a rank has no such row. A\n"
                                   "  value that could not be computed shows both maxima instead: NPU:1  Bench:1.\n";
 
+static const char parse_notes[] = "\nExample\n"
+                                  "  msprobe parse npu_dump/tag_v2.3/rank0/api_stack_dump.pkl Torch_relu_0_forward\n";
+
 #define NOT_AVAILABLE(name_, summary_, instead_)                \
     {                                                           \
         .name = name_, .summary = summary_, .instead = instead_ \
@@ -58,7 +61,9 @@ const msp_command msp_commands[] = {
      .about = "Compare the dumps of two runs of the same model, call by call, and name the\n"
               "first call that goes wrong. NPU is the run under examination, BENCH the one to\n"
               "trust; each is a dump.json, a debug.json, or the folder of a rank, a step or a\n"
-              "whole dump. Steps and ranks are found and paired.",
+              "whole dump. Steps and ranks are found and paired. Dumps of ptdbg_ascend and\n"
+              "torch_npu.hooks (a .pkl, a rank's folder, a TAG_vVERSION) are recognised by\n"
+              "content and give the tables of those tools, as csv.",
      .notes = compare_notes,
      .run = msp_cmd_compare},
     {.name = "merge_result",
@@ -70,7 +75,16 @@ const msp_command msp_commands[] = {
               "column per rank. Results of md5 dumps have no metrics and are left out.",
      .notes = merge_notes,
      .run = msp_cmd_merge_result},
-    NOT_AVAILABLE("parse", "look at single dump files", "'msprobe compare' reads dumps of every generation"),
+    {.name = "parse",
+     .summary = "Show stack and statistics of calls in a .pkl of ptdbg_ascend.",
+     .usage = "msprobe parse FILE PREFIX",
+     .options = &msp_opts_none,
+     .max_operands = 2,
+     .about = "Print, in the order of FILE, the stack and the statistics of every call whose\n"
+              "name begins with PREFIX. FILE is a .pkl that ptdbg_ascend wrote: text, one JSON\n"
+              "array per line. A real Python pickle is refused and never loaded.",
+     .notes = parse_notes,
+     .run = msp_cmd_parse},
     NOT_AVAILABLE("run_ut", "run single APIs again and check their accuracy", "'msprobe compare' checks two real runs"),
     NOT_AVAILABLE("multi_run_ut", "run_ut on several devices", "'msprobe compare' checks two real runs"),
     NOT_AVAILABLE("api_precision_compare", "compare two results of run_ut", "'msprobe compare' checks two real runs"),

@@ -40,7 +40,10 @@ too_many_operands(const msp_command *c, const msp_args *args)
     msp_error err;
 
     msp_error_set(&err, MSP_E_INVALID, "'%s' takes %s, but there is '%.60s'", c->name,
-                  c->max_operands == 2 ? "two paths" : "options only", args->operands[c->max_operands]);
+                  c->run == msp_cmd_parse ? "a file and a prefix"
+                  : c->max_operands == 2  ? "two paths"
+                                          : "options only",
+                  args->operands[c->max_operands]);
     return msp_cli_usage(c, &err);
 }
 

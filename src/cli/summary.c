@@ -170,7 +170,9 @@ put_verdicts(FILE *out, const msp_compare_pair *p)
     const msp_compare_counts *c = &p->counts;
 
     label(out, "Verdict");
-    if (c->wrong == 0)
+    if (p->kind == MSP_DUMP_LEGACY && c->none == c->rows)
+        fputs("none: see the table's numbers", out); /* torch_npu.hooks has no limits */
+    else if (c->wrong == 0)
         msp_term_put(out, MSP_STYLE_GREEN, "no wrong row");
     else
         count(out, c->wrong, c->wrong == 1 ? "wrong row" : "wrong rows", MSP_STYLE_RED);
@@ -574,6 +576,18 @@ put_redump_advice(FILE *out, const msp_summary *s, const msp_compare_suspect *su
     fputs("\"]}\n", out);
 }
 
+/* Older dumps have their stacks and statistics in one file. */
+static void
+put_parse_command(FILE *out, const msp_compare_pair *p)
+{
+    label(out, "Next");
+    fputs("msprobe parse ", out);
+    msp_shell_put(out, p->npu_path);
+    fputc(' ', out);
+    msp_shell_put(out, p->suspect.api != NULL ? p->suspect.api : p->suspect.npu_name);
+    fputc('\n', out);
+}
+
 static bool
 has_mapping(const msp_compare_options *opt)
 {
@@ -608,6 +622,8 @@ put_next(FILE *out, const msp_summary *s, const msp_compare_pair *first)
         put_command(out, s, true, "-f");
     else if (first == NULL)
         return;
+    else if (first->kind == MSP_DUMP_LEGACY)
+        put_parse_command(out, first);
     else if (r->npairs > 1 && !s->options->diff_analyze)
         put_command(out, s, true, "-da");
     else if (!first->has_tensors)

@@ -145,3 +145,4 @@ static const msp_opt merge_options[] = {
 const msp_opt_table msp_opts_global = TABLE(global_options);
 const msp_opt_table msp_opts_compare = TABLE(compare_options);
 const msp_opt_table msp_opts_merge = TABLE(merge_options);
+const msp_opt_table msp_opts_none = {NULL, 0};

@@ -22,8 +22,8 @@ may_vary(msp_str name)
     return false;
 }
 
-const char *
-msp_advisor_text(msp_str name, bool any_judged)
+static const char *
+advice_for(msp_str name, bool any_judged, bool knows_variation)
 {
     bool forward = contains(name, "forward"), input = contains(name, "input");
 
@@ -38,11 +38,23 @@ msp_advisor_text(msp_str name, bool any_judged)
                "3. The fault may be caused by memory corruption and further analysis is required.";
     if (input)
         return "Check whether the forward computation result is affected.";
-    if (may_vary(name))
+    if (knows_variation && may_vary(name))
         return "This torch api may be uncertainty in the calculation, can seed_all(mode=True) to enable deterministic "
                "computing.";
     return forward ? "This is a forward API computation error. Check the computation implementation."
                    : "This is a backward API computation error. Check the computation implementation.";
+}
+
+const char *
+msp_advisor_text(msp_str name, bool any_judged)
+{
+    return advice_for(name, any_judged, true);
+}
+
+const char *
+msp_advisor_text_ptdbg(msp_str name, bool any_judged)
+{
+    return advice_for(name, any_judged, false);
 }
 
 msp_status

@@ -12,6 +12,9 @@
  */
 const char *msp_advisor_text(msp_str name, bool any_judged);
 
+/* The same from ptdbg_ascend up to 4.0, which knew nothing of operators whose results vary. */
+const char *msp_advisor_text_ptdbg(msp_str name, bool any_judged);
+
 /* Write "Line", "Suspect Nodes" and "Expert Advice" to path (0640). An empty name: NA. */
 MSP_CHECK msp_status msp_advisor_write(const char *path, int64_t line, msp_str name, const char *advice,
                                        msp_error *err);

@@ -2,6 +2,7 @@
 #include "compare/blocks.h"
 
 #include "compare/highlight.h"
+#include "compare/legacy.h"
 #include "core/alloc.h"
 #include "core/pool.h"
 
@@ -102,7 +103,10 @@ judge(const blocks *s, msp_judged *j, int threads)
     msp_measurer m = s->job->measurer;
 
     m.threads = threads;
-    msp_judge_row(j, s->job->show.mode, &m, s->job->fuzzy);
+    if (s->job->show.legacy != NULL)
+        msp_legacy_judge(j, s->job->show.mode, s->job->show.legacy, &m, s->job->fuzzy);
+    else
+        msp_judge_row(j, s->job->show.mode, &m, s->job->fuzzy);
     if (j->bytes > 0)
         (void)msp_run_progress(s->job->run, "compare", s->job->label, 0, j->bytes);
 }

@@ -62,7 +62,8 @@ msp_val_number(const msp_val *v, double *out)
 static const char *
 keep(flattener *f, msp_str s)
 {
-    return s.len > 0 && msp_dump_owns(f->dump, s.p) ? s.p : msp_arena_text(&f->out->arena, s.p, s.len);
+    return s.len > 0 && f->dump != NULL && msp_dump_owns(f->dump, s.p) ? s.p
+                                                                       : msp_arena_text(&f->out->arena, s.p, s.len);
 }
 
 static bool
@@ -618,6 +619,46 @@ msp_rows_flatten(msp_rows *out, const msp_dump *d, msp_rows_tick *tick, void *pa
     msp_buf_release(&f.name);
     msp_buf_release(&f.scratch);
     return st;
+}
+
+/* ---- for readers of other files ---------------------------------------------------------------------------------- */
+
+bool
+msp_rows_begin(msp_rows *t)
+{
+    *t = (msp_rows){0};
+    if (!msp_vec_grow((void **)&t->texts, &t->cap_texts, 1, sizeof(*t->texts)))
+        return false;
+    t->texts[t->ntexts++] = (msp_row_text){MSP_STR("None"), -1, MSP_DTYPE_NONE};
+    return true;
+}
+
+msp_row *
+msp_rows_new(msp_rows *t)
+{
+    flattener f = {.out = t};
+
+    return new_row(&f);
+}
+
+bool
+msp_rows_texts(msp_rows *t, msp_row *r, const msp_json *dtype, const msp_json *shape)
+{
+    flattener f = {.out = t};
+    bool ok = intern_dtype(&f, msp_json_string(dtype), &r->dtype) && intern_shape(&f, shape, &r->shape);
+
+    msp_buf_release(&f.scratch);
+    return ok;
+}
+
+bool
+msp_rows_value(msp_rows *t, msp_val *out, const msp_json *v)
+{
+    flattener f = {.out = t};
+    bool ok = val_of(&f, out, v);
+
+    msp_buf_release(&f.scratch);
+    return ok;
 }
 
 void

@@ -427,9 +427,11 @@ msp_match_fuzzy_name(msp_str name, msp_buf *out)
 
 /* One side of the walk: rows enter one by one; those before start are left behind. */
 typedef struct queue {
-    const msp_rows *side;
-    uint32_t *keys; /* of every row */
-    chains waiting; /* rows that have entered, by key; heads that were left behind are dropped when met */
+    const msp_rows *side; /* NULL: whatever has the keys */
+    const uint32_t *keys; /* of every row */
+    size_t count;         /* rows in all */
+    uint32_t *own_keys;   /* keys, where they are the queue's own */
+    chains waiting;       /* rows that have entered, by key; heads that were left behind are dropped when met */
     size_t start, end;
 } queue;
 
@@ -444,7 +446,8 @@ static bool
 queue_init(queue *q, const msp_rows *side, fuzzy_keys *keys)
 {
     q->side = side;
-    q->keys = msp_alloc(side->count, sizeof(uint32_t));
+    q->count = side->count;
+    q->keys = q->own_keys = msp_alloc(side->count, sizeof(uint32_t));
     if (q->keys == NULL)
         return false;
     for (size_t i = 0; i < side->count; i++) {
@@ -452,7 +455,7 @@ queue_init(queue *q, const msp_rows *side, fuzzy_keys *keys)
         key k = {msp_match_fuzzy_name(msp_row_name(r), &keys->scratch), msp_row_shape(side, r)};
         bool added;
 
-        q->keys[i] = key_add(&keys->table, k, &added);
+        q->own_keys[i] = key_add(&keys->table, k, &added);
         if (added)
             keys->table.keys[q->keys[i]].name.p = msp_arena_text(&keys->names, k.name.p, k.name.len);
         if (keys->scratch.failed || keys->table.keys[q->keys[i]].name.p == NULL)
@@ -464,7 +467,7 @@ queue_init(queue *q, const msp_rows *side, fuzzy_keys *keys)
 static void
 queue_push(queue *q)
 {
-    if (q->end < q->side->count) {
+    if (q->end < q->count) {
         chains_add(&q->waiting, q->keys[q->end], (uint32_t)q->end);
         q->end++;
     }
@@ -484,7 +487,7 @@ queue_find(queue *q, uint32_t k, size_t limit)
 static void
 queue_release(queue *q)
 {
-    msp_free(q->keys);
+    msp_free(q->own_keys);
     chains_release(&q->waiting);
 }
 
@@ -584,5 +587,52 @@ msp_match_rows_fuzzy(msp_match *out, const msp_rows *npu, const msp_rows *bench,
     key_table_release(&keys.table);
     msp_arena_release(&keys.names);
     msp_buf_release(&keys.scratch);
+    return st;
+}
+
+/* ---- sequences --------------------------------------------------------------------------------------------------- */
+
+/* As meet(), but where several wait under one key the oldest of both sides go together. */
+static bool
+meet_oldest(queue *n, queue *b, size_t i, uint32_t *nr, uint32_t *br)
+{
+    uint32_t newest[2] = {i < n->end ? n->keys[i] : MATCH_NONE, i < b->end ? b->keys[i] : MATCH_NONE};
+
+    for (int side = 0; side < 2; side++) {
+        if (newest[side] == MATCH_NONE)
+            continue;
+        *nr = queue_find(n, newest[side], n->end);
+        *br = queue_find(b, newest[side], b->end);
+        if (*nr != MATCH_NONE && *br != MATCH_NONE)
+            return true;
+    }
+    return false;
+}
+
+msp_status
+msp_match_walk(uint32_t *partner, const msp_match_sequence *npu, const msp_match_sequence *bench, size_t nkeys,
+               msp_error *err)
+{
+    queue n = {.keys = npu->keys, .count = npu->count}, b = {.keys = bench->keys, .count = bench->count};
+    size_t steps = n.count > b.count ? n.count : b.count;
+    msp_status st = MSP_OK;
+
+    for (size_t i = 0; i < n.count; i++)
+        partner[i] = MATCH_NONE;
+    if (!chains_init(&n.waiting, nkeys, n.count) || !chains_init(&b.waiting, nkeys, b.count))
+        st = no_memory(err);
+    for (size_t i = 0; i < steps && st == MSP_OK; i++) {
+        uint32_t nr, br;
+
+        queue_push(&n);
+        queue_push(&b);
+        if (!meet_oldest(&n, &b, i, &nr, &br))
+            continue;
+        partner[nr] = br;
+        n.start = nr + 1;
+        b.start = br + 1;
+    }
+    queue_release(&n);
+    queue_release(&b);
     return st;
 }

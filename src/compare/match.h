@@ -49,6 +49,20 @@ MSP_CHECK msp_status msp_match_rows_fuzzy(msp_match *out, const msp_rows *npu, c
 
 void msp_match_release(msp_match *m);
 
+/* Things in a row that are told apart by a number below nkeys. */
+typedef struct msp_match_sequence {
+    const uint32_t *keys;
+    size_t count;
+} msp_match_sequence;
+
+/*
+ * The walk alone: both sequences are walked together, and at the first pair with equal keys everything before it is
+ * left behind, so that operators which only one side has are skipped. Of several with one key the oldest on both sides
+ * meet. partner (npu->count entries) gets an index into bench, or MATCH_NONE.
+ */
+MSP_CHECK msp_status msp_match_walk(uint32_t *partner, const msp_match_sequence *npu, const msp_match_sequence *bench,
+                                    size_t nkeys, msp_error *err);
+
 /* "Functional.relu.3.forward.input.0" gives "Functional.relu.forward.input.0", in out or name itself. */
 msp_str msp_match_fuzzy_name(msp_str name, msp_buf *out);
 

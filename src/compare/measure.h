@@ -12,6 +12,7 @@ typedef struct msp_measurer {
     const char *dirs[2]; /* where the tensor files of NPU and bench lie */
     int fds[2];          /* the same, open; -1: there is none */
     bool open_to_all[2]; /* others can reach the files there, so each is looked at before it is read */
+    bool values;         /* torch_npu.hooks: a row's file is the text of its values itself */
     int threads;         /* for one large tensor */
     atomic_int *told;    /* files that could not be read and were logged; after a few the rest is only counted */
 } msp_measurer;

@@ -1,6 +1,7 @@
 /* outputs.c - see outputs.h. */
 #include "compare/outputs.h"
 
+#include "compare/legacy.h"
 #include "compare/run.h"
 #include "compare/stamp.h"
 #include "core/alloc.h"
@@ -16,7 +17,8 @@ no_memory(msp_error *err)
 static msp_status
 add_path(msp_outputs *o, const char *ext, msp_error *err)
 {
-    char *path = msp_plan_file(o->rule.dir, o->rule.stem, o->rule.timestamp, ext);
+    char *path = o->rule.file != NULL ? msp_result_text(msp_str_of(o->rule.file))
+                                      : msp_plan_file(o->rule.dir, o->rule.stem, o->rule.timestamp, ext);
 
     if (path == NULL)
         return no_memory(err);
@@ -78,8 +80,10 @@ msp_outputs_open(msp_outputs *out, const msp_outputs_rule *rule, msp_error *err)
     msp_status st;
 
     *out = (msp_outputs){.rule = *rule, .xlsx = SIZE_MAX};
-    out->ncolumns = msp_show_columns(out->columns, rule->mode, rule->stack != NULL);
-    st = msp_path_make_dirs(rule->dir, err);
+    out->ncolumns = rule->legacy != NULL
+                        ? msp_legacy_columns(out->columns, rule->mode, rule->legacy, rule->stack != NULL)
+                        : msp_show_columns(out->columns, rule->mode, rule->stack != NULL);
+    st = rule->file != NULL ? MSP_OK : msp_path_make_dirs(rule->dir, err);
     if (st == MSP_OK)
         st = rule->diff_analyze ? open_analysis(out, err) : open_tables(out, err);
     return msp_stamp_advise(err, st);

@@ -14,7 +14,9 @@ typedef struct msp_outputs_rule {
     int threads;
     msp_compare_mode mode;
     const msp_rows *sides[2];
-    const msp_stack *stack; /* NULL: no such column */
+    const msp_stack *stack;               /* NULL: no such column */
+    const struct msp_legacy_look *legacy; /* NULL: msprobe's own table */
+    const char *file;                     /* exactly this one, as csv; NULL: a name from the parts above */
 } msp_outputs_rule;
 
 /* A zeroed one is closed. */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include "compare/advisor.h"
 #include "compare/blocks.h"
+#include "compare/legacy.h"
 #include "compare/outputs.h"
 #include "compare/run.h"
 #include "compare/suspect.h"
@@ -24,8 +25,8 @@ enum { MAX_HIGHLIGHT_ROWS = 1048500 }; /* Excel's limit for one sheet, as the ma
 typedef struct side {
     struct pair *owner;
     const char *path;
-    size_t told; /* bytes of the file that were counted as read */
-    msp_dump *dump;
+    size_t told;    /* bytes of the file that were counted as read */
+    msp_dump *dump; /* NULL for a file of the older tools */
     msp_rows rows;
     char *tensor_dir;
     msp_status status;
@@ -38,7 +39,10 @@ typedef struct pair {
     msp_compare_pair *out;
     msp_error *err;
     side sides[2];
-    msp_stack *stack;
+    const msp_stack *stack;
+    msp_stack *own_stack;
+    msp_legacy_file legacy[2]; /* files of the older tools; their rows are the sides' */
+    msp_legacy_look look;      /* set when form is */
     msp_cross_pair *cross;
     char *mapping_path; /* of what -lm found */
     msp_match match;
@@ -143,11 +147,112 @@ choose_mode(pair *p)
     return MSP_OK;
 }
 
+/* ---- files of ptdbg_ascend and torch_npu.hooks ------------------------------------------------------------------- */
+
+static bool
+is_legacy(const pair *p)
+{
+    return p->plan->npu->kind == MSP_DUMP_LEGACY;
+}
+
+static const msp_legacy_options *
+legacy_options(const pair *p)
+{
+    static const msp_legacy_options defaults = {.form = MSP_LEGACY_AUTO};
+
+    return p->run->opt->legacy != NULL ? p->run->opt->legacy : &defaults;
+}
+
+/* NULL for msprobe's own dumps. */
+static const msp_legacy_look *
+legacy_look(const pair *p)
+{
+    return p->look.form == MSP_LEGACY_AUTO ? NULL : &p->look;
+}
+
+static void
+open_legacy_side(size_t i, void *payload)
+{
+    pair *p = payload;
+    side *s = &p->sides[i];
+    msp_legacy_file *f = &p->legacy[i];
+
+    s->status = msp_legacy_open(f, s->path, &s->err);
+    s->rows = f->rows;
+    f->rows = (msp_rows){0};
+    if (s->status == MSP_OK && !tick_read(f->map.size, s))
+        s->status = msp_error_set(&s->err, MSP_E_CANCELLED, "cancelled");
+}
+
+static msp_status
+read_legacy_sides(pair *p)
+{
+    const msp_legacy_options *opt = legacy_options(p);
+    bool has_dir = opt->npu_dir != NULL || opt->bench_dir != NULL || p->measurer.fds[0] >= 0 || p->measurer.fds[1] >= 0;
+    msp_status st;
+
+    if (p->run->opt->diff_analyze || p->run->names != NULL || p->run->cross != NULL)
+        return msp_error_set(p->err, MSP_E_INVALID, "%s: -da and mappings are not for dumps of the older tools",
+                             p->sides[0].path);
+    st = both_sides(p, open_legacy_side);
+    if (st != MSP_OK)
+        return st;
+    st = msp_legacy_choose(&p->look, &p->out->mode, p->legacy, has_dir, opt->form, p->err);
+    if (st != MSP_OK)
+        return msp_error_prefix(p->err, st, "%s and %s: ", p->sides[0].path, p->sides[1].path);
+    p->measurer.values = p->look.form == MSP_LEGACY_HOOKS;
+    p->out->has_tensors = p->out->mode == MSP_MODE_REAL;
+    p->out->framework[0] = p->out->framework[1] = MSP_PYTORCH;
+    p->out->counts.apis = (int64_t)p->sides[0].rows.napis;
+    if (p->sides[0].rows.count == 0)
+        return msp_error_set(p->err, MSP_E_NOT_FOUND, "%s: holds no tensors: was anything dumped?", p->sides[0].path);
+    return MSP_OK;
+}
+
+static msp_status
+match_legacy(pair *p)
+{
+    msp_legacy_match_rule rule = {.fuzzy = p->fuzzy,
+                                  .shapes = legacy_options(p)->shape_flag || p->look.form == MSP_LEGACY_PTDBG_3 ||
+                                            p->look.form == MSP_LEGACY_PTDBG_6,
+                                  .numbered = {p->legacy[0].numbered, p->legacy[1].numbered}};
+
+    return msp_legacy_match(&p->match, &p->sides[0].rows, &p->sides[1].rows, &rule, p->err);
+}
+
+/* torch_npu.hooks: operators that only the bench has, after all others, instead of losing them. */
+static msp_status
+list_bench_only(pair *p)
+{
+    const msp_rows *bench = &p->sides[1].rows;
+    msp_show_rule rule = {p->out->mode, &p->sides[0].rows, bench, false, &p->look};
+    uint8_t *met = msp_alloc_zero(bench->count, 1);
+    msp_judged j = {0};
+    msp_shown shown = {0};
+    msp_status st = met == NULL ? no_memory(p) : MSP_OK;
+
+    for (size_t i = 0; st == MSP_OK && i < p->match.count; i++)
+        if (p->match.bench[i] != MATCH_NONE)
+            met[p->match.bench[i]] = 1;
+    for (size_t i = 0; st == MSP_OK && i < bench->count; i++)
+        if (!met[i]) {
+            msp_legacy_show_bench(&shown, &rule, &bench->rows[i]);
+            st = msp_outputs_row(&p->outputs, &j, &shown, p->err);
+        }
+    msp_free(met);
+    return st;
+}
+
+/* ---- both kinds -------------------------------------------------------------------------------------------------- */
+
 static msp_status
 read_sides(pair *p)
 {
-    msp_status st = both_sides(p, open_side);
+    msp_status st;
 
+    if (is_legacy(p))
+        return read_legacy_sides(p);
+    st = both_sides(p, open_side);
     if (st == MSP_OK)
         st = check_tasks(p);
     if (st != MSP_OK)
@@ -177,6 +282,15 @@ read_sides(pair *p)
 
 /* ---- stack and partners ------------------------------------------------------------------------------------------ */
 
+static msp_status
+open_stack_file(pair *p, const char *path)
+{
+    msp_status st = msp_stack_open(&p->own_stack, path, p->err);
+
+    p->stack = p->own_stack;
+    return st;
+}
+
 /* As the manual has it: a given stack_path counts with -s only; without one, what lies beside the NPU file is used. */
 static msp_status
 open_stack(pair *p)
@@ -185,13 +299,17 @@ open_stack(pair *p)
     msp_status st = MSP_OK;
     char *beside;
 
+    if (is_legacy(p)) {
+        p->stack = legacy_options(p)->no_stack ? NULL : p->legacy[0].stack;
+        return MSP_OK;
+    }
     if (opt->stack_path != NULL && p->plan->label[0] == '\0')
-        return opt->stack_mode ? msp_stack_open(&p->stack, opt->stack_path, p->err) : MSP_OK;
+        return opt->stack_mode ? open_stack_file(p, opt->stack_path) : MSP_OK;
     beside = msp_plan_beside(p->sides[0].path, "stack.json");
     if (beside == NULL)
         return no_memory(p);
     if (msp_path_kind_of(beside) == MSP_PATH_FILE)
-        st = msp_stack_open(&p->stack, beside, p->err);
+        st = open_stack_file(p, beside);
     else
         msp_debug("%s is not there: no NPU_Stack_Info", beside);
     msp_free(beside);
@@ -240,11 +358,13 @@ static msp_status
 match_rows(pair *p)
 {
     const msp_rows *n = &p->sides[0].rows, *b = &p->sides[1].rows;
-    msp_framework nf = msp_dump_framework(p->sides[0].dump), bf = msp_dump_framework(p->sides[1].dump);
+    msp_framework nf = p->out->framework[0], bf = p->out->framework[1];
     msp_match_rule rule = {.cross_framework = nf != bf && nf != MSP_FRAMEWORK_UNKNOWN && bf != MSP_FRAMEWORK_UNKNOWN};
     msp_status st;
 
-    if (p->run->cross != NULL) {
+    if (is_legacy(p)) {
+        st = match_legacy(p);
+    } else if (p->run->cross != NULL) {
         st = open_cross(p, &rule);
         if (st == MSP_OK)
             st = msp_match_rows(&p->match, n, b, &rule, p->err);
@@ -281,6 +401,13 @@ is_finite_row(const msp_row *r)
     return is_finite_stat(&r->stats[MSP_STAT_MAX]) && is_finite_stat(&r->stats[MSP_STAT_MIN]);
 }
 
+/* ptdbg_ascend's advisor looks past batch_norm, whose running statistics differ on their own account. */
+static bool
+skips_for_advice(const pair *p, const msp_judged *j)
+{
+    return legacy_look(p) != NULL && msp_str_find(msp_row_name(j->n), MSP_STR("batch_norm")) != NULL;
+}
+
 static void
 count_row(pair *p, const msp_judged *j, int64_t row)
 {
@@ -301,7 +428,7 @@ count_row(pair *p, const msp_judged *j, int64_t row)
         p->unreadable = row;
     p->with_files += j->n->file != NULL && j->b != NULL && j->b->file != NULL;
     p->out->tensor_bytes += j->bytes;
-    if (wrong && p->advised < 0)
+    if (wrong && p->advised < 0 && !skips_for_advice(p, j))
         p->advised = row;
     if (p->suspect < 0 && (wrong || nonfinite || j->colour == MSP_ROW_RED)) {
         p->suspect = row;
@@ -376,7 +503,12 @@ take_row(const msp_judged *j, const msp_shown *s, size_t row, void *payload, msp
     pair *p = payload;
 
     count_row(p, j, (int64_t)row);
-    if (p->run->opt->log_rows)
+    if (legacy_look(p) != NULL && j->verdict == VERDICT_UNMATCHED && !p->run->opt->compare_only)
+        msp_warning("The tensor name matches but the shape or dtype does not match: %.*s", (int)j->n->name_len,
+                    j->n->name);
+    if (p->run->opt->log_rows && legacy_look(p) != NULL)
+        msp_legacy_log_row(&p->look, j);
+    else if (p->run->opt->log_rows)
         log_row(p, j, s);
     return msp_outputs_row(&p->outputs, j, s, err);
 }
@@ -398,8 +530,15 @@ open_outputs(pair *p)
                              .threads = opt->threads,
                              .mode = p->out->mode,
                              .sides = {&p->sides[0].rows, &p->sides[1].rows},
-                             .stack = p->stack};
+                             .stack = p->stack,
+                             .legacy = legacy_look(p)};
 
+    if (is_legacy(p)) {
+        rule.file = legacy_options(p)->output_file;
+        rule.formats = rule.formats == 0 || rule.file != NULL ? MSP_COMPARE_CSV : rule.formats;
+        if (rule.file != NULL && msp_path_kind_of(rule.file) == MSP_PATH_FILE)
+            msp_warning("%s is there already and is written over", rule.file);
+    }
     return msp_outputs_open(&p->outputs, &rule, p->err);
 }
 
@@ -410,7 +549,8 @@ run_blocks(pair *p)
                           .label = p->plan->label,
                           .match = &p->match,
                           .stack = p->stack,
-                          .show = {p->out->mode, &p->sides[0].rows, &p->sides[1].rows, p->stack != NULL},
+                          .show = {p->out->mode, &p->sides[0].rows, &p->sides[1].rows, p->stack != NULL,
+                                   legacy_look(p)},
                           .measurer = p->measurer,
                           .colour = p->colour,
                           .fuzzy = p->fuzzy,
@@ -426,19 +566,24 @@ advise(pair *p)
     const msp_row *row = p->advised < 0 ? NULL : &p->sides[0].rows.rows[p->advised];
     msp_str name = row == NULL ? (msp_str){NULL, 0} : msp_row_name(row);
     const msp_compare_counts *c = &p->out->counts;
-    const char *advice = msp_advisor_text(name, c->yes + c->no + c->clean + c->warning + c->pass + c->different > 0);
+    bool any_judged = c->yes + c->no + c->clean + c->warning + c->pass + c->different > 0;
+    bool ptdbg = p->look.form == MSP_LEGACY_PTDBG_2 || p->look.form == MSP_LEGACY_PTDBG_3;
+    const char *advice = ptdbg ? msp_advisor_text_ptdbg(name, any_judged) : msp_advisor_text(name, any_judged);
+    int64_t line = ptdbg ? p->advised + 2 : p->advised; /* there the header is line 1 */
     msp_status st;
     char *path;
 
-    if (p->run->opt->compare_only || p->run->opt->diff_analyze)
+    if (p->run->opt->compare_only || p->run->opt->diff_analyze || p->look.form == MSP_LEGACY_HOOKS)
         return MSP_OK;
     path = msp_plan_file(p->plan->out_dir, p->plan->advisor_stem, p->run->timestamp, "txt");
     p->out->advice = msp_result_text(msp_str_of(advice));
-    if (path == NULL || p->out->advice == NULL) {
+    p->out->advised = row == NULL ? NULL : msp_result_text(name);
+    p->out->advised_line = line;
+    if (path == NULL || p->out->advice == NULL || (row != NULL && p->out->advised == NULL)) {
         msp_free(path);
         return no_memory(p);
     }
-    st = msp_advisor_write(path, p->advised, name, advice, p->err);
+    st = msp_advisor_write(path, line, name, advice, p->err);
     if (st == MSP_OK && !msp_result_add(&p->out->files, &p->out->nfiles, msp_str_of(path)))
         st = no_memory(p);
     msp_free(path);
@@ -462,7 +607,8 @@ describe_suspect(pair *p)
                                .row = {&p->sides[0].rows.rows[p->suspect],
                                        partner == MATCH_NONE ? NULL : &p->sides[1].rows.rows[partner]},
                                .verdict = p->suspect_verdict,
-                               .fuzzy = p->fuzzy};
+                               .fuzzy = p->fuzzy,
+                               .legacy = legacy_look(p)};
     p->out->suspect.row = p->suspect;
     return msp_suspect_describe(&p->out->suspect, &src, p->err);
 }
@@ -499,6 +645,12 @@ tensor_size(const msp_rows *t, const msp_row *r)
     return bytes;
 }
 
+static size_t
+size_of_side(const pair *p, int i)
+{
+    return is_legacy(p) ? p->legacy[i].map.size : msp_dump_size(p->sides[i].dump);
+}
+
 /* Tell how much is to be done, now that the rows have their partners. */
 static void
 expect_work(pair *p)
@@ -510,7 +662,7 @@ expect_work(pair *p)
         if (p->match.bench[i] != MATCH_NONE)
             bytes += tensor_size(n, &n->rows[i]) + tensor_size(b, &b->rows[p->match.bench[i]]);
     msp_run_expect(p->run, (int64_t)p->match.count, bytes);
-    msp_run_json_known(p->run, (int64_t)(msp_dump_size(p->sides[0].dump) + msp_dump_size(p->sides[1].dump)));
+    msp_run_json_known(p->run, (int64_t)(size_of_side(p, 0) + size_of_side(p, 1)));
 }
 
 /* The first file that could not be read is opened once more for its message: judging runs in no order. */
@@ -538,8 +690,10 @@ explain_unreadable(pair *p)
         return MSP_OK;
     return msp_error_set(p->err, MSP_E_NOT_FOUND,
                          "nothing could be compared: none of the %lld pairs of tensor files can be read. The first: "
-                         "%.600s. Copy dump_tensor_data along with dump.json, or collect again",
-                         (long long)p->with_files, p->out->unreadable);
+                         "%.600s. Copy %s, or collect again",
+                         (long long)p->with_files, p->out->unreadable,
+                         is_legacy(p) ? "the folder of .npy files along with the .pkl"
+                                      : "dump_tensor_data along with dump.json");
 }
 
 static msp_status
@@ -560,6 +714,8 @@ compare_rows(pair *p)
     st = open_outputs(p);
     if (st == MSP_OK)
         st = run_blocks(p);
+    if (st == MSP_OK && p->look.form == MSP_LEGACY_HOOKS)
+        st = list_bench_only(p);
     if (st == MSP_OK)
         st = msp_outputs_finish(&p->outputs, &p->out->files, &p->out->nfiles, p->err);
     if (st == MSP_OK && p->mapping_path != NULL &&
@@ -589,6 +745,18 @@ open_tensor_dir(pair *p, int i)
         fd >= 0 && (fstat(fd, &st) != 0 || st.st_uid != geteuid() || (st.st_mode & S_IXOTH) != 0);
 }
 
+static char *
+tensor_dir_of(const pair *p, int i)
+{
+    const msp_legacy_options *opt = legacy_options(p);
+    const char *given = i == 0 ? opt->npu_dir : opt->bench_dir;
+
+    if (!is_legacy(p))
+        return msp_plan_beside(p->sides[i].path, "dump_tensor_data");
+    return given != NULL && p->plan->label[0] == '\0' ? msp_result_text(msp_str_of(given))
+                                                      : msp_legacy_data_dir(p->sides[i].path);
+}
+
 static msp_status
 prepare(pair *p)
 {
@@ -597,7 +765,7 @@ prepare(pair *p)
     for (int i = 0; i < 2; i++) {
         p->sides[i].owner = p;
         p->sides[i].path = (i == 0 ? p->plan->npu : p->plan->bench)->path;
-        p->sides[i].tensor_dir = msp_plan_beside(p->sides[i].path, "dump_tensor_data");
+        p->sides[i].tensor_dir = tensor_dir_of(p, i);
         if (p->sides[i].tensor_dir == NULL)
             return no_memory(p);
         open_tensor_dir(p, i);
@@ -616,6 +784,7 @@ release(pair *p)
     for (int i = 0; i < 2; i++) {
         msp_rows_release(&p->sides[i].rows);
         msp_dump_close(p->sides[i].dump);
+        msp_legacy_release(&p->legacy[i]);
         msp_free(p->sides[i].tensor_dir);
         if (p->measurer.fds[i] >= 0)
             close(p->measurer.fds[i]);
@@ -623,7 +792,7 @@ release(pair *p)
     msp_match_release(&p->match);
     msp_cross_pair_close(p->cross);
     msp_free(p->mapping_path);
-    msp_stack_close(p->stack);
+    msp_stack_close(p->own_stack);
 }
 
 static double

@@ -19,7 +19,9 @@ typedef struct planner {
     msp_plan *out;
     size_t cap;
     const char *output_dir;
-    bool second; /* the rank has a pair already: its advisor's file needs a name of its own */
+    bool second;        /* the rank has a pair already: its advisor's file needs a name of its own */
+    const char *suffix; /* of the older tools' tables */
+    bool several;       /* a rank has several of their files */
     msp_error *err;
 } planner;
 
@@ -81,6 +83,41 @@ add_words(msp_buf *b, const char *const *words, size_t n, const char *separator)
         }
 }
 
+/* "rank0-rank4" of two ranks' .pkl files, and the file's own name where a rank has several. */
+static void
+name_legacy(msp_buf *out, const planner *p, const msp_dump_place *n, const msp_dump_place *b)
+{
+    msp_str file = msp_path_base((n != NULL ? n : b)->path);
+
+    if (n != NULL && b != NULL && n->rank_name[0] != '\0' && b->rank_name[0] != '\0')
+        msp_buf_printf(out, "_%s-%s", n->rank_name, b->rank_name);
+    if (p->several) {
+        if (msp_str_ends(file, MSP_STR(".pkl")))
+            file.len -= 4;
+        msp_buf_char(out, '_');
+        msp_buf_str(out, file);
+    }
+}
+
+static msp_status
+name_legacy_pair(planner *p, msp_plan_pair *pair)
+{
+    msp_buf text = {0};
+
+    msp_free(pair->stem);
+    msp_free(pair->advisor_stem);
+    msp_buf_text(&text, "compare_result");
+    if (p->suffix[0] != '\0' && p->suffix[0] != '_')
+        msp_buf_char(&text, '_');
+    msp_buf_text(&text, p->suffix);
+    name_legacy(&text, p, pair->npu, pair->bench);
+    pair->stem = finish_text(&text);
+    msp_buf_text(&text, "advisor");
+    name_legacy(&text, p, pair->npu, pair->bench);
+    pair->advisor_stem = finish_text(&text);
+    return pair->stem == NULL || pair->advisor_stem == NULL ? no_memory(p) : MSP_OK;
+}
+
 static msp_status
 add_pair(planner *p, const msp_dump_place *n, const msp_dump_place *b)
 {
@@ -110,7 +147,7 @@ add_pair(planner *p, const msp_dump_place *n, const msp_dump_place *b)
     p->out->pairs[p->out->npairs++] = pair;
     if (pair.label == NULL || pair.out_dir == NULL || pair.stem == NULL || pair.advisor_stem == NULL)
         return no_memory(p);
-    return MSP_OK;
+    return known->kind == MSP_DUMP_LEGACY ? name_legacy_pair(p, &p->out->pairs[p->out->npairs - 1]) : MSP_OK;
 }
 
 /* ---- levels ------------------------------------------------------------------------------------------------------ */
@@ -249,6 +286,43 @@ find_kind(run_of places, msp_dump_kind kind)
     return NULL;
 }
 
+static bool
+same_file_name(const msp_dump_place *a, const msp_dump_place *b)
+{
+    return msp_str_eq(msp_path_base(a->path), msp_path_base(b->path));
+}
+
+static const msp_dump_place *
+find_file_name(run_of places, const msp_dump_place *like)
+{
+    for (size_t i = 0; i < places.count; i++)
+        if (same_file_name(&places.first[i], like))
+            return &places.first[i];
+    return NULL;
+}
+
+/* The older tools let users name their files: one on each side go together, of several those of one name. */
+static msp_status
+pair_legacy(planner *p, run_of n, run_of b)
+{
+    msp_status st = MSP_OK;
+
+    if (n.first->kind != b.first->kind)
+        return msp_error_set(p->err, MSP_E_INVALID, "%s is of an older tool, %s is not: they cannot be compared",
+                             (n.first->kind == MSP_DUMP_LEGACY ? n : b).first->path,
+                             (n.first->kind == MSP_DUMP_LEGACY ? b : n).first->path);
+    if (n.count == 1 && b.count == 1)
+        return add_pair(p, n.first, b.first);
+    p->several = true;
+    for (size_t i = 0; i < n.count && st == MSP_OK; i++)
+        st = add_pair(p, &n.first[i], find_file_name(b, &n.first[i]));
+    for (size_t i = 0; i < b.count && st == MSP_OK; i++)
+        if (find_file_name(n, &b.first[i]) == NULL)
+            st = add_pair(p, NULL, &b.first[i]);
+    p->several = false;
+    return st;
+}
+
 /* dump.json with dump.json, debug.json with debug.json. What one side lacks matters only when nothing else is there. */
 static msp_status
 pair_files(planner *p, run_of n, run_of b)
@@ -257,6 +331,8 @@ pair_files(planner *p, run_of n, run_of b)
     msp_status st = MSP_OK;
     bool any = false;
 
+    if (n.first->kind == MSP_DUMP_LEGACY || b.first->kind == MSP_DUMP_LEGACY)
+        return pair_legacy(p, n, b);
     for (size_t i = 0; i < 2 && st == MSP_OK; i++) {
         const msp_dump_place *x = find_kind(n, kinds[i]), *y = find_kind(b, kinds[i]);
 
@@ -416,10 +492,15 @@ check_level(const msp_plan *plan, const msp_compare_options *opt, const char *wh
 msp_status
 msp_plan_make(msp_plan *out, const msp_compare_options *opt, msp_error *err)
 {
-    planner p = {out, 0, opt->output_dir != NULL ? opt->output_dir : "./output", false, err};
+    planner p = {.out = out,
+                 .output_dir = opt->output_dir != NULL ? opt->output_dir : "./output",
+                 .suffix = opt->legacy != NULL && opt->legacy->suffix != NULL ? opt->legacy->suffix : "",
+                 .err = err};
     msp_status st = check_kinds(opt, err);
 
     *out = (msp_plan){0};
+    if (st == MSP_OK && strchr(p.suffix, '/') != NULL)
+        st = msp_error_set(err, MSP_E_INVALID, "the suffix \"%s\" must not hold a /", p.suffix);
     if (st == MSP_OK)
         st = msp_dump_find(&out->npu, opt->npu_path, err);
     if (st == MSP_OK)
@@ -428,7 +509,8 @@ msp_plan_make(msp_plan *out, const msp_compare_options *opt, msp_error *err)
         return st;
     warn_strays(&out->npu);
     warn_strays(&out->bench);
-    if (msp_path_kind_of(opt->npu_path) == MSP_PATH_FILE && out->npu.places[0].kind != out->bench.places[0].kind)
+    if (msp_path_kind_of(opt->npu_path) == MSP_PATH_FILE && out->npu.places[0].kind != out->bench.places[0].kind &&
+        out->npu.places[0].kind != MSP_DUMP_LEGACY && out->bench.places[0].kind != MSP_DUMP_LEGACY)
         return msp_error_set(err, MSP_E_INVALID, "%s and %s: both must be dump.json, or both debug.json", opt->npu_path,
                              opt->bench_path);
     st = check_level(out, opt, "step", step_name, err);

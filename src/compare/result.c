@@ -70,6 +70,7 @@ release_pair(msp_compare_pair *p)
     msp_free(p->error);
     msp_free(p->advice);
     msp_free(p->unreadable);
+    msp_free(p->advised);
     free_list(p->files, p->nfiles);
     release_suspect(&p->suspect);
 }

@@ -121,6 +121,15 @@ MSP_CHECK msp_status msp_rows_flatten(msp_rows *out, const msp_dump *d, msp_rows
                                       msp_error *err);
 void msp_rows_release(msp_rows *t);
 
+/*
+ * For readers of other files. Each is false (or NULL) when there is no memory. A new row is the reader's until it
+ * raises t->count; dtype is text; lists among the values become their text.
+ */
+bool msp_rows_begin(msp_rows *t);
+msp_row *msp_rows_new(msp_rows *t);
+bool msp_rows_texts(msp_rows *t, msp_row *r, const msp_json *dtype, const msp_json *shape);
+bool msp_rows_value(msp_rows *t, msp_val *out, const msp_json *v);
+
 /* The number that a value stands for: numbers, NaN, and text that is one. False for everything else, True included. */
 bool msp_val_number(const msp_val *v, double *out);
 

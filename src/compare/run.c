@@ -414,7 +414,7 @@ msp_compare_run(msp_compare_result *out, const msp_compare_options *opt, msp_err
         st = msp_kernel_wanted(opt) ? msp_kernel_plan(&plan, opt, err) : msp_plan_make(&plan, opt, err);
     if (st == MSP_OK)
         st = check_out_dirs(&plan, output_dir, err);
-    if (st == MSP_OK)
+    if (st == MSP_OK && (opt->legacy == NULL || opt->legacy->output_file == NULL)) /* that needs no time in its name */
         st = msp_stamp_claim(&stamp, output_dir, opt->timestamp, is_taken, &plan, err);
     run.timestamp = stamp.text;
     if (st == MSP_OK)

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <strings.h>
+#include "compare/legacy.h"
 #include "compare/pytext.h"
 #include "core/number.h"
 
@@ -178,8 +179,13 @@ add_files(msp_cell *c, msp_shown *out, const msp_judged *j)
 void
 msp_show_row(msp_shown *out, const msp_show_rule *rule, const msp_judged *j, const msp_json *frames)
 {
-    msp_cell *c = add_common(out->cells, rule, j);
+    msp_cell *c;
 
+    if (rule->legacy != NULL) {
+        msp_legacy_show(out, rule, j, frames);
+        return;
+    }
+    c = add_common(out->cells, rule, j);
     if (rule->mode == MSP_MODE_REAL) {
         for (int i = 0; i < NMETRICS; i++)
             *c++ = num_cell(&j->metric[i]);

@@ -21,6 +21,7 @@ typedef struct msp_show_rule {
     msp_compare_mode mode;
     const msp_rows *npu, *bench;
     bool stack;
+    const struct msp_legacy_look *legacy; /* NULL: msprobe's own table */
 } msp_show_rule;
 
 /* frames: the call's stack for the first row of a call, else NULL. */

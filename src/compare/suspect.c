@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "compare/judge.h"
+#include "compare/legacy.h"
 #include "compare/run.h"
 #include "compare/show.h"
 #include "core/alloc.h"
@@ -118,10 +119,16 @@ describe_stack(msp_compare_suspect *out, const msp_suspect_source *src)
 {
     const msp_json *frames = msp_stack_frames(src->stack, src->rows[0]->apis[src->row[0]->api].name);
 
-    for (size_t i = 0; i < msp_json_count(frames); i++)
-        if (!msp_result_add(&out->stack, &out->nstack, msp_json_string(msp_json_at(frames, i))))
-            return false;
-    return true;
+    msp_buf frame = {0};
+    bool ok = true;
+
+    for (size_t i = 0; i < msp_json_count(frames) && ok; i++) {
+        msp_buf_clear(&frame);
+        msp_legacy_frame(&frame, msp_json_at(frames, i));
+        ok = !frame.failed && msp_result_add(&out->stack, &out->nstack, msp_buf_view(&frame));
+    }
+    msp_buf_release(&frame);
+    return ok;
 }
 
 msp_status
@@ -135,7 +142,10 @@ msp_suspect_describe(msp_compare_suspect *out, const msp_suspect_source *src, ms
     out->bench_name = msp_result_text(src->row[1] == NULL ? MSP_STR("N/A") : msp_row_name(src->row[1]));
     out->api = msp_result_text(src->rows[0]->apis[src->row[0]->api].name);
     out->verdict = msp_result_text(msp_str_of(src->verdict));
-    msp_judge_row(&j, src->mode, src->measurer, src->fuzzy);
+    if (src->legacy != NULL)
+        msp_legacy_judge(&j, src->mode, src->legacy, src->measurer, src->fuzzy);
+    else
+        msp_judge_row(&j, src->mode, src->measurer, src->fuzzy);
     out->message = msp_result_text(msp_buf_view(&j.message));
     ok = out->npu_name != NULL && out->bench_name != NULL && out->api != NULL && out->verdict != NULL &&
          out->message != NULL && !j.message.failed && describe_side(out, src, 0) && describe_side(out, src, 1) &&

@@ -14,6 +14,7 @@ typedef struct msp_suspect_source {
     const msp_row *row[2]; /* the second may be NULL */
     const char *verdict;
     bool fuzzy;
+    const struct msp_legacy_look *legacy; /* NULL: msprobe's own rules */
 } msp_suspect_source;
 
 /*

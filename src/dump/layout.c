@@ -1,4 +1,6 @@
-/* layout.c - find the dumps below a path: [graph|pynative/] [step<N>/] [rank<N>|rank|proc<pid>/] dump.json, debug.json
+/*
+ * layout.c - find the dumps below a path: [graph|pynative/] [step<N>/] [rank<N>|rank|proc<pid>/] dump.json, debug.json;
+ * of the older tools: [<tag>_v<version>/] [step<N>/] [rank<N>/] <name>.pkl with a folder <name> of .npy files
  */
 #include <sys/stat.h>
 #include <unistd.h>
@@ -6,6 +8,7 @@
 #include "core/path.h"
 #include "core/vec.h"
 #include "dump/dump_read.h"
+#include "dump/legacy.h"
 
 typedef struct walk {
     msp_dump_layout *out;
@@ -124,6 +127,79 @@ has_file(const char *dir, const char *name)
     return there;
 }
 
+/* ---- files of the older tools ------------------------------------------------------------------------------------ */
+
+/* "<name>.pkl" or a name without ending, which their scripts may choose; the content decides. */
+static bool
+is_legacy_file(const char *path, const char *name)
+{
+    bool named = msp_str_ends(msp_str_of(name), MSP_STR(".pkl")) || strchr(name, '.') == NULL;
+
+    return named && msp_path_kind_of(path) == MSP_PATH_FILE && msp_legacy_is(path);
+}
+
+/* The folder of .npy files that belongs to a .pkl in the same list. */
+static bool
+is_data_dir(const msp_dir_list *names, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (size_t i = 0; i < names->count; i++)
+        if (strncmp(names->names[i], name, n) == 0 && strcmp(names->names[i] + n, ".pkl") == 0)
+            return true;
+    return false;
+}
+
+/* "ptdbg_dump_v2.3": the folder above the ranks. */
+static bool
+is_tag(const char *name)
+{
+    const char *at = NULL;
+
+    for (const char *p = name; (p = strstr(p, "_v")) != NULL; p++)
+        at = p;
+    return at != NULL && at[2] >= '0' && at[2] <= '9' && at[2 + strspn(at + 2, "0123456789.")] == '\0';
+}
+
+/* The only tag in a folder, or NULL; several are for the user to choose from. */
+static msp_status
+find_tag(walk *w, const char *dir, const msp_dir_list *names, const char **tag)
+{
+    *tag = NULL;
+    for (size_t i = 0; w->step_name[0] == '\0' && w->group[0] == '\0' && i < names->count; i++) {
+        if (!is_tag(names->names[i]))
+            continue;
+        if (*tag != NULL)
+            return msp_error_set(w->err, MSP_E_INVALID,
+                                 "%s holds several dumps, %s and %s among them; give one of them", dir, *tag,
+                                 names->names[i]);
+        *tag = names->names[i];
+    }
+    return MSP_OK;
+}
+
+/* Every .pkl in a rank's folder. */
+static msp_status
+add_legacy_files(walk *w, const char *dir)
+{
+    msp_dir_list names;
+    msp_status st = msp_dir_list_read(&names, dir, w->err);
+
+    if (st != MSP_OK)
+        return st;
+    for (size_t i = 0; st == MSP_OK && i < names.count; i++) {
+        char *path = msp_path_join(dir, names.names[i]);
+
+        if (path == NULL)
+            st = no_memory(w);
+        else if (is_legacy_file(path, names.names[i]))
+            st = add_place(w, path, MSP_DUMP_LEGACY);
+        msp_free(path);
+    }
+    msp_dir_list_release(&names);
+    return st;
+}
+
 /* A folder that holds the files themselves. */
 static msp_status
 visit_rank(walk *w, const char *dir, const char *name)
@@ -140,6 +216,8 @@ visit_rank(walk *w, const char *dir, const char *name)
             st = path == NULL ? no_memory(w) : add_place(w, path, kinds[i]);
             msp_free(path);
         }
+    if (st == MSP_OK && w->out->count == before)
+        st = add_legacy_files(w, dir);
     if (st == MSP_OK && w->out->count == before)
         st = add_stray(w, dir);
     w->rank_name = "";
@@ -195,6 +273,7 @@ static msp_status
 visit_level(walk *w, const char *dir)
 {
     msp_dir_list names;
+    const char *tag;
     msp_status st;
 
     if (has_file(dir, "dump.json") || has_file(dir, "debug.json"))
@@ -204,16 +283,22 @@ visit_level(walk *w, const char *dir)
         st = msp_dir_list_read(&names, dir, w->err);
     if (st != MSP_OK)
         return st;
+    st = find_tag(w, dir, &names, &tag);
     for (size_t i = 0; st == MSP_OK && i < names.count; i++) {
         char *path = msp_path_join(dir, names.names[i]);
-        visit *v = NULL;
+        msp_path_kind kind = path == NULL ? MSP_PATH_NONE : msp_path_kind_of(path);
+        visit *v = kind == MSP_PATH_DIR ? visitor_of(w, names.names[i]) : NULL;
 
         if (path == NULL)
             st = no_memory(w);
-        else if (msp_path_kind_of(path) == MSP_PATH_DIR)
-            v = visitor_of(w, names.names[i]);
-        if (st == MSP_OK)
-            st = v != NULL ? v(w, path, names.names[i]) : add_stray(w, path);
+        else if (v != NULL)
+            st = v(w, path, names.names[i]);
+        else if (names.names[i] == tag && kind == MSP_PATH_DIR)
+            st = visit_level(w, path);
+        else if (kind == MSP_PATH_FILE && is_legacy_file(path, names.names[i]))
+            st = add_place(w, path, MSP_DUMP_LEGACY);
+        else if (kind != MSP_PATH_DIR || !is_data_dir(&names, names.names[i]))
+            st = add_stray(w, path);
         w->rank = MSP_DUMP_NO_NUMBER;
         msp_free(path);
     }
@@ -235,8 +320,8 @@ nothing_there(walk *w, const char *dir)
         msp_dir_list_release(&names);
     }
     msp_error_set(w->err, MSP_E_NOT_FOUND,
-                  "%s: no dump here: expected dump.json or debug.json, or folders rank<N> or step<N> with them; it "
-                  "holds %s",
+                  "%s: no dump here: expected dump.json, debug.json or a .pkl of ptdbg_ascend, or folders rank<N> or "
+                  "step<N> with them; it holds %s",
                   dir, seen.len > 0 ? seen.p : "nothing");
     msp_buf_release(&seen);
     return MSP_E_NOT_FOUND;
@@ -251,7 +336,11 @@ find_file(walk *w, const char *path)
         return add_place(w, path, MSP_DUMP_DEBUG);
     if (msp_str_ends(name, MSP_STR("dump.json")))
         return add_place(w, path, MSP_DUMP_API);
-    return msp_error_set(w->err, MSP_E_INVALID, "%s: expected a file named dump.json or debug.json, or a folder", path);
+    if (msp_legacy_is(path))
+        return add_place(w, path, MSP_DUMP_LEGACY);
+    return msp_error_set(w->err, MSP_E_INVALID,
+                         "%s: expected a file named dump.json or debug.json, a .pkl of ptdbg_ascend, or a folder",
+                         path);
 }
 
 msp_status

@@ -23,7 +23,7 @@ msp_framework_name(msp_framework f)
 const char *
 msp_dump_kind_file(msp_dump_kind k)
 {
-    return k == MSP_DUMP_DEBUG ? "debug.json" : "dump.json";
+    return k == MSP_DUMP_DEBUG ? "debug.json" : k == MSP_DUMP_LEGACY ? ".pkl" : "dump.json";
 }
 
 /* The text of a JSON string that stands at s, or "" when it is something else; NULL when there is no memory. */

@@ -1,0 +1,31 @@
+/* cmd_parse.c - msprobe parse: stack and statistics of calls in a .pkl of ptdbg_ascend. */
+#include <stdio.h>
+#include "cli.h"
+#include "msprobe/legacy.h"
+
+static bool
+print(const char *text, size_t len, void *payload)
+{
+    *(bool *)payload = true;
+    return fwrite(text, 1, len, stdout) == len;
+}
+
+msp_exit_code
+msp_cmd_parse(const msp_args *args)
+{
+    bool any = false;
+    msp_status st;
+    msp_error err;
+
+    if (args->noperands < 2) {
+        msp_error_set(&err, MSP_E_INVALID, "give a .pkl file and the beginning of a call's name");
+        return msp_cli_usage(msp_command_find("parse"), &err);
+    }
+    st = msp_legacy_parse(args->operands[0], args->operands[1], print, &any, &err);
+    if (st != MSP_OK && st != MSP_E_CANCELLED) /* cancelled: stdout is closed, and main() says so */
+        return msp_cli_fail(st, &err);
+    if (!any && st == MSP_OK && !msp_args_has(args, MSP_OPT_QUIET))
+        fprintf(stderr, "no stack or statistics of a call whose name starts with %s in %s\n", args->operands[1],
+                args->operands[0]);
+    return MSP_EXIT_OK;
+}

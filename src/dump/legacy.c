@@ -1,0 +1,407 @@
+/* legacy.c - see legacy.h. */
+#include "dump/legacy.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "core/alloc.h"
+#include "core/log.h"
+
+/* ---- recognising ------------------------------------------------------------------------------------------------- */
+
+static bool
+is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+static size_t
+skip_space(msp_str s, size_t i)
+{
+    while (i < s.len && is_space(s.p[i]))
+        i++;
+    return i;
+}
+
+bool
+msp_legacy_is_text(const char *text, size_t size)
+{
+    size_t i = 0;
+
+    while (i < size && (is_space(text[i]) || text[i] == '\n'))
+        i++;
+    if (i == size || text[i] != '[')
+        return false;
+    i = skip_space((msp_str){text, size}, i + 1);
+    return i < size && text[i] == '"';
+}
+
+/* Protocol 2 and later begin with 0x80 and the protocol's number; 0 and 1 with an opcode that starts no JSON. */
+bool
+msp_legacy_is_pickle(const char *text, size_t size)
+{
+    static const char *const old[] = {"(lp", "(dp", "]q\001", "}q\001", "]q\000", "}q\000", "ccopy_reg\n", "(i"};
+
+    if (size >= 2 && (unsigned char)text[0] == 0x80 && (unsigned char)text[1] <= 5)
+        return true;
+    for (size_t i = 0; i < sizeof(old) / sizeof(old[0]); i++) {
+        size_t n = old[i][1] == 'q' ? 3 : strlen(old[i]);
+
+        if (size >= n && memcmp(text, old[i], n) == 0)
+            return true;
+    }
+    return false;
+}
+
+bool
+msp_legacy_is(const char *path)
+{
+    char head[4096];
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    struct stat st;
+    ssize_t n = -1;
+
+    if (fd < 0)
+        return false;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+        n = read(fd, head, sizeof(head));
+    close(fd);
+    return n > 0 && (msp_legacy_is_text(head, (size_t)n) || msp_legacy_is_pickle(head, (size_t)n));
+}
+
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+
+/* Where the last "<separator>word" begins that is followed by "." or the end; 0: nowhere. */
+static size_t
+find_last_word(msp_str name, msp_str word)
+{
+    for (size_t i = name.len < word.len ? 0 : name.len - word.len; i > 0; i--) {
+        size_t end = i + word.len;
+
+        if ((name.p[i - 1] == '_' || name.p[i - 1] == '.') && memcmp(name.p + i, word.p, word.len) == 0 &&
+            (end == name.len || name.p[end] == '.'))
+            return i - 1;
+    }
+    return 0;
+}
+
+msp_str
+msp_legacy_call(msp_str name)
+{
+    static const msp_str words[] = {MSP_STR("stack_info"), MSP_STR("input"), MSP_STR("output")};
+    size_t last = 0;
+
+    for (size_t i = 0; i < 3; i++) {
+        size_t at = find_last_word(name, words[i]);
+
+        last = at > last ? at : last;
+    }
+    return last > 0 ? (msp_str){name.p, last} : name;
+}
+
+/* ---- lines ------------------------------------------------------------------------------------------------------- */
+
+/* The parser has seen one line only, and calls it line 1. */
+static msp_status
+wrong_json(const msp_legacy_reader *r, msp_status st, msp_error *err)
+{
+    char reason[sizeof(((msp_error *)0)->message)];
+    unsigned long long column, byte;
+    int at = 0;
+
+    if (err == NULL || st == MSP_E_NOMEM)
+        return st;
+    memcpy(reason, err->message, sizeof(reason));
+    if (sscanf(reason, "line 1, column %llu (byte %llu): %n", &column, &byte, &at) == 2 && at > 0)
+        return msp_error_set(err, st, "%s: line %zu, column %llu: %s", r->path, r->line, column, reason + at);
+    return msp_error_set(err, st, "%s: line %zu: %s", r->path, r->line, reason);
+}
+
+static msp_status
+wrong_line(const msp_legacy_reader *r, msp_error *err, const char *what)
+{
+    return msp_error_set(err, MSP_E_FORMAT, "%s: line %zu: %s; no line of ptdbg_ascend or torch_npu.hooks", r->path,
+                         r->line, what);
+}
+
+/* The end of the string that begins at i, past its closing quote; 0 when it has none. */
+static size_t
+string_end(msp_str s, size_t i)
+{
+    for (i++; i < s.len; i++) {
+        if (s.p[i] == '\\')
+            i++;
+        else if (s.p[i] == '"')
+            return i + 1;
+    }
+    return 0;
+}
+
+/* Where the list begins that follows the name, or 0 when something else does. */
+static size_t
+list_after_name(msp_str line)
+{
+    size_t i = skip_space(line, 0), end;
+
+    if (i == line.len || line.p[i] != '[')
+        return 0;
+    i = skip_space(line, i + 1);
+    if (i == line.len || line.p[i] != '"' || (end = string_end(line, i)) == 0)
+        return 0;
+    if (msp_str_ends((msp_str){line.p + i, end - 1 - i}, MSP_STR("stack_info")))
+        return 0;
+    i = skip_space(line, end);
+    if (i == line.len || line.p[i] != ',')
+        return 0;
+    i = skip_space(line, i + 1);
+    return i < line.len && line.p[i] == '[' ? i : 0;
+}
+
+static msp_status
+parse(msp_legacy_reader *r, msp_str text, msp_error *err)
+{
+    msp_status st;
+
+    msp_json_doc_release(&r->doc);
+    st = msp_json_parse(&r->doc, text.p, text.len, err);
+    return st == MSP_OK ? MSP_OK : wrong_json(r, st, err);
+}
+
+static bool
+is_shape(const msp_json *v)
+{
+    return msp_json_kind_of(v) == MSP_JSON_ARRAY || msp_json_kind_of(v) == MSP_JSON_STRING;
+}
+
+/* The line with 0 in place of its value list is parsed; the list itself stays text. */
+static msp_status
+read_values(msp_legacy_reader *r, msp_legacy_line *out, size_t list, msp_error *err)
+{
+    const char *end = memchr(out->text.p + list, ']', out->text.len - list);
+    const msp_json *root;
+    msp_str name;
+    msp_status st;
+
+    if (end == NULL)
+        return wrong_line(r, err, "the list of values has no end");
+    out->kind = LEGACY_VALUES;
+    out->values = (msp_str){out->text.p + list, (size_t)(end + 1 - out->text.p) - list};
+    msp_buf_clear(&r->scratch);
+    msp_buf_add(&r->scratch, out->text.p, list);
+    msp_buf_char(&r->scratch, '0');
+    msp_buf_add(&r->scratch, end + 1, out->text.len - list - out->values.len);
+    st = msp_buf_status(&r->scratch, err);
+    if (st == MSP_OK)
+        st = parse(r, msp_buf_view(&r->scratch), err);
+    if (st != MSP_OK)
+        return st;
+    root = r->doc.root;
+    out->dtype = msp_json_at(root, 2);
+    out->shape = msp_json_at(root, 3);
+    if (msp_json_count(root) != 4 || msp_json_kind_of(out->dtype) != MSP_JSON_STRING || !is_shape(out->shape))
+        return wrong_line(r, err, "after a list of values type and shape must follow");
+    name = msp_json_string(msp_json_at(root, 0));
+    /* the copy begins as the line does: a name without escapes is where it was */
+    if (name.p >= r->scratch.p && name.p < r->scratch.p + list)
+        name.p = out->text.p + (name.p - r->scratch.p);
+    out->name = name;
+    return MSP_OK;
+}
+
+static msp_status
+read_stack(const msp_legacy_reader *r, msp_legacy_line *out, msp_error *err)
+{
+    out->kind = LEGACY_STACK;
+    out->frames = msp_json_at(r->doc.root, 1);
+    if (!msp_str_ends(out->name, MSP_STR("stack_info")) || msp_json_kind_of(out->frames) != MSP_JSON_ARRAY)
+        return wrong_line(r, err, "two elements must be a name ending in stack_info and a list of frames");
+    return MSP_OK;
+}
+
+static msp_status
+read_tensor(const msp_legacy_reader *r, msp_legacy_line *out, msp_error *err)
+{
+    const msp_json *root = r->doc.root, *stats = msp_json_at(root, 5);
+
+    out->kind = LEGACY_TENSOR;
+    out->checksum = msp_json_at(root, 2);
+    out->dtype = msp_json_at(root, 3);
+    out->shape = msp_json_at(root, 4);
+    out->stats = msp_json_kind_of(stats) == MSP_JSON_ARRAY ? stats : NULL;
+    if (!msp_json_to_i64(msp_json_at(root, 1), &out->step))
+        return wrong_line(r, err, "the second element must be a whole number");
+    if (msp_json_kind_of(out->dtype) != MSP_JSON_STRING || !is_shape(out->shape))
+        return wrong_line(r, err, "the fourth element must be a type, the fifth a shape");
+    if (out->step <= 100 && msp_json_count(out->stats) < 3)
+        return wrong_line(r, err, "the sixth element must be a list of at least three statistics");
+    return MSP_OK;
+}
+
+static msp_status
+read_line(msp_legacy_reader *r, msp_legacy_line *out, msp_error *err)
+{
+    size_t list = list_after_name(out->text), n;
+    msp_status st;
+
+    if (list > 0)
+        return read_values(r, out, list, err);
+    st = parse(r, out->text, err);
+    if (st != MSP_OK)
+        return st;
+    n = msp_json_count(r->doc.root);
+    if (msp_json_kind_of(r->doc.root) != MSP_JSON_ARRAY ||
+        msp_json_kind_of(msp_json_at(r->doc.root, 0)) != MSP_JSON_STRING)
+        return wrong_line(r, err, "must be a JSON array that begins with a name");
+    out->name = msp_json_string(msp_json_at(r->doc.root, 0));
+    if (n == 2)
+        return read_stack(r, out, err);
+    if (n != 5 && n != 6)
+        return wrong_line(r, err, "must have 2, 4, 5 or 6 elements");
+    return read_tensor(r, out, err);
+}
+
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
+
+/* Space that a crashed file system gave to the file but never filled. */
+static size_t
+without_zeros(const char *text, size_t size)
+{
+    while (size > 0 && text[size - 1] == '\0')
+        size--;
+    return size;
+}
+
+static bool
+is_blank(msp_str line)
+{
+    return skip_space(line, 0) == line.len;
+}
+
+/* The line at r->at; *ended: there is a newline after it. */
+static msp_str
+take_line(msp_legacy_reader *r, bool *ended)
+{
+    const char *p = r->text + r->at, *end = memchr(p, '\n', r->size - r->at);
+    msp_str line = {p, end != NULL ? (size_t)(end - p) : r->size - r->at};
+
+    *ended = end != NULL;
+    r->at += line.len + (end != NULL);
+    r->line++;
+    return line;
+}
+
+static msp_status
+begin(msp_legacy_reader *r, msp_error *err)
+{
+    size_t size = without_zeros(r->text, r->size);
+
+    if (msp_legacy_is_pickle(r->text, r->size))
+        return msp_error_set(err, MSP_E_UNSUPPORTED,
+                             "%s: this is a Python pickle, which is never loaded, for that can run any code; a .pkl of "
+                             "ptdbg_ascend or torch_npu.hooks is text, one JSON array per line",
+                             r->path);
+    if (size < r->size) {
+        msp_warning("%s: %zu zero bytes at its end are left out: was the machine stopped while it was written?",
+                    r->path, r->size - size);
+        r->size = size;
+        r->cut = true;
+    }
+    return MSP_OK;
+}
+
+msp_status
+msp_legacy_next(msp_legacy_reader *r, msp_legacy_line *out, bool *more, msp_error *err)
+{
+    msp_status st = r->at == 0 && r->size > 0 ? begin(r, err) : MSP_OK;
+    bool ended;
+
+    *more = false;
+    while (st == MSP_OK && r->at < r->size) {
+        *out = (msp_legacy_line){.text = take_line(r, &ended), .number = r->line};
+        if (is_blank(out->text))
+            continue;
+        st = read_line(r, out, err);
+        if (st == MSP_E_FORMAT && !ended) {
+            msp_warning("%s: the last line (%zu) is torn and left out; the %zu before it are used", r->path, r->line,
+                        r->line - 1);
+            r->cut = true;
+            return MSP_OK;
+        }
+        *more = st == MSP_OK;
+        break;
+    }
+    return st;
+}
+
+void
+msp_legacy_reader_release(msp_legacy_reader *r)
+{
+    msp_json_doc_release(&r->doc);
+    msp_buf_release(&r->scratch);
+}
+
+/* ---- values ------------------------------------------------------------------------------------------------------ */
+
+static bool
+is_number_char(char c)
+{
+    return (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '+' || (c >= 'a' && c <= 'z') ||
+           (c >= 'A' && c <= 'Z');
+}
+
+static size_t
+count_values(msp_str list)
+{
+    size_t n = 1;
+
+    for (size_t i = 0; i < list.len; i++)
+        n += list.p[i] == ',';
+    return n;
+}
+
+/* JSON's true and false are Python's 1 and 0 where a number is wanted. */
+static bool
+to_number(msp_str s, double *out)
+{
+    if (msp_str_eq(s, MSP_STR("true")) || msp_str_eq(s, MSP_STR("false"))) {
+        *out = s.len == 4;
+        return true;
+    }
+    return msp_f64_parse(s, out);
+}
+
+msp_status
+msp_legacy_values(double **out, size_t *count, msp_str list, msp_error *err)
+{
+    size_t room = count_values(list), n = 0, i = skip_space(list, 1), end = list.len - 1;
+    double *v;
+
+    *count = 0;
+    *out = v = msp_alloc(room, sizeof(*v));
+    if (v == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory for %zu values", room);
+    while (i < end) {
+        size_t from = i;
+
+        while (i < end && is_number_char(list.p[i]))
+            i++;
+        if (n == room || !to_number((msp_str){list.p + from, i - from}, &v[n]))
+            goto wrong;
+        n++;
+        i = skip_space(list, i);
+        if (i == end)
+            break;
+        if (list.p[i] != ',')
+            goto wrong;
+        i = skip_space(list, i + 1);
+        if (i == end)
+            goto wrong; /* a comma, and nothing after it */
+    }
+    *count = n;
+    return MSP_OK;
+wrong:
+    msp_free(v);
+    *out = NULL;
+    return msp_error_set(err, MSP_E_FORMAT, "value %zu of the list is no number", n + 1);
+}
