@@ -5,6 +5,7 @@
 #include "compare/legacy.h"
 #include "core/alloc.h"
 #include "core/pool.h"
+#include "core/vec.h"
 
 enum {
     BLOCK_ROWS = 1024,     /* a block ends with the call that reaches this: its cells stay in the cache */
@@ -18,6 +19,8 @@ typedef struct block {
     msp_judged *judged;
     msp_shown *shown;
     size_t cap;
+    msp_buf *texts; /* one for each task */
+    size_t ntexts, cap_texts;
 } block;
 
 typedef struct blocks {
@@ -59,6 +62,22 @@ block_reserve(block *b, size_t rows)
     return true;
 }
 
+/* Room for the texts of so many tasks, each empty. */
+static bool
+block_texts(block *b, size_t tasks)
+{
+    size_t before = b->cap_texts;
+
+    if (!msp_vec_grow((void **)&b->texts, &b->cap_texts, tasks, sizeof(*b->texts)))
+        return false;
+    for (size_t i = before; i < b->cap_texts; i++)
+        b->texts[i] = (msp_buf){0};
+    for (size_t i = 0; i < tasks; i++)
+        msp_buf_clear(&b->texts[i]);
+    b->ntexts = tasks;
+    return true;
+}
+
 static void
 block_release(block *b)
 {
@@ -66,6 +85,9 @@ block_release(block *b)
         msp_buf_release(&b->judged[i].message);
         msp_shown_release(&b->shown[i]);
     }
+    for (size_t i = 0; i < b->cap_texts; i++)
+        msp_buf_release(&b->texts[i]);
+    msp_free(b->texts);
     msp_free(b->judged);
     msp_free(b->shown);
 }
@@ -135,7 +157,7 @@ judge_large(const blocks *s, block *b)
 }
 
 static void
-judge_api(const blocks *s, block *b, size_t api)
+judge_api(const blocks *s, block *b, size_t api, msp_buf *text)
 {
     const msp_row_api *a = &npu_rows(s)->apis[api];
     msp_judged *rows = &b->judged[a->first - b->first];
@@ -145,9 +167,13 @@ judge_api(const blocks *s, block *b, size_t api)
             judge(s, &rows[i], 1);
     if (s->job->colour)
         msp_highlight_api(rows, a->count, s->job->show.mode);
-    for (size_t i = 0; i < a->count; i++)
-        msp_show_row(&b->shown[a->first - b->first + i], &s->job->show, &rows[i],
-                     i == 0 ? msp_stack_frames(s->job->stack, a->name) : NULL);
+    for (size_t i = 0; i < a->count; i++) {
+        msp_shown *shown = &b->shown[a->first - b->first + i];
+
+        msp_show_row(shown, &s->job->show, &rows[i], i == 0 ? msp_stack_frames(s->job->stack, a->name) : NULL);
+        if (s->job->formatter != NULL && !shown->failed)
+            s->job->formatter(shown, text, s->job->payload);
+    }
 }
 
 /* ---- handing on, beside judging ---------------------------------------------------------------------------------- */
@@ -161,6 +187,9 @@ hand_on(blocks *s, const block *b)
         s->status = b->shown[i].failed
                         ? msp_error_set(&s->err, MSP_E_NOMEM, "out of memory")
                         : job->consumer(&b->judged[i], &b->shown[i], b->first + i, job->payload, &s->err);
+    for (size_t i = 0; job->formatter != NULL && i < b->ntexts && s->status == MSP_OK; i++)
+        s->status = b->texts[i].failed ? msp_error_set(&s->err, MSP_E_NOMEM, "out of memory")
+                                       : job->take_text(msp_buf_view(&b->texts[i]), job->payload, &s->err);
     if (s->status == MSP_OK && !msp_run_progress(job->run, "compare", job->label, (int64_t)b->count, 0))
         s->status = msp_error_set(&s->err, MSP_E_CANCELLED, "cancelled");
 }
@@ -177,6 +206,7 @@ static void
 stage_task(size_t i, void *payload)
 {
     stage *g = payload;
+    msp_buf text;
     size_t end;
 
     if (i == 0) {
@@ -184,12 +214,14 @@ stage_task(size_t i, void *payload)
             hand_on(g->s, g->before);
         return;
     }
+    text = g->now->texts[i - 1]; /* on this thread's stack: neighbours in one cache line would slow each other down */
     end = i * g->apis_per_task < g->now->napis ? i * g->apis_per_task : g->now->napis;
     for (size_t api = (i - 1) * g->apis_per_task; api < end && !g->s->job->run->cancelled; api++)
-        judge_api(g->s, g->now, g->now->first_api + api);
+        judge_api(g->s, g->now, g->now->first_api + api, &text);
+    g->now->texts[i - 1] = text;
 }
 
-static void
+static bool
 run_stage(blocks *s, block *now, const block *before)
 {
     stage g = {s, now, before, 0, 1};
@@ -199,8 +231,11 @@ run_stage(blocks *s, block *now, const block *before)
         g.tasks = now->count / TASK_ROWS + 1;
         g.apis_per_task = (now->napis + g.tasks - 1) / g.tasks;
         g.tasks = (now->napis + g.apis_per_task - 1) / g.apis_per_task;
+        if (!block_texts(now, g.tasks))
+            return false;
     }
     msp_pool_run(1 + g.tasks, s->job->run->row_threads, stage_task, &g);
+    return true;
 }
 
 static msp_status
@@ -212,16 +247,15 @@ run_all(blocks *s)
     while (api < npu_rows(s)->napis && s->status == MSP_OK && !s->job->run->cancelled) {
         block *b = &s->two[turn++ % 2];
 
-        if (!block_fill(s, b, api))
+        if (!block_fill(s, b, api) || !run_stage(s, b, before))
             return msp_error_set(&s->err, MSP_E_NOMEM, "out of memory");
         api += b->napis;
-        run_stage(s, b, before);
         before = b;
     }
     if (s->job->run->cancelled)
         return msp_error_set(&s->err, MSP_E_CANCELLED, "cancelled");
     if (s->status == MSP_OK)
-        run_stage(s, NULL, before);
+        (void)run_stage(s, NULL, before); /* needs no memory */
     return s->status;
 }
 

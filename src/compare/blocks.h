@@ -16,6 +16,12 @@
 typedef msp_status msp_blocks_consumer(const msp_judged *j, const msp_shown *s, size_t row, void *payload,
                                        msp_error *err);
 
+/* The text of a row, appended by the thread that judged it, so that whoever hands on has only to copy. */
+typedef void msp_blocks_formatter(const msp_shown *s, msp_buf *out, void *payload);
+
+/* The texts of rows that the consumer has had, in order. */
+typedef msp_status msp_blocks_text(msp_str text, void *payload, msp_error *err);
+
 typedef struct msp_blocks_job {
     msp_run *run; /* its row_threads, cancellation and progress */
     const char *label;
@@ -26,6 +32,8 @@ typedef struct msp_blocks_job {
     bool colour; /* mark rows red and yellow */
     bool fuzzy;
     msp_blocks_consumer *consumer;
+    msp_blocks_formatter *formatter; /* NULL: no texts */
+    msp_blocks_text *take_text;
     void *payload;
 } msp_blocks_job;
 

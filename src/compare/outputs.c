@@ -6,6 +6,7 @@
 #include "compare/stamp.h"
 #include "core/alloc.h"
 #include "core/path.h"
+#include "report/writer.h"
 
 static msp_status
 no_memory(msp_error *err)
@@ -35,6 +36,8 @@ open_table(msp_outputs *o, msp_table_format format, const char *ext, msp_error *
 
     if (st != MSP_OK)
         return st;
+    if (format == MSP_TABLE_CSV)
+        o->csv = i;
     if (format == MSP_TABLE_XLSX) {
         o->xlsx = i;
         if (o->rule.coloured) {
@@ -79,7 +82,7 @@ msp_outputs_open(msp_outputs *out, const msp_outputs_rule *rule, msp_error *err)
 {
     msp_status st;
 
-    *out = (msp_outputs){.rule = *rule, .xlsx = SIZE_MAX};
+    *out = (msp_outputs){.rule = *rule, .xlsx = SIZE_MAX, .csv = SIZE_MAX};
     out->ncolumns = rule->legacy != NULL
                         ? msp_legacy_columns(out->columns, rule->mode, rule->legacy, rule->stack != NULL)
                         : msp_show_columns(out->columns, rule->mode, rule->stack != NULL);
@@ -134,8 +137,8 @@ write_da_row(msp_outputs *o, const msp_judged *j, const msp_cell *cells, msp_err
     return st;
 }
 
-msp_status
-msp_outputs_row(msp_outputs *o, const msp_judged *j, const msp_shown *s, msp_error *err)
+static msp_status
+write_row(msp_outputs *o, bool csv, const msp_judged *j, const msp_shown *s, msp_error *err)
 {
     msp_cell coloured[SHOW_MAX_COLUMNS];
     msp_status st = MSP_OK;
@@ -145,6 +148,8 @@ msp_outputs_row(msp_outputs *o, const msp_judged *j, const msp_shown *s, msp_err
     for (size_t i = 0; i < o->count && st == MSP_OK; i++) {
         const msp_cell *cells = s->cells;
 
+        if (i == o->csv && !csv)
+            continue;
         if (i == o->xlsx && o->rule.coloured) {
             for (size_t k = 0; k < o->ncolumns; k++)
                 coloured[k] = msp_show_as_text(s->cells[k]);
@@ -153,6 +158,36 @@ msp_outputs_row(msp_outputs *o, const msp_judged *j, const msp_shown *s, msp_err
         st = msp_table_row(o->tables[i], cells, j->colour, err);
     }
     return st;
+}
+
+msp_status
+msp_outputs_row(msp_outputs *o, const msp_judged *j, const msp_shown *s, msp_error *err)
+{
+    return write_row(o, true, j, s, err);
+}
+
+msp_status
+msp_outputs_row_no_line(msp_outputs *o, const msp_judged *j, const msp_shown *s, msp_error *err)
+{
+    return write_row(o, false, j, s, err);
+}
+
+bool
+msp_outputs_wants_lines(const msp_outputs *o)
+{
+    return o->csv != SIZE_MAX;
+}
+
+void
+msp_outputs_line(const msp_outputs *o, const msp_shown *s, msp_buf *out)
+{
+    msp_csv_line(out, s->cells, o->ncolumns);
+}
+
+msp_status
+msp_outputs_lines(msp_outputs *o, msp_str lines, msp_error *err)
+{
+    return msp_table_lines(o->tables[o->csv], lines, err);
 }
 
 msp_status

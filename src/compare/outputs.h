@@ -27,13 +27,21 @@ typedef struct msp_outputs {
     msp_table *tables[3];
     char *paths[3];
     size_t count;
-    size_t xlsx; /* which of the tables */
+    size_t xlsx, csv; /* which of the tables; SIZE_MAX: none */
     msp_da_rank *da;
 } msp_outputs;
 
 /* Make the directory and begin the files; out is to be closed in any case. */
 MSP_CHECK msp_status msp_outputs_open(msp_outputs *out, const msp_outputs_rule *rule, msp_error *err);
+
+/* A row for all files; the second for all but the csv, whose line comes by itself. */
 MSP_CHECK msp_status msp_outputs_row(msp_outputs *o, const msp_judged *j, const msp_shown *s, msp_error *err);
+MSP_CHECK msp_status msp_outputs_row_no_line(msp_outputs *o, const msp_judged *j, const msp_shown *s, msp_error *err);
+
+/* For the csv, if there is one: the line of a row, from any thread, and lines in their order. */
+bool msp_outputs_wants_lines(const msp_outputs *o);
+void msp_outputs_line(const msp_outputs *o, const msp_shown *s, msp_buf *out);
+MSP_CHECK msp_status msp_outputs_lines(msp_outputs *o, msp_str lines, msp_error *err);
 
 /* Put the files in their places and add their names to the list. */
 MSP_CHECK msp_status msp_outputs_finish(msp_outputs *o, char ***files, size_t *nfiles, msp_error *err);

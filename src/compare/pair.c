@@ -510,7 +510,23 @@ take_row(const msp_judged *j, const msp_shown *s, size_t row, void *payload, msp
         msp_legacy_log_row(&p->look, j);
     else if (p->run->opt->log_rows)
         log_row(p, j, s);
-    return msp_outputs_row(&p->outputs, j, s, err);
+    return msp_outputs_row_no_line(&p->outputs, j, s, err);
+}
+
+static void
+write_line(const msp_shown *s, msp_buf *out, void *payload)
+{
+    pair *p = payload;
+
+    msp_outputs_line(&p->outputs, s, out);
+}
+
+static msp_status
+take_lines(msp_str lines, void *payload, msp_error *err)
+{
+    pair *p = payload;
+
+    return msp_outputs_lines(&p->outputs, lines, err);
 }
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
@@ -555,6 +571,8 @@ run_blocks(pair *p)
                           .colour = p->colour,
                           .fuzzy = p->fuzzy,
                           .consumer = take_row,
+                          .formatter = msp_outputs_wants_lines(&p->outputs) ? write_line : NULL,
+                          .take_text = take_lines,
                           .payload = p};
 
     return msp_blocks_run(&job, p->err);

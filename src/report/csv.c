@@ -3,6 +3,36 @@
 #include "report/text.h"
 #include "report/writer.h"
 
+/* A bit in every byte of w that is c; other bytes above the lowest such one may have it too. */
+static uint64_t
+bytes_equal(uint64_t w, char c)
+{
+    const uint64_t ones = 0x0101010101010101u;
+    uint64_t x = w ^ ones * (unsigned char)c;
+
+    return (x - ones) & ~x;
+}
+
+/* Neither of the four characters that need quotes, nor anything beyond ASCII, which might not be UTF-8. */
+static bool
+is_plain(msp_str s)
+{
+    const uint64_t tops = 0x8080808080808080u;
+    uint64_t w, odd = 0;
+    size_t i = 0;
+
+    for (; i + 8 <= s.len; i += 8) {
+        memcpy(&w, s.p + i, 8);
+        odd |= w | bytes_equal(w, ',') | bytes_equal(w, '"') | bytes_equal(w, '\n') | bytes_equal(w, '\r');
+    }
+    if (i < s.len) {
+        w = 0;
+        memcpy(&w, s.p + i, s.len - i);
+        odd |= w | bytes_equal(w, ',') | bytes_equal(w, '"') | bytes_equal(w, '\n') | bytes_equal(w, '\r');
+    }
+    return (odd & tops) == 0;
+}
+
 static bool
 needs_quotes(msp_str s)
 {
@@ -17,6 +47,10 @@ put_text(msp_buf *b, msp_str s)
 {
     const char *quote;
 
+    if (is_plain(s)) {
+        msp_buf_str(b, s);
+        return;
+    }
     if (!needs_quotes(s)) {
         msp_text_add(b, s);
         return;
@@ -58,11 +92,11 @@ put_cell(msp_buf *b, const msp_cell *c)
 
 /* A line that would be empty gets a pair of quotes: readers skip empty lines, and the row would be lost. */
 static void
-end_line(msp_table *t, size_t line_start)
+end_line(msp_buf *out, size_t line_start)
 {
-    if (t->out.len == line_start)
-        msp_buf_text(&t->out, "\"\"");
-    msp_buf_char(&t->out, '\n');
+    if (out->len == line_start)
+        msp_buf_text(out, "\"\"");
+    msp_buf_char(out, '\n');
 }
 
 static msp_status
@@ -74,22 +108,28 @@ csv_begin(msp_table *t, const char *name, const msp_column *columns, msp_error *
             msp_buf_char(&t->out, ',');
         put_text(&t->out, msp_str_of(columns[i].title));
     }
-    end_line(t, 0);
+    end_line(&t->out, 0);
     return msp_table_flush(t, MSP_TABLE_CHUNK, err);
+}
+
+void
+msp_csv_line(msp_buf *out, const msp_cell *cells, size_t ncolumns)
+{
+    size_t line_start = out->len;
+
+    for (size_t i = 0; i < ncolumns; i++) {
+        if (i > 0)
+            msp_buf_char(out, ',');
+        put_cell(out, &cells[i]);
+    }
+    end_line(out, line_start);
 }
 
 static msp_status
 csv_row(msp_table *t, const msp_cell *cells, msp_row_colour colour, msp_error *err)
 {
-    size_t line_start = t->out.len;
-
     (void)colour;
-    for (size_t i = 0; i < t->ncolumns; i++) {
-        if (i > 0)
-            msp_buf_char(&t->out, ',');
-        put_cell(&t->out, &cells[i]);
-    }
-    end_line(t, line_start);
+    msp_csv_line(&t->out, cells, t->ncolumns);
     return msp_table_flush(t, MSP_TABLE_CHUNK, err);
 }
 

@@ -106,6 +106,24 @@ msp_table_row(msp_table *t, const msp_cell *cells, msp_row_colour colour, msp_er
     return remember(t, t->kind->row(t, cells, colour, &e), &e, err);
 }
 
+static msp_status
+add_lines(msp_table *t, msp_str lines, msp_error *err)
+{
+    msp_buf_str(&t->out, lines);
+    return msp_table_flush(t, MSP_TABLE_CHUNK, err);
+}
+
+msp_status
+msp_table_lines(msp_table *t, msp_str lines, msp_error *err)
+{
+    msp_error e;
+
+    assert(!t->finished && t->kind == &msp_csv_table);
+    if (t->failure.status != MSP_OK)
+        return remember(t, t->failure.status, &t->failure, err);
+    return remember(t, add_lines(t, lines, &e), &e, err);
+}
+
 msp_status
 msp_table_sheet(msp_table *t, const char *name, const msp_column *columns, size_t ncolumns, msp_error *err)
 {

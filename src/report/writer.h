@@ -36,6 +36,13 @@ struct msp_table {
 /* Write t->out to the file when it holds more than least bytes. */
 MSP_CHECK msp_status msp_table_flush(msp_table *t, size_t least, msp_error *err);
 
+/*
+ * A csv table's rows in two steps, so that many threads can share the first: the line of a row, and lines put where the
+ * next rows would stand.
+ */
+void msp_csv_line(msp_buf *out, const msp_cell *cells, size_t ncolumns);
+MSP_CHECK msp_status msp_table_lines(msp_table *t, msp_str lines, msp_error *err);
+
 /* How much text csv and json collect before they write it. */
 enum { MSP_TABLE_CHUNK = 256 * 1024 };
 

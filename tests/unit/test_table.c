@@ -1,5 +1,6 @@
 /* test_table.c - what every table writer promises, and the exact text of csv and json. xlsx: test_xlsx.c. */
 #include "unit.h"
+#include "report/writer.h"
 #include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -99,6 +100,32 @@ every_kind_of_cell_has_its_text_in_csv(void **state)
                          "=1+1,True\n"
                          ",False\n"
                          "\xC3\xA4 \xEF\xBF\xBD \xEF\xBF\xBD\xEF\xBF\xBD,\n");
+}
+
+/* Every byte at every place of texts of every length up to three words. */
+static void
+a_character_is_quoted_wherever_it_stands_in_a_csv_cell(void **state)
+{
+    (void)state;
+    for (size_t len = 1; len <= 24; len++)
+        for (size_t at = 0; at < len; at++)
+            for (int c = 1; c < 256; c++) {
+                char text[24], wanted[64];
+                msp_cell cell = msp_cell_text(text, len);
+                bool quoted = c == ',' || c == '"' || c == '\n' || c == '\r';
+                msp_buf line = {0};
+
+                memset(text, 'x', len);
+                text[at] = (char)c;
+                snprintf(wanted, sizeof(wanted), "%s%.*s%s%s%.*s%s\n", quoted ? "\"" : "", (int)at, text,
+                         c == '"'  ? "\"\""
+                         : c > 127 ? "\xEF\xBF\xBD"
+                                   : (char[]){(char)c, 0},
+                         "", (int)(len - at - 1), text + at + 1, quoted ? "\"" : "");
+                msp_csv_line(&line, &cell, 1);
+                assert_string_equal(line.p, wanted);
+                msp_buf_release(&line);
+            }
 }
 
 static void
@@ -337,6 +364,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(every_kind_of_cell_has_its_text_in_csv),
+        TEST(a_character_is_quoted_wherever_it_stands_in_a_csv_cell),
         TEST(an_empty_row_of_a_one_column_csv_is_not_an_empty_line),
         TEST(every_kind_of_cell_has_its_value_in_json),
         TEST(a_table_without_rows_is_still_a_table),
