@@ -3,6 +3,7 @@
 The process is a fork of this one, so that torch is loaded once; it exits as a script does, with everything that is registered for its end.
 """
 import atexit
+import functools
 import json
 import os
 import pickle
@@ -69,6 +70,10 @@ def write_config(folder, task="statistics", level="L1", part=None, **common):
 
 def in_process(folder, function, env=None, limit=LIMIT):
     """Fork, call function, exit as the interpreter does. Returns (exit status or -signal, output, what function returned)."""
+    return finish(begin(folder, function, env), limit)
+
+
+def begin(folder, function, env=None):
     log, value = folder / "output.txt", folder / "value.pickle"
     sys.stdout.flush()
     pid = os.fork()
@@ -92,6 +97,11 @@ def in_process(folder, function, env=None, limit=LIMIT):
             sys.stdout.flush()
         finally:
             os._exit(status)
+    return pid, log, value
+
+
+def finish(begun, limit=LIMIT):
+    pid, log, value = begun
     status = wait(pid, limit)
     text = log.read_text(errors="replace") if log.exists() else ""
     return status, text, pickle.loads(value.read_bytes()) if value.exists() and status == 0 else None
@@ -117,6 +127,32 @@ def collect(folder, body, env=None, status=0, limit=LIMIT, **config):
     got, output, value = in_process(folder, lambda: body(PrecisionDebugger(path)), env, limit)
     assert got == status, output
     return Result(got, output, str(folder / "dump"), value)
+
+
+def ranks(folder, body, world=2, tool=True, limit=LIMIT, **config):
+    """body(debugger, rank) in as many processes as there are ranks, joined by gloo. Returns the list of their results."""
+    from msprobe.pytorch import PrecisionDebugger
+    import torch.distributed as dist
+
+    path = write_config(folder, **config)
+    store = "file://%s" % (folder / ("store" if tool else "bare_store"))
+
+    def run(rank):
+        dist.init_process_group("gloo", init_method=store, rank=rank, world_size=world)
+        try:
+            return body(PrecisionDebugger(path) if tool else NoTool(), rank)
+        finally:
+            dist.destroy_process_group()
+
+    begun = []
+    for rank in range(world):
+        own = folder / ("%s%d" % ("process" if tool else "bare", rank))
+        own.mkdir()
+        begun.append(begin(own, functools.partial(run, rank)))
+    done = [finish(b, limit) for b in begun]
+    for status, output, _ in done:
+        assert status == 0, output
+    return [Result(status, output, str(folder / "dump"), value) for status, output, value in done]
 
 
 def bare(folder, body):

@@ -18,11 +18,25 @@ class _Stdout(logging.StreamHandler):
         super().emit(record)
 
 
+class _Format(logging.Formatter):
+    """The rank stands in the line once it is known, and goes on to when the process group is gone."""
+
+    rank = None
+
+    def format(self, record):
+        record.where = "" if self.rank is None else "[rank %d] " % self.rank
+        return super().format(record)
+
+
+def set_rank(rank):
+    _Format.rank = rank
+
+
 def _make():
     logger = logging.getLogger("msprobe")
     if not logger.handlers:
         handler = _Stdout()
-        handler.setFormatter(logging.Formatter("%(asctime)s (%(process)d) [%(levelname)s] %(message)s", "%Y-%m-%d %H:%M:%S"))
+        handler.setFormatter(_Format("%(asctime)s (%(process)d) %(where)s[%(levelname)s] %(message)s", "%Y-%m-%d %H:%M:%S"))
         logger.addHandler(handler)
         logger.propagate = False
         logger.setLevel(LEVELS.get(os.environ.get("MSPROBE_LOG_LEVEL", "1"), logging.INFO))

@@ -82,6 +82,7 @@ class ModuleHooks:
         self._gradients = {}  # parameter -> [(its module's name, its own name)]: tied weights have several
         self._expected = {}  # module's name -> how many of its parameters get gradients
         self._watched = {}  # parameter -> [node, handle, ...] of the hooks that await its gradient
+        self._shards = {}  # parameter of FSDP2 -> handle
         self._waiting = {}  # module's name -> {parameter's name: snapshot}
         self._written = {}
         self.only_overflows = False  # task overflow_check
@@ -128,6 +129,7 @@ class ModuleHooks:
             for handle in hooked[1::2]:
                 handle.remove()
         self._watched.clear()
+        self._leave_shards()
         self._gradients.clear()
         self._expected.clear()
         self._probe.watch(None)
@@ -148,12 +150,30 @@ class ModuleHooks:
         if parameters_grad:
             self._watch_parameters(module, name)
 
+    def _watch_shard(self, parameter):
+        """A parameter that FSDP2 keeps in shards is in no graph: torch calls this hook when its shard of the gradient has been reduced. One of tensor
+        parallelism is in the graph, and is known by its node."""
+        def take(shard):
+            if not self._watched.get(shard):
+                self.on_parameter(shard)
+
+        self._shards[parameter] = parameter.register_post_accumulate_grad_hook(_Hook(take))
+
+    def _leave_shards(self):
+        for parameter, handle in self._shards.items():
+            handle.remove()
+            if not parameter._post_accumulate_grad_hooks:
+                parameter._post_accumulate_grad_hooks = None  # as it was before the first hook
+        self._shards.clear()
+
     def _watch_parameters(self, module, name):
         for own, parameter in module.named_parameters(recurse=False):
             if parameter.requires_grad and (name, own) not in self._gradients.setdefault(parameter, []):
                 self._gradients[parameter].append((name, own))
                 self._expected[name] = self._expected.get(name, 0) + 1
                 self._watched.setdefault(parameter, [])
+                if type(parameter).__name__ == "DTensor" and parameter not in self._shards:
+                    self._watch_shard(parameter)
 
     # ---- forward -----------------------------------------------------------------------------------------------------------------
 

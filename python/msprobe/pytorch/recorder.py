@@ -1,6 +1,7 @@
 """The life of one recording: what the methods of PrecisionDebugger share."""
 
 import atexit
+import fcntl
 import inspect
 import os
 import shutil
@@ -15,7 +16,7 @@ from msprobe.core.common.exceptions import MsprobeException
 from msprobe.pytorch import apis, selftest, stacks
 from msprobe.pytorch.describe import describe
 from msprobe.pytorch.kernels import KernelDump, npu_module
-from msprobe.pytorch.log import log
+from msprobe.pytorch.log import log, set_rank
 from msprobe.pytorch.modules import ModuleHooks
 from msprobe.pytorch.points import Points
 
@@ -77,9 +78,13 @@ def _function_modes():
 
 
 def current_rank():
+    """(rank, number of ranks): the process group's, or what a launcher such as torchrun has said before there is one; (None, 1): there are none."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return torch.distributed.get_rank()
-    return None
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    rank, size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
+    if rank.isdigit() and size.isdigit() and int(rank) < int(size) and int(size) > 1:
+        return int(rank), int(size)
+    return None, 1
 
 
 class Recorder:
@@ -106,6 +111,9 @@ class Recorder:
         self._steps_seen = []
         self._names_called = []
         self._world_size = 1
+        self._refused = False  # rank selects other processes
+        self._own_folder = None  # of a process without a rank
+        self._lock = None
         self._modules = ModuleHooks(probe)
         self._modules.only_overflows = config.task == "overflow_check"
         self._points = Points(probe)
@@ -142,6 +150,9 @@ class Recorder:
 
     def _forked(self):
         probe.forked()
+        if self._lock is not None:
+            os.close(self._lock)  # the parent's: it is to end with the parent
+            self._lock = None
         self._registry.uninstall()
         self.ended = True
 
@@ -182,20 +193,37 @@ class Recorder:
         return self.loop + self.init_step
 
     def _unit_dir(self):
-        rank = "rank" if self.rank is None else "rank%d" % self.rank
+        rank = self._claim() if self.rank is None else "rank%d" % self.rank
         return os.path.join(self.config.dump_path, "step%d" % self.current_step, rank)
 
+    def _claim(self):
+        """The folder of a process without a rank: "rank" for the first one that records into this dump_path, and one of its own for any other that
+        does so at the same time. What tells them apart is a lock on dump_path itself, held until the process ends."""
+        if self._own_folder is None:
+            os.makedirs(self.config.dump_path, mode=0o750, exist_ok=True)
+            self._own_folder = "rank"
+            self._lock = os.open(self.config.dump_path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._own_folder = "proc%d" % self.pid
+                log.warning("another process without a rank records into %s; this one writes to folders named %s", self.config.dump_path, self._own_folder)
+            except OSError as e:  # a file system without locks
+                log.debug("%s: no lock: %s", self.config.dump_path, e)
+        return self._own_folder
+
     def _selects_rank(self):
-        """The rank is looked at once, when the first selected step begins."""
-        if not self._opened:
-            self.rank = current_rank()
-            self._world_size = 1 if self.rank is None else torch.distributed.get_world_size()
+        """The rank is looked at when a selected step begins, until there is one."""
+        if self.rank is None:
+            self.rank, self._world_size = current_rank()
+            set_rank(self.rank)
         return not self.config.rank or self.rank in self.config.rank
 
     def _open_unit(self):
         config = self.config
         if not self._selects_rank():
-            self.ended = True
+            self._refused = True
+            self.ended = self.rank is not None  # a process group may still be made
             return False
         folder = self._unit_dir()
         if self._kernels:
@@ -380,7 +408,7 @@ class Recorder:
             self._say_once(("module", name), "warning", "module %s is compiled by torch.compile: it and what is inside are not recorded", name or "(the model)")
         if self._is_other_rank():
             self._say_once("rank", "info", "nothing is recorded here: %s", self._why_empty())
-        elif config.rank and self.ended and not self._opened:
+        elif self._refused and not self._opened:
             self._say_once("rank", "warning", "nothing is recorded: %s", self._why_empty())
         elif self._has_unit and probe.counts()["values"] == self._values_before and config.level != "debug" and self._expects_values():
             self._say_once("empty", "warning", "nothing was recorded in step %d: %s", self.current_step, self._why_empty())
