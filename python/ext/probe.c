@@ -352,6 +352,15 @@ called(PyObject *self, PyObject *unused)
     return list;
 }
 
+/* stack() -> the number of the caller's call stack, 0: it has none */
+static PyObject *
+stack(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyLong_FromUnsignedLong(msp_probe.collect == NULL ? 0 : msp_probe_stack(0).stack);
+}
+
 /* quiet(flag): while true, nothing called on this thread is recorded */
 static PyObject *
 quiet(PyObject *self, PyObject *flag)
@@ -379,6 +388,7 @@ static PyMethodDef functions[] = {
     {"snapshot", msp_probe_snapshot, METH_VARARGS, "snapshot(value, path)"},
     {"counts", counts, METH_NOARGS, "counts()"},
     {"quiet", quiet, METH_O, "quiet(flag)"},
+    {"stack", stack, METH_NOARGS, "stack()"},
     {"called", called, METH_NOARGS, "called()"},
     {"file", msp_probe_file, METH_VARARGS, "file(tensor, path)"},
     {"save", msp_probe_save, METH_VARARGS, "save(value, path)"},

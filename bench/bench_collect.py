@@ -1,0 +1,363 @@
+#!/usr/bin/env python3
+"""The collector: a training step with it against the same step without it.
+
+    bench_collect.py [MODEL...]      tiny, convnet, transformer; all when none is named
+
+Each configuration runs in a process of its own, because there is one debugger per process. In it, steps without recording and steps between
+start() and stop() take turns, and the best of each counts. What is timed is the whole step as a user writes it, start(), stop() and step()
+included. Times are the training process' own CPU time on one thread: on a small machine the writer process would otherwise be measured, too;
+"wall" is the clock's time of the same steps, with the wait for the writer that stop() does.
+
+"Bare" is a step in a process that has a debugger and has stopped it; that such a step costs nothing is what the first lines show, where the
+other side is a process that never heard of us: the two take turns.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+MODELS = ("tiny", "convnet", "transformer")
+STEP_TARGET = {"tiny": 2.5, "convnet": 1.4, "transformer": 1.4}
+PER_RECORD_TARGET = 8.0  # microseconds, over one pass over its data
+
+
+# ---- models ----------------------------------------------------------------------------------------------------------------------------
+
+
+def make_tiny(torch):
+    class Layer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(16, 16)
+            self.norm = torch.nn.LayerNorm(16)
+
+        def forward(self, x):
+            return self.norm(torch.relu(self.linear(x)) * 0.5 + x)
+
+    return torch.nn.Sequential(*[Layer() for _ in range(60)]), torch.randn(8, 16)
+
+
+def make_convnet(torch):
+    nn = torch.nn
+    layers, channels = [], 3
+    for width in (32, 64, 64, 128):
+        layers += [nn.Conv2d(channels, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU(), nn.MaxPool2d(2)]
+        channels = width
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(128 * 4, 10)), torch.randn(32, 3, 32, 32)
+
+
+def make_transformer(torch):
+    layer = torch.nn.TransformerEncoderLayer(256, 4, 1024, dropout=0.1, batch_first=True)
+    return torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False), torch.randn(8, 64, 256)
+
+
+def make_training(model_name):
+    """(model, step): one step of training, and what it trains."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    model, x = {"tiny": make_tiny, "convnet": make_convnet, "transformer": make_transformer}[model_name](torch)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9)
+
+    def step():
+        loss = model(x).pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return model, step
+
+
+# ---- in the process that is measured ---------------------------------------------------------------------------------------------------
+
+
+def make_debugger(folder, settings):
+    from msprobe.pytorch import PrecisionDebugger
+
+    config = dict({"task": "statistics", "dump_path": folder, "rank": [], "step": [], "level": "L1"}, **settings)
+    details = config.pop("details", {})
+    config[config["task"]] = dict({"scope": [], "list": [], "data_mode": ["all"]}, **details)
+    path = os.path.join(folder, "config.json")
+    with open(path, "w") as f:
+        json.dump(config, f)
+    os.chmod(path, 0o640)
+    return PrecisionDebugger(config_path=path)
+
+
+def timed(action):
+    cpu, wall = time.process_time(), time.perf_counter()
+    action()
+    return time.process_time() - cpu, time.perf_counter() - wall
+
+
+def recorded_step(debugger, model, step):
+    debugger.start(model=model)
+    step()
+    debugger.stop()
+    debugger.step()
+
+
+def worker_turns(model_name, folder, settings, rounds, warm=3):
+    """Bare steps and recorded ones in turn; the best of each."""
+    model, step = make_training(model_name)
+    debugger = make_debugger(folder, settings)
+    for _ in range(warm):
+        step()
+        recorded_step(debugger, model, step)
+    bare, ours = [], []
+    for _ in range(rounds):
+        bare.append(timed(step))
+        ours.append(timed(lambda: recorded_step(debugger, model, step)))
+    return {"bare": min(b[0] for b in bare), "step": min(o[0] for o in ours), "wall": min(o[1] for o in ours),
+            "bare wall": min(b[1] for b in bare)}
+
+
+def worker_peer(model_name, folder, settings, rounds):
+    """The same for a tool that may slow down every step from its import on: bare steps come first."""
+    model, step = make_training(model_name)
+    for _ in range(3):
+        step()
+    bare = min(timed(step)[0] for _ in range(rounds))
+    debugger = make_debugger(folder, settings)
+    idle = min(timed(step)[0] for _ in range(rounds))
+    recorded_step(debugger, model, step)
+    ours = min(timed(lambda: recorded_step(debugger, model, step))[0] for _ in range(max(2, rounds // 10)))
+    stopped = min(timed(step)[0] for _ in range(rounds))
+    return {"bare": bare, "idle": idle, "step": ours, "stopped": stopped}
+
+
+def serve_steps(model_name, folder, state):
+    """Time a step for each line that comes in; state: "none", "built" or "stopped"."""
+    model, step = make_training(model_name)
+    for _ in range(3):
+        step()
+    if state != "none":
+        debugger = make_debugger(folder, {})
+        if state == "stopped":
+            recorded_step(debugger, model, step)
+    for _ in range(5):
+        step()
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        print(min(timed(step)[0] for _ in range(3)), flush=True)
+
+
+def worker_stack():
+    """Microseconds for the lookup of a known call stack of 30 frames, the call from Python included."""
+    from msprobe._core import probe
+
+    def deep(n):
+        if n > 0:
+            return deep(n - 1)
+        calls, best = 20000, 1e9
+        probe.stack()
+        for _ in range(7):
+            best = min(best, timed(lambda: [probe.stack() for _ in range(calls)])[0] / calls)
+        return best * 1e6
+
+    with tempfile.TemporaryDirectory() as folder:
+        model, step = make_training("tiny")
+        recorded_step(make_debugger(folder, {}), model, step)
+        return {"us": deep(24)}
+
+
+def worker_growth(folder, calls):
+    """Microseconds of this process per record of a step with so many records."""
+    import torch
+
+    torch.set_num_threads(1)
+    debugger = make_debugger(folder, {})
+    x = torch.ones(4, 4)
+
+    def run(n):
+        for _ in range(n):
+            torch.relu(x)
+
+    def recorded(n):
+        debugger.start()
+        run(n)
+        debugger.stop()
+        debugger.step()
+
+    recorded(1000)
+    small = min((timed(lambda: recorded(1000)) for _ in range(10)), key=lambda t: t[1])
+    large = min((timed(lambda: recorded(calls)) for _ in range(2)), key=lambda t: t[1])
+    return {"small": small[0] / 1000, "large": large[0] / calls, "small wall": small[1] / 1000, "large wall": large[1] / calls}
+
+
+def write_like_dd(path, megabytes):
+    """Seconds that dd takes for as much data in blocks of 1 MiB, with the sync at the end that a dump has not: twice, with and without."""
+    best = 1e9
+    for _ in range(3):
+        start = time.perf_counter()
+        subprocess.run(["dd", "if=/dev/zero", "of=" + path, "bs=1M", "count=%d" % megabytes], check=True, stderr=subprocess.DEVNULL)
+        best = min(best, time.perf_counter() - start)
+        os.remove(path)
+    return best
+
+
+def worker_tensors(folder):
+    """Task tensor with large tensors, in bytes per second of the clock, and dd's to the same disk."""
+    import shutil
+
+    import torch
+
+    torch.set_num_threads(1)
+    debugger = make_debugger(folder, {"task": "tensor", "details": {"data_mode": ["forward"]}})
+    x = torch.randn(1024, 4096)  # 16 MiB
+    best, step = 1e9, 0
+    for _ in range(3):
+        start = time.perf_counter()
+        debugger.start()
+        for _ in range(16):
+            torch.relu(x)
+        debugger.stop()
+        best = min(best, time.perf_counter() - start)
+        debugger.step()
+        shutil.rmtree(os.path.join(folder, "step%d" % step))
+        step += 1
+    bare = min(timed(lambda: [torch.relu(x) for _ in range(16)])[1] for _ in range(3))
+    megabytes = 16 * 2 * 16
+    return {"ours": megabytes / (best - bare), "dd": megabytes / write_like_dd(os.path.join(folder, "dd"), megabytes)}
+
+
+def work(arguments):
+    what, folder = arguments[0], arguments[1]
+    if what == "turns":
+        return worker_turns(arguments[2], folder, json.loads(arguments[3]), int(arguments[4]))
+    if what == "peer":
+        return worker_peer(arguments[2], folder, json.loads(arguments[3]), int(arguments[4]))
+    if what == "growth":
+        return worker_growth(folder, int(arguments[2]))
+    return {"stack": worker_stack, "tensors": lambda: worker_tensors(folder)}[what]()
+
+
+# ---- in the process that asks ----------------------------------------------------------------------------------------------------------
+
+
+def ask(*arguments, python=sys.executable):
+    """Run one worker and return what it found."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [python, os.path.abspath(__file__), "--worker", arguments[0], folder, *map(str, arguments[1:])]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr.strip().rpartition("\n")[2] or "exit status %d" % done.returncode)
+        size = dump_bytes(folder)
+        return dict(json.loads(done.stdout.rpartition("RESULT ")[2]), **size)
+
+
+def dump_bytes(folder):
+    """Records of the last step, and the bytes of the tensors that they describe."""
+    steps = sorted((d for d in os.listdir(folder) if d.startswith("step")), key=lambda d: int(d[4:]))
+    path = steps and os.path.join(folder, steps[-1], "rank", "dump.json")
+    if not path or not os.path.exists(path):
+        return {}
+    with open(path) as f:
+        data = json.load(f)["data"]
+    total = [0]
+
+    def walk(v):
+        if isinstance(v, dict) and "dtype" in v and "shape" in v:
+            n = 1
+            for size in v["shape"]:
+                n *= size
+            total[0] += n * {"torch.float64": 8, "torch.int64": 8, "torch.bool": 1}.get(v["dtype"], 4)
+        elif isinstance(v, dict):
+            for x in v.values():
+                walk(x)
+        elif isinstance(v, list):
+            for x in v:
+                walk(x)
+
+    walk(data)
+    return {"records": len(data), "bytes": total[0]}
+
+
+def read_rate():
+    """Bytes per second of one plain pass: the best that numpy does to sum numbers that do not fit the innermost cache."""
+    import numpy
+
+    a, best = numpy.ones(1 << 18, dtype=numpy.float32), 1e9
+    for _ in range(50):
+        start = time.perf_counter()
+        a.max()
+        best = min(best, time.perf_counter() - start)
+    return a.nbytes / best
+
+
+def say(text, value, unit, target, ok):
+    print(f"{text:58}{value:9.2f}{unit:3}  target {target:>8}  {'ok' if ok else 'MISSED'}", flush=True)
+
+
+def bench_idle(model):
+    """Processes without us, with a debugger and with a stopped one; they take turns."""
+    with tempfile.TemporaryDirectory() as folder:
+        sides = {}
+        for state in ("none", "built", "stopped"):
+            own = os.path.join(folder, state)
+            os.mkdir(own)
+            sides[state] = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--serve", model, own, state], text=True,
+                                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        for side in sides.values():
+            while side.stdout.readline().strip() != "ready":
+                pass
+        best = dict.fromkeys(sides, 1e9)
+        for _ in range(60 if model == "tiny" else 12):
+            for state, side in sides.items():
+                side.stdin.write("\n")
+                side.stdin.flush()
+                best[state] = min(best[state], float(side.stdout.readline()))
+        for side in sides.values():
+            side.stdin.close()
+            side.wait()
+    for state in ("built", "stopped"):
+        ratio = best[state] / best["none"]
+        say(f"{model}: {'built, not started' if state == 'built' else 'stopped again'}", ratio, "x", "1.00x", ratio < 1.03)
+
+
+def bench_model(model, rate):
+    rounds = 40 if model == "tiny" else 10
+    found = {}
+    for name, settings in (("L1", {}), ("L1 md5", {"details": {"summary_mode": "md5"}}), ("L0", {"level": "L0"}), ("mix", {"level": "mix"})):
+        found[name] = r = ask("turns", model, json.dumps(settings), rounds)
+        ratio = r["step"] / r["bare"]
+        target = {"L1": STEP_TARGET[model], "L0": 1.15}.get(name)
+        text = (f"{model}: {name}, {r['records']} records, bare {r['bare'] * 1e3:.2f} ms, wall {r['wall'] / r['bare wall']:.2f}x")
+        if target:
+            say(text, ratio, "x", f"{target}x", ratio <= target)
+        else:
+            print(f"{text:58}{ratio:9.2f}x", flush=True)
+    l1 = found["L1"]
+    per_record = ((l1["step"] - l1["bare"]) - l1["bytes"] / rate) / l1["records"] * 1e6
+    say(f"{model}: L1, per record over one pass over its data", per_record, "us", f"{PER_RECORD_TARGET}us", per_record <= PER_RECORD_TARGET)
+    # what md5 adds, over the step with statistics, of which both have the same bare one
+    more = (found["L1 md5"]["step"] / found["L1 md5"]["bare"]) / (l1["step"] / l1["bare"]) * 100 - 100
+    say(f"{model}: md5 adds to L1", more, "%", "30%", more <= 30)
+
+
+def main(names):
+    rate = read_rate()
+    for model in names or MODELS:
+        bench_idle(model)
+        bench_model(model, rate)
+    us = ask("stack")["us"]
+    say("call stack, 30 frames", us, "us", "0.5us", us <= 0.5)
+    r = ask("growth", 100000)
+    ratio = r["large wall"] / r["small wall"]
+    text = f"100,000 records against 1,000, each {r['large wall'] * 1e6:.1f} and {r['small wall'] * 1e6:.1f} us"
+    say(text, ratio, "x", "1.2x", ratio <= 1.2)
+    r = ask("tensors")
+    share = r["ours"] / r["dd"] * 100
+    say(f"tensor files: {r['ours']:.0f} MB/s, dd {r['dd']:.0f} MB/s", share, "%", "80%", share >= 80)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--worker"]:
+        print("RESULT " + json.dumps(work(sys.argv[2:])))
+    elif sys.argv[1:2] == ["--serve"]:
+        serve_steps(*sys.argv[2:])
+    else:
+        main(sys.argv[1:])
