@@ -5,7 +5,6 @@
  */
 #include "probe.h"
 #include <string.h>
-#include <unistd.h>
 
 probe_state msp_probe;
 
@@ -65,7 +64,6 @@ setup(PyObject *self, PyObject *args, PyObject *kwargs)
     take(&msp_probe.on_kernel, on_kernel);
     take(&msp_probe.set_eval_frame, set_eval_frame);
     take(&msp_probe.modes, modes != NULL && PyTuple_Check(modes) && PyTuple_GET_SIZE(modes) == 4 ? modes : Py_None);
-    msp_probe.owner = getpid();
     return PyBool_FromLong(msp_probe_tensor_setup(sample));
 }
 
@@ -118,7 +116,6 @@ open_collect(PyObject *self, PyObject *args)
     Py_END_ALLOW_THREADS;
     if (st != MSP_OK)
         return raise(st, &err);
-    msp_probe.owner = getpid();
     Py_RETURN_NONE;
 }
 
@@ -213,6 +210,7 @@ start(PyObject *self, PyObject *arg)
     }
     if (apis)
         msp_probe_patch_all();
+    msp_probe_grad_start();
     msp_probe.on = msp_probe.live = true;
     Py_RETURN_NONE;
 }
@@ -224,6 +222,7 @@ stop(PyObject *self, PyObject *unused)
     (void)unused;
     msp_probe.on = false;
     msp_probe_unpatch_all();
+    msp_probe_grad_stop();
     Py_RETURN_NONE;
 }
 
@@ -277,6 +276,7 @@ close_collect(PyObject *self, PyObject *unused)
     (void)unused;
     msp_probe.on = msp_probe.live = msp_probe.has_unit = false;
     msp_probe_unpatch_all();
+    msp_probe_grad_stop();
     msp_probe.collect = NULL;
     msp_probe_stack_reset();
     Py_BEGIN_ALLOW_THREADS;
@@ -321,6 +321,7 @@ forked(PyObject *self, PyObject *unused)
     (void)unused;
     msp_probe.on = msp_probe.live = false;
     msp_probe_unpatch_all();
+    msp_probe_grad_stop();
     Py_RETURN_NONE;
 }
 
@@ -398,6 +399,7 @@ static PyMethodDef functions[] = {
     {"reserve", msp_probe_reserve, METH_NOARGS, "reserve()"},
     {"selects", msp_probe_py_selects, METH_O, "selects(name)"},
     {"wrapper", msp_probe_wrapper, METH_VARARGS, "wrapper(target, name, flags=0)"},
+    {"registrar", msp_probe_registrar, METH_VARARGS, "registrar(function, node)"},
     {"trial", msp_probe_trial, METH_VARARGS, "trial(target, call)"},
     {NULL, NULL, 0, NULL},
 };

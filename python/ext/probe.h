@@ -21,7 +21,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdbool.h>
-#include <unistd.h>
+#include <string.h>
 #include "msprobe/collect.h"
 
 /* A name and how often it was called in this step: "Functional.relu". Shared by all objects with that name. */
@@ -94,7 +94,6 @@ typedef struct probe_state {
     bool live; /* gradients of this step are still taken: until step() */
     bool in_scope;
     int64_t generation; /* the step's number, so that late gradients are told */
-    pid_t owner;
     probe_rules rules;
     char *data_dir;                  /* dump_tensor_data, NULL: none */
     int64_t records, values, errors; /* committed; of these, entries of "data"; failures of our own */
@@ -229,6 +228,20 @@ typedef struct probe_path {
     bool files; /* tensors go to files */
 } probe_path;
 
+/* The number in decimal, at most 20 characters and no end mark; returns how many. (printf takes 100 ns for it.) */
+static inline size_t
+msp_probe_digits(char *out, uint64_t n)
+{
+    char text[20];
+    size_t at = sizeof(text);
+
+    do
+        text[--at] = (char)('0' + n % 10);
+    while ((n /= 10) > 0);
+    memcpy(out, text + at, sizeof(text) - at);
+    return sizeof(text) - at;
+}
+
 void msp_probe_path_push(probe_path *path, const char *part, size_t len);
 void msp_probe_path_push_index(probe_path *path, Py_ssize_t i);
 
@@ -329,6 +342,11 @@ void msp_probe_edges_drop(probe_edges *edges);
 void msp_probe_grad_flush(void);
 
 int msp_probe_grad_setup(PyObject *module);
+
+/* While we record, hooks are registered the short way, where it was proven: registrar(function, node). */
+void msp_probe_grad_start(void);
+void msp_probe_grad_stop(void);
+PyObject *msp_probe_registrar(PyObject *self, PyObject *all);
 
 /* ---- modules and single values (probe_module.c), as functions for Python
  * -------------------------------------------------- */

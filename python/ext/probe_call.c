@@ -5,7 +5,6 @@
  * told once and marks the record.
  */
 #include "probe.h"
-#include <stdio.h>
 #include <string.h>
 
 #define KEY(r, literal) msp_record_key((r), (literal), sizeof(literal) - 1)
@@ -13,14 +12,16 @@
 /* ---- what the call is ----------------------------------------------------------------------------------------------
  */
 
+enum { MAX_NAME = 200 };
+
 typedef struct call {
     probe_api *api;
     probe_name *name;
     msp_record *record; /* NULL: not selected */
     probe_edges *edges;
     probe_site site;
-    char text[256];   /* "Functional.relu.0.forward" */
-    size_t len, base; /* base: without the direction */
+    char text[MAX_NAME + 40]; /* "Functional.relu.0.forward" */
+    size_t len, base;         /* base: without the direction */
     bool selected;
     bool poisoned;     /* an input holds inf or NaN */
     kept_tensor *kept; /* overflow_check: the inputs' elements */
@@ -189,9 +190,12 @@ identify(call *c)
     c->name = c->site.internal ? NULL : name_of(c->api);
     if (c->name == NULL)
         return false;
-    c->base = (size_t)snprintf(c->text, sizeof(c->text), "%s.%lld", c->name->text, (long long)c->name->count);
-    c->len = c->base + (size_t)snprintf(c->text + c->base, sizeof(c->text) - c->base, ".forward");
-    c->name->count++;
+    c->base = c->name->len < MAX_NAME ? c->name->len : MAX_NAME;
+    memcpy(c->text, c->name->text, c->base);
+    c->text[c->base++] = '.';
+    c->base += msp_probe_digits(c->text + c->base, (uint64_t)c->name->count++);
+    memcpy(c->text + c->base, ".forward", sizeof(".forward"));
+    c->len = c->base + strlen(".forward");
     return true;
 }
 

@@ -253,9 +253,10 @@ msp_probe_edges_drop(probe_edges *e)
 typedef struct slot {
     int expected; /* how many contributions will come at most */
     int got;
-    msp_record tokens; /* of the only one */
-    PyObject *kept;    /* a list of several */
-    msp_tensor *zeros; /* an input that the module does not use: what a tensor of zeros looks like, or NULL */
+    PyObject *now;      /* the only one, while the call's last hook runs, which lends it to us */
+    msp_record *tokens; /* the only one, when other hooks are still to come: it is read at once and not kept */
+    PyObject *kept;     /* a list of several */
+    msp_tensor *zeros;  /* an input that the module does not use: what a tensor of zeros looks like, or NULL */
 } slot;
 
 typedef struct grad_call {
@@ -299,7 +300,9 @@ static void
 empty_slots(slot *s, int n)
 {
     for (int i = 0; s != NULL && i < n; i++) {
-        msp_record_release(&s[i].tokens);
+        msp_probe_record_put(s[i].tokens);
+        s[i].tokens = NULL;
+        s[i].now = NULL;
         Py_CLEAR(s[i].kept);
         s[i].got = 0;
     }
@@ -338,9 +341,15 @@ static PyTypeObject grad_call_type = {
 static size_t
 call_name(char *out, size_t size, const grad_call *g)
 {
-    int n = g->passes == 0 ? snprintf(out, size, "%s", g->name) : snprintf(out, size, "%s.%d", g->name, g->passes);
+    size_t n = g->len < size - 24 ? g->len : size - 24;
 
-    return (size_t)n < size ? (size_t)n : size - 1;
+    memcpy(out, g->name, n);
+    if (g->passes > 0) {
+        out[n++] = '.';
+        n += msp_probe_digits(out + n, (uint64_t)g->passes);
+    }
+    out[n] = '\0';
+    return n;
 }
 
 static void
@@ -395,7 +404,9 @@ put_zeros(msp_record *r, const msp_tensor *like, probe_path *path)
 static void
 put_slot(msp_record *r, const slot *s, probe_path *path)
 {
-    if (s->kept != NULL && PyList_GET_SIZE(s->kept) == 1)
+    if (s->now != NULL)
+        msp_probe_value(r, s->now, path, 0);
+    else if (s->kept != NULL && PyList_GET_SIZE(s->kept) == 1)
         msp_probe_value(r, PyList_GET_ITEM(s->kept, 0), path, 0);
     else if (s->kept != NULL && put_sum(r, s->kept, path))
         return;
@@ -403,8 +414,10 @@ put_slot(msp_record *r, const slot *s, probe_path *path)
         msp_record_null(r);
     else if (s->got == 0)
         put_zeros(r, s->zeros, path);
+    else if (s->tokens != NULL)
+        msp_record_append(r, s->tokens);
     else
-        msp_record_append(r, &s->tokens);
+        msp_record_null(r);
 }
 
 static void
@@ -552,7 +565,7 @@ end_hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     (void)args;
     (void)kwargs;
-    if (getpid() == msp_probe.owner)
+    if (msp_probe.live)
         flush(((end_hook *)self)->task);
     Py_RETURN_NONE;
 }
@@ -629,9 +642,18 @@ take_gradient(grad_call *g, slot *s, PyObject *tuple, int at, const char *sectio
             PyErr_Clear();
         return;
     }
+    if (g->fired + 1 >= g->hooks) {
+        s->now = v;
+        return;
+    }
+    if (s->tokens == NULL)
+        s->tokens = msp_probe_record_get();
+    if (s->tokens == NULL)
+        return;
     start_path(&path, g, section, index);
-    s->tokens.len = 0;
-    msp_probe_value(&s->tokens, v, &path, 0);
+    s->tokens->len = 0;
+    s->tokens->failed = false;
+    msp_probe_value(s->tokens, v, &path, 0);
 }
 
 static void
@@ -696,8 +718,7 @@ grad_hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
     bool stop;
 
     (void)kwargs;
-    if (PyTuple_GET_SIZE(args) != 2 || !msp_probe.live || h->call->generation != msp_probe.generation ||
-        getpid() != msp_probe.owner)
+    if (PyTuple_GET_SIZE(args) != 2 || !msp_probe.live || h->call->generation != msp_probe.generation)
         Py_RETURN_NONE;
     leaving = PyTuple_GET_ITEM(args, 0);
     entering = PyTuple_GET_ITEM(args, 1);
@@ -739,8 +760,7 @@ parameter_hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
 
     (void)args;
     (void)kwargs;
-    if (msp_probe.live && h->generation == msp_probe.generation && msp_probe.on_parameter != NULL &&
-        getpid() == msp_probe.owner) {
+    if (msp_probe.live && h->generation == msp_probe.generation && msp_probe.on_parameter != NULL) {
         msp_probe_enter(&q);
         done = msp_probe_ask(msp_probe.on_parameter, h->parameter, NULL);
         if (done == NULL)
@@ -798,6 +818,119 @@ watch_parameter(PyObject *accumulate)
     }
     Py_XDECREF(variable);
     PyErr_Clear();
+}
+
+/* ---- registering
+ * ---------------------------------------------------------------------------------------------------------- */
+
+/*
+ * node.register_hook() asks a function of torch's that is written in Python, _HookMixin._register_hook(dict, hook), to
+ * put the hook into the node's dict and to make a handle; that is 2 of its 2.5 us. While we record, its vectorcall
+ * field leads here: hooks of ours go into the dict without a handle, all others to the original. torch calls it from
+ * C, where the field is honoured in every version of the interpreter.
+ */
+static PyFunctionObject *registrar; /* NULL: not proven */
+static vectorcallfunc registrar_original;
+static int64_t registered;
+
+static PyTypeObject trial_hook_type;
+
+static bool
+is_our_hook(PyObject *hook)
+{
+    return Py_TYPE(hook) == &grad_hook_type || Py_TYPE(hook) == &trial_hook_type;
+}
+
+/* (dict or None, hook) -> (dict, handle); the key is the hook's place, and handles of torch's own count from 0 up */
+static PyObject *
+put_hook(PyObject *dict, PyObject *hook)
+{
+    PyObject *key = PyLong_FromLongLong(-1 - registered++), *result = NULL;
+
+    if (dict == Py_None)
+        dict = PyODict_New(); /* as torch has it: whoever registers next wants a weak reference to it */
+    else
+        Py_INCREF(dict);
+    if (dict != NULL && key != NULL && PyObject_SetItem(dict, key, hook) == 0)
+        result = PyTuple_Pack(2, dict, key);
+    Py_XDECREF(dict);
+    Py_XDECREF(key);
+    return result;
+}
+
+static PyObject *
+registrar_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    if (kwnames == NULL && PyVectorcall_NARGS(nargsf) == 2 && is_our_hook(args[1]))
+        return put_hook(args[0], args[1]);
+    return registrar_original(callable, args, nargsf, kwnames);
+}
+
+static void
+set_vectorcall(PyFunctionObject *f, vectorcallfunc call)
+{
+#if PY_VERSION_HEX >= 0x030c0000
+    PyFunction_SetVectorcall(f, call);
+#else
+    f->vectorcall = call;
+#endif
+}
+
+void
+msp_probe_grad_start(void)
+{
+    if (registrar == NULL || registrar->vectorcall == registrar_vectorcall)
+        return;
+    registrar_original = registrar->vectorcall;
+    set_vectorcall(registrar, registrar_vectorcall);
+}
+
+void
+msp_probe_grad_stop(void)
+{
+    if (registrar != NULL && registrar->vectorcall == registrar_vectorcall)
+        set_vectorcall(registrar, registrar_original);
+}
+
+static PyTypeObject trial_hook_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "msprobe._core.TrialHook",
+    .tp_basicsize = sizeof(PyObject),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_new = PyType_GenericNew,
+};
+
+/*
+ * registrar(function, node) -> bool: whether node.register_hook() asks function, as said above; from then on it is
+ * used. registrar(None, None): it is not.
+ */
+PyObject *
+msp_probe_registrar(PyObject *self, PyObject *all)
+{
+    PyObject *function, *node, *hook = NULL, *handle;
+    int64_t before = registered;
+
+    (void)self;
+    if (!PyArg_ParseTuple(all, "OO", &function, &node) || PyType_Ready(&trial_hook_type) != 0)
+        return NULL;
+    msp_probe_grad_stop();
+    Py_CLEAR(registrar);
+    if (!PyFunction_Check(function))
+        Py_RETURN_FALSE;
+    Py_INCREF(function);
+    registrar = (PyFunctionObject *)function;
+    msp_probe_grad_start();
+    hook = PyObject_CallNoArgs((PyObject *)&trial_hook_type);
+    for (int i = 0; i < 2 && hook != NULL; i++) { /* the second one finds the first one's dict */
+        handle = PyObject_CallMethodObjArgs(node, str_register_hook, hook, NULL);
+        Py_XDECREF(handle);
+    }
+    Py_XDECREF(hook);
+    PyErr_Clear();
+    msp_probe_grad_stop();
+    if (registered == before + 2)
+        Py_RETURN_TRUE;
+    Py_CLEAR(registrar);
+    Py_RETURN_FALSE;
 }
 
 /* ---- after the call

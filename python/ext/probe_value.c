@@ -6,7 +6,6 @@
  * written as they are.
  */
 #include "probe.h"
-#include <stdio.h>
 #include <string.h>
 
 enum { MAX_DEPTH = 400 };
@@ -26,10 +25,9 @@ msp_probe_path_push(probe_path *path, const char *part, size_t len)
 void
 msp_probe_path_push_index(probe_path *path, Py_ssize_t i)
 {
-    char number[24];
-    int n = snprintf(number, sizeof(number), "%zd", i);
+    char number[20];
 
-    msp_probe_path_push(path, number, (size_t)n);
+    msp_probe_path_push(path, number, msp_probe_digits(number, (uint64_t)i));
 }
 
 static int

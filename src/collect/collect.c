@@ -30,8 +30,8 @@ enum { RING_DEFAULT = 32 << 20, START_MS = 5000, CHECK_MS = 100 };
 struct msp_collect {
     pthread_mutex_t lock; /* guards everything below and the producer's end of the ring */
     msp_ring ring;
-    char *writer_path; /* NULL: a thread writes */
-    pid_t owner;
+    char *writer_path;   /* NULL: a thread writes */
+    unsigned generation; /* of the process that opened it: see forks */
     pthread_t thread;
     bool has_thread;
     uint32_t units, stacks, tickets;
@@ -39,6 +39,27 @@ struct msp_collect {
     int restarts;
     msp_record scratch;
 };
+
+/* How often this process was made by a fork: cheaper to ask than getpid(), which is a system call, for each record. */
+static unsigned forks;
+
+static void
+count_fork(void)
+{
+    forks++;
+}
+
+static void
+watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, count_fork);
+}
+
+static bool
+is_owner(const msp_collect *c)
+{
+    return c->generation == forks;
+}
 
 static void
 sleep_ms(int ms)
@@ -142,6 +163,7 @@ start_writer(msp_collect *c, msp_error *err)
 msp_status
 msp_collect_open(msp_collect **out, const msp_collect_options *opt, msp_error *err)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     msp_collect *c = msp_alloc_zero(1, sizeof(*c));
     msp_status st;
 
@@ -149,7 +171,8 @@ msp_collect_open(msp_collect **out, const msp_collect_options *opt, msp_error *e
     if (c == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     c->ring.side_fd = -1;
-    c->owner = getpid();
+    pthread_once(&once, watch_forks);
+    c->generation = forks;
     pthread_mutex_init(&c->lock, NULL);
     st = msp_path_make_dirs(opt->dir, err);
     if (st == MSP_OK && opt->writer_path != NULL) {
@@ -296,7 +319,7 @@ msp_collect_commit(msp_collect *c, msp_record *r, void (*wait)(bool, void *), vo
 
     if (st != MSP_OK)
         return st;
-    if (getpid() != c->owner)
+    if (!is_owner(c))
         return MSP_OK; /* a forked child: data-loader workers record nothing */
     enter(c, &w);
     if (atomic_load_explicit(&c->ring.shared->failed, memory_order_relaxed))
@@ -393,7 +416,7 @@ msp_collect_flush(msp_collect *c, void (*wait)(bool, void *), void *payload, msp
     uint32_t ticket;
     msp_status st;
 
-    if (getpid() != c->owner)
+    if (!is_owner(c))
         return MSP_OK;
     enter(c, &w);
     ticket = ++c->tickets;
@@ -425,7 +448,7 @@ msp_collect_close(msp_collect *c)
 
     if (c == NULL)
         return;
-    if (getpid() == c->owner) {
+    if (is_owner(c)) {
         enter(c, &w);
         atomic_store(&c->ring.shared->closing, 1);
         msp_ring_wake(&c->ring);

@@ -208,6 +208,12 @@ padded(size_t size)
     return (size + 7) & ~(size_t)7;
 }
 
+/*
+ * The pages of a mapped file that were not written to lately cost a fault each. So an empty ring is used from its
+ * beginning again once this much of it was: what is in flight decides how much memory is touched, not the capacity.
+ */
+enum { RING_WARM = 1 << 20 };
+
 bool
 msp_ring_put(msp_ring *r, const void *frame, size_t size)
 {
@@ -215,7 +221,8 @@ msp_ring_put(msp_ring *r, const void *frame, size_t size)
     uint64_t head = atomic_load_explicit(&s->head, memory_order_relaxed);
     uint64_t tail = atomic_load_explicit(&s->tail, memory_order_acquire);
     size_t at = (size_t)(head & (s->capacity - 1)), to_end = s->capacity - at, need = padded(size);
-    size_t skip = need > to_end ? to_end : 0;
+    bool restart = head == tail && at >= RING_WARM && at >= need;
+    size_t skip = need > to_end || restart ? to_end : 0;
 
     if (need + skip > s->capacity - (head - tail))
         return false;

@@ -137,6 +137,7 @@ class Recorder:
         )
         if not fast:
             log.info("tensors are read through Python: this torch offers no proven C functions for it")
+        selftest.prove_registrar(probe)
         self._registry = apis.Registry(probe, selftest.in_place_kinds(probe))
         if self.config.level in ("L1", "mix"):
             self._registry.register(self.config.api_list)
