@@ -55,9 +55,9 @@ MSP_API void msp_tensor_unravel(const msp_tensor *t, int64_t index, int64_t coor
  * Open the one tensor in the file at path: .npy, .pt (zip or legacy) or .safetensors, recognised by content, not by
  * name.
  *
- * The file is mapped, not read: *out is a view that owns the mapping (release it with msp_tensor_release()). Only data
- * in the other byte order, and tensors stored compressed, are copied, into memory no larger than the file announces and
- * the file's size allows.
+ * The file is mapped, not read: *out is a view that owns the mapping (release it with msp_tensor_release()). Only small
+ * files, data in the other byte order, and tensors stored compressed, are copied. All that is taken is never more than
+ * the file's size plus 256 MiB.
  *
  * Returns MSP_E_IO (cannot open or map), MSP_E_FORMAT (the message says what and at which byte), MSP_E_UNSUPPORTED (a
  * type or layout we do not read), MSP_E_LIMIT (describing the content would take more memory than the file's size plus

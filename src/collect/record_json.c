@@ -6,8 +6,10 @@
  */
 #include <stdio.h>
 #include "collect/record.h"
+#include "core/alloc.h"
 
-enum { MAX_DEPTH = 512 };
+/* A call has no text argument of 16 MiB; in JSON each of its bytes may become six. */
+enum { MAX_DEPTH = 512, TEXT_MAX = 16 << 20, TENSOR_TEXTS_MAX = 1 << 20 };
 
 static const void *
 take(record_reader *r, size_t n)
@@ -60,6 +62,8 @@ msp_record_read_text(record_reader *r)
 
     if (p != NULL)
         memcpy(&n, p, 4);
+    if (n > TEXT_MAX)
+        r->bad = true;
     p = take(r, n);
     return p == NULL ? (msp_str){"", 0} : (msp_str){p, n};
 }
@@ -176,6 +180,8 @@ read_texts(record_reader *r, uint32_t flags, msp_dtype dtype)
         t.file = msp_record_read_text(r);
     if (flags & TENSOR_WHY)
         t.why = msp_record_read_text(r);
+    if (t.type.len + t.dtype.len + t.file.len + t.why.len > TENSOR_TEXTS_MAX)
+        r->bad = true;
     return t;
 }
 
@@ -202,6 +208,8 @@ write_tensor(record_reader *r, msp_json_writer *w, bool *open)
     if (r->bad)
         return false;
     texts = read_texts(r, head.flags, (msp_dtype)head.dtype);
+    if (r->bad)
+        return false;
 
     msp_json_begin_object(w);
     key(w, "type");
@@ -265,6 +273,8 @@ bool
 msp_record_to_json(record_reader *r, msp_json_writer *w)
 {
     char is_object[MAX_DEPTH];
+    /* a byte of a damaged record can become hundreds of characters; a buffer takes half as much again as its text */
+    const size_t limit = w->out->len + (size_t)(r->end - r->p) / 2 + msp_reader_extra() / 4;
     bool want_key = false; /* in an object, and no key has been read */
     int depth = 0;
 
@@ -272,7 +282,7 @@ msp_record_to_json(record_reader *r, msp_json_writer *w)
         int t = msp_record_read_byte(r);
         bool open = false;
 
-        if (r->bad)
+        if (r->bad || w->out->len > limit)
             return false;
         if (t == TOKEN_END) {
             if (depth == 0 || (is_object[depth - 1] && !want_key))

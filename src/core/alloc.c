@@ -1,11 +1,32 @@
-/* alloc.c - see alloc.h. Two relaxed atomics are the whole price of the seam. */
+/* alloc.c - see alloc.h. Three relaxed atomics are the whole price of the seam. */
 #include "core/alloc.h"
 
+#include <malloc.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 static _Atomic int64_t fail_after = -1;
 static _Atomic int64_t live;
+static _Atomic bool metering;
+static _Atomic int64_t metered, peak;
+static _Atomic size_t reader_extra;
+
+static bool
+meter_runs(void)
+{
+    return atomic_load_explicit(&metering, memory_order_relaxed);
+}
+
+/* The meter sees what the system's allocator gave, which is a little more than was asked for. */
+static void
+meter(int64_t bytes)
+{
+    int64_t now = atomic_fetch_add(&metered, bytes) + bytes, highest = atomic_load(&peak);
+
+    while (now > highest && !atomic_compare_exchange_weak(&peak, &highest, now))
+        ;
+}
 
 static int
 may_allocate(size_t n, size_t size, size_t *total)
@@ -30,6 +51,8 @@ counted(void *p)
 {
     if (p != NULL)
         atomic_fetch_add_explicit(&live, 1, memory_order_relaxed);
+    if (meter_runs())
+        meter((int64_t)malloc_usable_size(p));
     return p;
 }
 
@@ -52,13 +75,18 @@ msp_alloc_zero(size_t n, size_t size)
 void *
 msp_realloc(void *p, size_t n, size_t size)
 {
-    size_t total;
+    size_t total, before;
     void *q;
 
     if (!may_allocate(n, size, &total))
         return NULL;
+    if (p == NULL)
+        return counted(malloc(total));
+    before = meter_runs() ? malloc_usable_size(p) : 0;
     q = realloc(p, total);
-    return p == NULL ? counted(q) : q;
+    if (q != NULL && meter_runs())
+        meter((int64_t)malloc_usable_size(q) - (int64_t)before);
+    return q;
 }
 
 void
@@ -66,6 +94,8 @@ msp_free(void *p)
 {
     if (p != NULL)
         atomic_fetch_sub_explicit(&live, 1, memory_order_relaxed);
+    if (meter_runs())
+        meter(-(int64_t)malloc_usable_size(p));
     free(p);
 }
 
@@ -79,4 +109,33 @@ int64_t
 msp_alloc_live(void)
 {
     return atomic_load(&live);
+}
+
+size_t
+msp_reader_extra(void)
+{
+    size_t set = atomic_load_explicit(&reader_extra, memory_order_relaxed);
+
+    return set != 0 ? set : (size_t)256 << 20;
+}
+
+void
+msp_reader_extra_set(size_t bytes)
+{
+    atomic_store(&reader_extra, bytes);
+}
+
+void
+msp_alloc_meter_start(void)
+{
+    atomic_store(&metered, 0);
+    atomic_store(&peak, 0);
+    atomic_store(&metering, true);
+}
+
+int64_t
+msp_alloc_meter_stop(void)
+{
+    atomic_store(&metering, false);
+    return atomic_load(&peak);
 }

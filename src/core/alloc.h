@@ -10,6 +10,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/*
+ * No reader of a file takes more memory than the file's size plus this. A few bytes can ask for much more ("[0,0,0,..."
+ * for a tree of twenty times its size), so readers count what they take and end in MSP_E_LIMIT; what stands in real
+ * files is far from it. tests/unit/test_memory.c measures all of them.
+ */
+size_t msp_reader_extra(void); /* 256 MiB */
+
+/* Tests: another constant, at least 16 MiB; 0 is the usual one. */
+void msp_reader_extra_set(size_t bytes);
+
 /* n * size bytes, not initialised; NULL when that overflows or there is no memory. 0 bytes give a pointer to free. */
 void *msp_alloc(size_t n, size_t size);
 
@@ -29,5 +39,13 @@ void msp_alloc_fail_after(int64_t n);
 
 /* Tests: blocks handed out and not yet freed, counted since the process started. */
 int64_t msp_alloc_live(void);
+
+/*
+ * Tests: from msp_alloc_meter_start() on, the bytes that are handed out are summed up; msp_alloc_meter_stop() says how
+ * many were out at the same time at most, and ends it. Blocks from before the start must not be freed in between.
+ * Process-wide.
+ */
+void msp_alloc_meter_start(void);
+int64_t msp_alloc_meter_stop(void);
 
 #endif

@@ -26,6 +26,8 @@ msp_dump_kind_file(msp_dump_kind k)
     return k == MSP_DUMP_DEBUG ? "debug.json" : k == MSP_DUMP_LEGACY ? ".pkl" : "dump.json";
 }
 
+enum { MEMBER_MAX = 64 << 10 }; /* bytes of a task, level or framework: none that is known is near it */
+
 /* The text of a JSON string that stands at s, or "" when it is something else; NULL when there is no memory. */
 static char *
 string_member(msp_str s)
@@ -34,7 +36,7 @@ string_member(msp_str s)
     msp_str text;
     char *copy;
 
-    if (s.len == 0 || msp_json_parse(&doc, s.p, s.len, NULL) != MSP_OK)
+    if (s.len == 0 || s.len > MEMBER_MAX || msp_json_parse(&doc, s.p, s.len, NULL) != MSP_OK)
         doc = (msp_json_doc){0};
     text = msp_json_string(doc.root);
     copy = msp_alloc(text.len + 1, 1);

@@ -10,7 +10,9 @@
 #include "core/vec.h"
 #include "json/json.h"
 
-typedef enum step { STEP_OK, STEP_END, STEP_BAD, STEP_NOMEM } step;
+typedef enum step { STEP_OK, STEP_END, STEP_BAD, STEP_LIMIT, STEP_NOMEM } step;
+
+enum { RECORD_COST = 112 };
 
 typedef struct cursor {
     const char *p, *end;
@@ -263,6 +265,18 @@ resolve_name(msp_dump_scan *s, msp_str raw, msp_str *out)
     return copy == NULL ? STEP_NOMEM : STEP_OK;
 }
 
+/* Does the record's text outweigh what it costs, or is the excess still bearable? A name with escapes is copied. */
+static step
+charge(msp_dump_scan *s, msp_str raw, msp_str value)
+{
+    bool escaped = raw.len > 0 && memchr(raw.p, '\\', raw.len) != NULL;
+    size_t cost = RECORD_COST + (escaped ? raw.len : 0), text = raw.len + value.len;
+
+    if (text < cost)
+        s->excess += cost - text;
+    return s->excess > msp_reader_extra() / 4 ? STEP_LIMIT : STEP_OK;
+}
+
 /* A name that comes twice keeps its first place and its last value, as in a Python dict. */
 static step
 add_span(msp_dump_scan *s, msp_map *seen, msp_str raw, msp_str value)
@@ -270,8 +284,10 @@ add_span(msp_dump_scan *s, msp_map *seen, msp_str raw, msp_str value)
     msp_map_entry *e;
     msp_str name;
     bool added;
-    step st = resolve_name(s, raw, &name);
+    step st = charge(s, raw, value);
 
+    if (st == STEP_OK)
+        st = resolve_name(s, raw, &name);
     if (st != STEP_OK)
         return st;
     e = msp_map_put(seen, name, (int64_t)s->count, &added);
@@ -366,7 +382,7 @@ scan_top(msp_dump_scan *s, const char *text, size_t size)
 msp_status
 msp_dump_scan_text(msp_dump_scan *out, const char *text, size_t size, msp_error *err)
 {
-    size_t all = size;
+    size_t all = size, cut_at;
     step st;
 
     *out = (msp_dump_scan){0};
@@ -380,9 +396,14 @@ msp_dump_scan_text(msp_dump_scan *out, const char *text, size_t size, msp_error 
         out->cut = true;
         return MSP_OK;
     }
+    cut_at = out->cut_at;
     msp_dump_scan_release(out);
     if (st == STEP_NOMEM)
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    if (st == STEP_LIMIT)
+        return msp_error_set(err, MSP_E_LIMIT,
+                             "byte %zu: more records of a few bytes each than a dump can have; is this a dump.json?",
+                             cut_at);
     return msp_error_set(err, MSP_E_FORMAT, "not a JSON object");
 }
 

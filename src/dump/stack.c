@@ -11,6 +11,20 @@ struct msp_stack {
     const msp_json **lists;
 };
 
+enum { NAME_COST = 2 * sizeof(msp_map_entry) + sizeof(msp_json *) }; /* of an entry and its slot, with room to grow */
+
+/* May so many names be indexed, beside the tree, for a text of this size? */
+static msp_status
+check_names(const msp_stack *s, size_t names, size_t size, msp_error *err)
+{
+    size_t left = size + msp_reader_extra() - s->doc.arena.reserved; /* the tree's own limit is below this */
+
+    if (names > left / NAME_COST)
+        return msp_error_set(err, MSP_E_LIMIT, "%zu names in %zu bytes are more than a stack.json can have", names,
+                             size);
+    return MSP_OK;
+}
+
 static bool
 put(msp_stack *s, msp_str name, const msp_json *frames, size_t *n)
 {
@@ -25,15 +39,32 @@ put(msp_stack *s, msp_str name, const msp_json *frames, size_t *n)
     return true;
 }
 
-/* {"0": [[name, ...], [frame, ...]], ...}: a value of any other form is passed over. */
+/* {"0": [[name, ...], [frame, ...]], ...} */
 static bool
-index_groups(msp_stack *s)
+is_grouped(const msp_json *root)
+{
+    return msp_json_count(msp_json_get(root, "0")) > 0;
+}
+
+static size_t
+count_names(const msp_json *root)
+{
+    size_t count = msp_json_count(root), names = 0;
+
+    if (!is_grouped(root))
+        return count;
+    for (size_t i = 0; i < count; i++)
+        names += msp_json_count(msp_json_at(msp_json_at(root, i), 0));
+    return names;
+}
+
+/* A value of another form than a group's is passed over. */
+static bool
+index_groups(msp_stack *s, size_t names)
 {
     const msp_json *root = s->doc.root;
-    size_t groups = msp_json_count(root), names = 0, n = 0;
+    size_t groups = msp_json_count(root), n = 0;
 
-    for (size_t i = 0; i < groups; i++)
-        names += msp_json_count(msp_json_at(msp_json_at(root, i), 0));
     s->lists = msp_alloc(names, sizeof(*s->lists));
     if (s->lists == NULL)
         return false;
@@ -72,6 +103,7 @@ open_parts(msp_stack *s, const char *text, size_t size, msp_error *err)
 {
     const msp_json *root;
     msp_status st = MSP_OK;
+    size_t names;
 
     if (size > 0)
         st = msp_json_parse_recover(&s->doc, text, size, 1, err);
@@ -80,9 +112,11 @@ open_parts(msp_stack *s, const char *text, size_t size, msp_error *err)
     root = s->doc.root;
     if (root != NULL && msp_json_kind_of(root) != MSP_JSON_OBJECT)
         return msp_error_set(err, MSP_E_FORMAT, "must be a JSON object");
-    if (!(msp_json_count(msp_json_get(root, "0")) > 0 ? index_groups(s) : index_names(s)))
+    names = count_names(root);
+    st = check_names(s, names, size, err);
+    if (st == MSP_OK && !(is_grouped(root) ? index_groups(s, names) : index_names(s)))
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
-    return MSP_OK;
+    return st;
 }
 
 msp_status

@@ -2,13 +2,21 @@
 #include "io/budget.h"
 
 #include <stdint.h>
+#include "core/alloc.h"
 
+/* A quarter stays for the last chunks of two arenas, zlib's window, and what is on the heap whatever the file is. */
 void
 msp_budget_init(msp_budget *b, size_t file_size)
 {
-    *b = (msp_budget){.left = MSP_BUDGET_CONSTANT};
-    if (__builtin_add_overflow(b->left, file_size, &b->left))
-        b->left = SIZE_MAX;
+    *b = (msp_budget){.left = &b->own};
+    if (__builtin_add_overflow(msp_reader_extra() / 4 * 3, file_size, &b->own))
+        b->own = SIZE_MAX;
+}
+
+void
+msp_budget_join(msp_budget *b, msp_budget *other)
+{
+    *b = (msp_budget){.left = other->left};
 }
 
 void
@@ -23,9 +31,9 @@ msp_budget_spend(msp_budget *b, size_t n, size_t size, msp_error *err)
 {
     size_t total;
 
-    if (__builtin_mul_overflow(n, size, &total) || total > b->left)
+    if (__builtin_mul_overflow(n, size, &total) || total > *b->left)
         return msp_error_set(err, MSP_E_LIMIT, "describing its content takes more memory than a file of this size may");
-    b->left -= total;
+    *b->left -= total;
     return MSP_OK;
 }
 

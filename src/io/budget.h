@@ -10,15 +10,18 @@
 #include "core/arena.h"
 #include "msprobe/error.h"
 
-/* 200,000 tensors even if the file is small; enough for every file seen, and every machine has it. */
-#define MSP_BUDGET_CONSTANT ((size_t)256 << 20)
-
 typedef struct msp_budget {
     msp_arena arena;
-    size_t left;
+    size_t *left; /* in own, or in the budget that this one is part of */
+    size_t own;
 } msp_budget;
 
+/* The file's size and msp_reader_extra(): 200,000 tensors even if the file is small. b must not move afterwards. */
 void msp_budget_init(msp_budget *b, size_t file_size);
+
+/* An arena of its own that spends what another budget has. */
+void msp_budget_join(msp_budget *b, msp_budget *other);
+
 void msp_budget_release(msp_budget *b);
 
 /* Count n * size bytes that come from elsewhere; MSP_E_LIMIT when the budget does not allow them. */

@@ -176,8 +176,7 @@ typedef struct archive {
     bool swap;
     const msp_zip_entry *pickle_entry;
     msp_str pickle;
-    char *inflated;     /* where pickle stands when it was stored compressed */
-    msp_budget *budget; /* for what only reading needs */
+    char *inflated; /* where pickle stands when it was stored compressed */
 } archive;
 
 /* The entry prefix + folder + name, NULL when there is none. */
@@ -266,7 +265,7 @@ read_pickle(archive *a, msp_error *err)
         st = msp_zip_packed(&a->pickle, &a->zip, e, err);
         return st == MSP_OK ? msp_zip_check_crc(e, a->pickle.p, err) : st;
     }
-    st = msp_budget_spend(a->budget, e->size, 1, err);
+    st = msp_budget_spend(&a->file->budget, e->size, 1, err);
     if (st == MSP_OK)
         st = msp_zip_read(&a->inflated, &a->zip, e, SIZE_MAX - 1, err);
     a->pickle = (msp_str){a->inflated, e->size};
@@ -315,7 +314,7 @@ load_blob(archive *a, msp_torch_blob *b, msp_error *err)
     return st;
 }
 
-/* Storages of the other byte order become copies; a file holds each once, so all copies together fit its size. */
+/* Storages of the other byte order become copies. */
 static msp_status
 swap_blob(msp_tensor_file *f, msp_torch_blob *b, msp_error *err)
 {
@@ -349,7 +348,7 @@ load_blobs(archive *a, msp_torch_model *m, msp_error *err)
     return st;
 }
 
-/* What both formats end with, and the memory that only reading needs: its budget is the file's own. */
+/* What both formats end with, and the memory that only reading needs, at the expense of the file's budget. */
 typedef struct reading {
     msp_budget budget;
     msp_torch_model model;
@@ -358,9 +357,9 @@ typedef struct reading {
 } reading;
 
 static void
-reading_init(reading *r, const msp_tensor_file *f)
+reading_init(reading *r, msp_tensor_file *f)
 {
-    r->budget = (msp_budget){.left = f->budget.left};
+    msp_budget_join(&r->budget, &f->budget);
     r->root = (msp_pickle_value){0};
     msp_arena_lend(&r->budget.arena, r->lent, sizeof(r->lent));
     msp_torch_model_init(&r->model, &r->budget);
@@ -369,7 +368,6 @@ reading_init(reading *r, const msp_tensor_file *f)
 static msp_status
 reading_finish(reading *r, msp_tensor_file *f, size_t size, msp_error *err)
 {
-    f->budget.left = r->budget.left;
     return add_all(f, r->root, size, err);
 }
 
@@ -384,11 +382,13 @@ static msp_status
 parse_archive(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err)
 {
     reading r;
-    archive a = {.file = f, .budget = &r.budget};
+    archive a = {.file = f};
     msp_status st;
 
     reading_init(&r, f);
     st = msp_zip_open_in(&a.zip, &r.budget.arena, bytes, size, err);
+    if (st == MSP_OK)
+        st = msp_budget_spend(&r.budget, a.zip.count, MSP_ZIP_ENTRY_COST, err);
     if (st == MSP_OK)
         st = find_pickle(&a, err);
     if (st == MSP_OK)

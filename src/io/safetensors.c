@@ -16,6 +16,8 @@
 
 enum { LENGTH_SIZE = 8, HEADER_MAX = 100 * 1000 * 1000 /* the format's own bound */ };
 
+enum { NAME_COST = 2 * sizeof(msp_map_entry) }; /* of a name in a map: its entry and slot, with room to grow */
+
 typedef struct range {
     uint64_t begin, end;
     size_t index;
@@ -168,6 +170,9 @@ read_tensors(reader *r)
 
     if (msp_json_kind_of(r->doc.root) != MSP_JSON_OBJECT)
         return msp_error_set(r->err, MSP_E_FORMAT, "the header is no JSON object");
+    st = msp_budget_spend(&r->file->budget, n, sizeof(*r->ranges) + NAME_COST, r->err);
+    if (st != MSP_OK)
+        return st;
     r->ranges = msp_alloc(n, sizeof(*r->ranges));
     if (r->ranges == NULL)
         return msp_error_set(r->err, MSP_E_NOMEM, "out of memory");
@@ -201,6 +206,8 @@ msp_safetensors_parse(msp_tensor_file *f, const void *bytes, size_t size, msp_er
     if (st != MSP_OK)
         msp_error_prefix(err, st, "header: ");
     else
+        st = msp_budget_spend(&f->budget, r.doc.arena.reserved, 1, err);
+    if (st == MSP_OK)
         st = read_tensors(&r);
     msp_json_doc_release(&r.doc);
     msp_map_release(&r.names);

@@ -60,7 +60,13 @@ msp_tensor_file_add(msp_tensor_file *f, msp_str name, const msp_tensor *t, msp_e
 msp_status
 msp_tensor_file_copy_room(void **out, msp_tensor_file *f, size_t n, msp_error *err)
 {
+    msp_status st = msp_budget_spend(&f->budget, 1, 2 * sizeof(*f->copies), err);
+
     *out = NULL;
+    if (st == MSP_OK)
+        st = msp_budget_spend(&f->budget, n, 1, err);
+    if (st != MSP_OK)
+        return st;
     if (!msp_vec_grow((void **)&f->copies, &f->copies_cap, f->ncopies + 1, sizeof(*f->copies)) ||
         (*out = msp_alloc(n, 1)) == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "out of memory for a copy of %zu bytes", n);

@@ -52,7 +52,7 @@ MSP_CHECK msp_status msp_tensor_file_new_view(msp_tensor **out, msp_tensor_file 
 /* Put a tensor at the end. The name is copied; one that holds a 0 byte is a MSP_E_FORMAT. */
 MSP_CHECK msp_status msp_tensor_file_add(msp_tensor_file *f, msp_str name, const msp_tensor *t, msp_error *err);
 
-/* n bytes that live as long as the file, outside the budget: the caller has checked that n is honest. */
+/* n bytes that live as long as the file. */
 MSP_CHECK msp_status msp_tensor_file_copy_room(void **out, msp_tensor_file *f, size_t n, msp_error *err);
 
 /* Copy n bytes and turn round every number of width bytes on the way; what is left at the end stays as it is. */

@@ -100,9 +100,11 @@ find_directory(directory *out, const unsigned char *p, size_t size, msp_error *e
                              (unsigned long long)offset, (unsigned long long)out->size, end);
     out->at = end - out->size;
     out->base = out->at - offset;
-    if (out->count > out->size / CENTRAL_SIZE)
-        return msp_error_set(err, MSP_E_FORMAT, "zip: %llu entries cannot stand in a directory of %llu bytes",
-                             (unsigned long long)out->count, (unsigned long long)out->size);
+    if (out->count > out->size / CENTRAL_SIZE || out->count > offset / LOCAL_SIZE)
+        return msp_error_set(err, MSP_E_FORMAT,
+                             "zip: %llu entries cannot stand in a directory of %llu bytes, nor before byte %llu",
+                             (unsigned long long)out->count, (unsigned long long)out->size,
+                             (unsigned long long)out->at);
     if (out->count > UINT32_MAX - 1)
         return msp_error_set(err, MSP_E_LIMIT, "zip: more than 2^32 entries");
     return MSP_OK;
@@ -174,11 +176,11 @@ read_central_header(msp_zip_entry *out, uint64_t *at, const unsigned char *p, co
 static msp_status
 read_directory(msp_zip *z, msp_arena *arena, const directory *d, msp_error *err)
 {
-    const size_t each = sizeof(*z->entries) + sizeof(*z->by_name); /* one block for both */
     uint64_t at = d->at;
 
     z->lent = arena != NULL;
-    z->entries = z->lent ? msp_arena_alloc(arena, d->count, each) : msp_alloc(d->count, each);
+    z->entries = z->lent ? msp_arena_alloc(arena, d->count, MSP_ZIP_ENTRY_COST) /* one block for both */
+                         : msp_alloc(d->count, MSP_ZIP_ENTRY_COST);
     if (z->entries == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "zip: out of memory for %llu entries", (unsigned long long)d->count);
     z->by_name = (uint32_t *)(z->entries + d->count);

@@ -8,9 +8,10 @@
  * after the value; strings must be UTF-8. A byte order mark is skipped. Repeated keys: the last one wins in
  * msp_json_get(), as in Python; all are seen when walking.
  *
- * Depth is bounded (MSP_JSON_MAX_DEPTH). Memory is 16 bytes per value and per key, plus the text of strings with
- * escapes: 1.1 bytes per byte of an indented dump.json, 1.5 without indentation. The worst that a text can ask
- * for is [0,0,0,...], two bytes per value: 8 bytes per byte, and 12 more while the array is open.
+ * Depth is bounded (MSP_JSON_MAX_DEPTH). Memory is 16 bytes per value and per key, and up to 24 more while what they
+ * stand in is open, plus the text of strings with escapes: 1.1 bytes per byte of an indented dump.json, 1.5 without
+ * indentation. A text that asks for more than its size plus 128 MiB is refused (MSP_E_LIMIT): that takes
+ * millions of values of a few bytes each, such as a list of more than three million floats.
  */
 #ifndef MSP_JSON_JSON_H
 #define MSP_JSON_JSON_H
@@ -50,7 +51,8 @@ typedef struct msp_json_doc {
 
 /*
  * Parse size bytes at text. On failure the document is empty and err says what is wrong, with line, column and byte
- * ("line 3, column 17 (byte 95): expected ':' after a key").
+ * ("line 3, column 17 (byte 95): expected ':' after a key"). Returns MSP_E_FORMAT, MSP_E_LIMIT (nested too deeply, or
+ * too much memory for a text of this size) or MSP_E_NOMEM.
  */
 MSP_CHECK msp_status msp_json_parse(msp_json_doc *out, const char *text, size_t size, msp_error *err);
 

@@ -1,14 +1,41 @@
 /* json_build.c - see json_build.h. */
 #include "json/json_build.h"
 
+#include <stdint.h>
 #include <string.h>
 #include "core/alloc.h"
 #include "core/vec.h"
 
+/* Half of what readers may take beyond the size of a file: those that stand on this one need some themselves. */
+size_t
+msp_json_extra(void)
+{
+    return msp_reader_extra() / 2;
+}
+
+/* A quarter stays for the arena's last chunk, the root and the parser itself. */
+void
+msp_json_builder_init(msp_json_builder *b, size_t size)
+{
+    if (__builtin_add_overflow(size, msp_json_extra() / 4 * 3, &b->limit))
+        b->limit = SIZE_MAX;
+}
+
+static bool
+can_afford(msp_json_builder *b, size_t n, size_t size)
+{
+    size_t more, used = b->arena.reserved + b->cap * sizeof(*b->nodes);
+
+    if (__builtin_mul_overflow(n, size, &more) || more > b->limit || used > b->limit - more)
+        b->over = true;
+    return !b->over;
+}
+
 bool
 msp_json_builder_grow(msp_json_builder *b)
 {
-    return msp_vec_grow((void **)&b->nodes, &b->cap, b->n + 1, sizeof(*b->nodes));
+    return can_afford(b, b->cap / 2, sizeof(*b->nodes)) &&
+           msp_vec_grow((void **)&b->nodes, &b->cap, b->n + 1, sizeof(*b->nodes));
 }
 
 bool
@@ -21,7 +48,7 @@ msp_json_builder_close(msp_json_builder *b)
     b->depth--;
     if (n == 0)
         return true; /* it goes on saying where it begins */
-    items = msp_arena_alloc(&b->arena, n, sizeof(*items));
+    items = can_afford(b, n, sizeof(*items)) ? msp_arena_alloc(&b->arena, n, sizeof(*items)) : NULL;
     if (items == NULL)
         return false;
     memcpy(items, container + 1, n * sizeof(*items));
@@ -44,9 +71,9 @@ msp_json_builder_root(msp_json_builder *b)
 }
 
 msp_json
-msp_json_copied(msp_arena *a, msp_json_kind kind, uint64_t offset, const char *text, size_t len)
+msp_json_copied(msp_json_builder *b, msp_json_kind kind, uint64_t offset, const char *text, size_t len)
 {
-    char *p = msp_arena_alloc(a, 1, sizeof(offset) + len);
+    char *p = can_afford(b, 1, sizeof(offset) + len) ? msp_arena_alloc(&b->arena, 1, sizeof(offset) + len) : NULL;
     msp_json node;
 
     if (p == NULL)

@@ -3,7 +3,8 @@
  *
  * Values of containers that are still open wait on one stack, a container in front of its items; closing a container
  * moves its items into the arena as one block. So memory is the tree plus the items of what is open, and nothing
- * recurses.
+ * recurses. What it may come to is limited; a function that fails has either reached the limit (over) or found no
+ * memory.
  */
 #ifndef MSP_JSON_JSON_BUILD_H
 #define MSP_JSON_JSON_BUILD_H
@@ -15,14 +16,22 @@ typedef struct msp_json_builder {
     msp_arena arena;
     msp_json *nodes; /* the stack */
     size_t n, cap;
+    size_t limit; /* bytes that arena and stack may take together */
+    bool over;    /* it was reached */
     int depth;
     size_t first[MSP_JSON_MAX_DEPTH]; /* per open container: where its items begin; it stands right before them */
 } msp_json_builder;
 
-/* Slow path of json_push(): false when there is no memory. */
+/* The bytes that a tree may take beyond the size of its text: 128 MiB. */
+size_t msp_json_extra(void);
+
+/* Set the limit of a zeroed builder, for a text of this size. */
+void msp_json_builder_init(msp_json_builder *b, size_t size);
+
+/* Slow path of json_push(). */
 bool msp_json_builder_grow(msp_json_builder *b);
 
-/* Add one value; false when there is no memory. */
+/* Add one value. */
 static inline bool
 json_push(msp_json_builder *b, msp_json node)
 {
@@ -49,14 +58,17 @@ json_innermost(const msp_json_builder *b)
     return &b->nodes[b->first[b->depth - 1] - 1];
 }
 
-/* Close the innermost container; false when there is no memory. */
+/* Close the innermost container. */
 MSP_CHECK bool msp_json_builder_close(msp_json_builder *b);
 
 /* The value at the bottom of the stack, moved into the arena; NULL when there is no memory. Nothing may be open. */
 const msp_json *msp_json_builder_root(msp_json_builder *b);
 
-/* A copy of len bytes that begins at this byte of the text, as a node with its flag set; u.text NULL: no memory. */
-msp_json msp_json_copied(msp_arena *a, msp_json_kind kind, uint64_t offset, const char *text, size_t len);
+/* A copy of len bytes that begins at this byte of the text, as a node with its flag set; u.text NULL: it failed. */
+msp_json msp_json_copied(msp_json_builder *b, msp_json_kind kind, uint64_t offset, const char *text, size_t len);
+
+/* What the limit is, for messages: "its 12 bytes and 128 MiB". */
+#define MSP_JSON_OVER_TEXT "the values up to here take more memory than the size of the text (%zu bytes) and %zu MiB"
 
 /* Free stack and arena. */
 void msp_json_builder_release(msp_json_builder *b);

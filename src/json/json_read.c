@@ -29,10 +29,12 @@ fail(parser *p, const char *at, const char *problem)
     return false;
 }
 
+/* The builder could not take a value: there is no memory, or the text has had its share. */
 static bool
 fail_memory(parser *p)
 {
-    p->status = MSP_E_NOMEM;
+    p->status = p->build.over ? MSP_E_LIMIT : MSP_E_NOMEM;
+    p->wrong = p->at;
     return false;
 }
 
@@ -47,6 +49,9 @@ report(const parser *p, msp_error *err)
                              (size_t)(p->end - p->text));
     byte = (size_t)(p->wrong - p->text);
     msp_utf8_locate(p->text, byte, &line, &column);
+    if (p->build.over)
+        return msp_error_set(err, p->status, "line %zu, column %zu (byte %zu): " MSP_JSON_OVER_TEXT, line, column, byte,
+                             (size_t)(p->end - p->text), msp_json_extra() >> 20);
     if (p->wrong == p->end)
         return msp_error_set(err, p->status, "line %zu, column %zu (byte %zu): %s, but the text ends here", line,
                              column, byte, p->problem);
@@ -241,7 +246,7 @@ static bool
 push_unescaped(parser *p, const char *from, const char *to)
 {
     msp_json node =
-        msp_json_copied(&p->build.arena, MSP_JSON_STRING, (uint64_t)(from - 1 - p->text), from, (size_t)(to - from));
+        msp_json_copied(&p->build, MSP_JSON_STRING, (uint64_t)(from - 1 - p->text), from, (size_t)(to - from));
     char *out = (char *)node.u.text;
 
     if (out == NULL)
@@ -572,6 +577,7 @@ msp_json_parse(msp_json_doc *out, const char *text, size_t size, msp_error *err)
     parser p = {.text = text, .at = text, .end = text + size};
 
     *out = (msp_json_doc){0};
+    msp_json_builder_init(&p.build, size);
     read_document(&p);
     return finish(out, &p, err);
 }
@@ -585,6 +591,7 @@ msp_json_parse_recover(msp_json_doc *out, const char *text, size_t size, int kee
         size--;
     p.end = text + size;
     *out = (msp_json_doc){0};
+    msp_json_builder_init(&p.build, size);
     if (!read_document(&p) && p.status == MSP_E_FORMAT && p.wrong == p.end) {
         p.status = MSP_OK;
         out->cut = true;

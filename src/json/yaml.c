@@ -10,7 +10,7 @@
 #include "json/utf8.h"
 #include "json/yaml.h"
 
-enum { DEPTH_MAX = 64, SIZE_MAX_MIB = 64 };
+enum { DEPTH_MAX = 64, SIZE_MAX_MIB = 64, DIRECTIVES_MAX = 100 };
 
 #define CORE_TAG "tag:yaml.org,2002:"
 
@@ -30,6 +30,16 @@ static msp_status
 fail_memory(reader *r)
 {
     return msp_error_set(r->err, MSP_E_NOMEM, "out of memory while reading YAML of %zu bytes", r->size);
+}
+
+/* The builder could not take what was read up to mark. */
+static msp_status
+fail_build(reader *r, yaml_mark_t mark)
+{
+    if (r->build.over)
+        return msp_error_set(r->err, MSP_E_LIMIT, "line %zu, column %zu: " MSP_JSON_OVER_TEXT, mark.line + 1,
+                             mark.column + 1, r->size, msp_json_extra() >> 20);
+    return fail_memory(r);
 }
 
 static msp_status
@@ -316,15 +326,15 @@ byte_of(reader *r, yaml_mark_t mark)
 static msp_status
 push(reader *r, msp_json node)
 {
-    return json_push(&r->build, node) ? MSP_OK : fail_memory(r);
+    return json_push(&r->build, node) ? MSP_OK : fail_build(r, r->parser.mark);
 }
 
 static msp_status
 push_text(reader *r, msp_json_kind kind, uint64_t offset, const char *text, size_t len)
 {
-    msp_json node = msp_json_copied(&r->build.arena, kind, offset, text, len);
+    msp_json node = msp_json_copied(&r->build, kind, offset, text, len);
 
-    return node.u.text == NULL ? fail_memory(r) : push(r, node);
+    return node.u.text == NULL ? fail_build(r, r->parser.mark) : push(r, node);
 }
 
 static msp_status
@@ -428,7 +438,7 @@ open_container(reader *r, const yaml_event_t *e, msp_json_kind kind, const yaml_
                        "lists and mappings with a tag of their own are not understood");
     if (r->build.depth == DEPTH_MAX)
         return fail_at(r, e->start_mark, MSP_E_LIMIT, "nested too deeply: the limit is 64");
-    return json_open(&r->build, node) ? MSP_OK : fail_memory(r);
+    return json_open(&r->build, node) ? MSP_OK : fail_build(r, e->start_mark);
 }
 
 static msp_status
@@ -437,7 +447,7 @@ close_container(reader *r)
     msp_json *container = json_innermost(&r->build);
 
     if (!msp_json_builder_close(&r->build))
-        return fail_memory(r);
+        return fail_build(r, r->parser.mark);
     if (node_len(container) > 0)
         container->word |= NODE_FLAG; /* it begins where its first item does */
     return MSP_OK;
@@ -484,6 +494,29 @@ read_events(reader *r)
     return st;
 }
 
+/*
+ * libyaml compares every %TAG directive with all before it: 600 KB of them take it seconds, 64 MiB hours. Counted
+ * wherever they stand, because what stands between documents is processed before anybody hears of a second one.
+ */
+static msp_status
+check_directives(reader *r)
+{
+    const msp_str tag = MSP_STR("%TAG");
+    msp_str rest = {r->text, r->size};
+    const char *at;
+    size_t line, column;
+
+    for (int n = 0; (at = msp_str_find(rest, tag)) != NULL; n++) {
+        if (n == DIRECTIVES_MAX) {
+            msp_utf8_locate(r->text, (size_t)(at - r->text), &line, &column);
+            return msp_error_set(r->err, MSP_E_LIMIT, "line %zu, column %zu: more than %d %%TAG directives", line,
+                                 column, DIRECTIVES_MAX);
+        }
+        rest = (msp_str){at + tag.len, (size_t)(r->text + r->size - at) - tag.len};
+    }
+    return MSP_OK;
+}
+
 msp_status
 msp_yaml_parse(msp_json_doc *out, const char *text, size_t size, msp_error *err)
 {
@@ -494,6 +527,10 @@ msp_yaml_parse(msp_json_doc *out, const char *text, size_t size, msp_error *err)
     if (size > (size_t)SIZE_MAX_MIB << 20)
         return msp_error_set(err, MSP_E_LIMIT, "a YAML text of %zu bytes is too large: the limit is %d MiB", size,
                              SIZE_MAX_MIB);
+    st = check_directives(&r);
+    if (st != MSP_OK)
+        return st;
+    msp_json_builder_init(&r.build, size);
     if (!yaml_parser_initialize(&r.parser))
         return fail_memory(&r);
     /* not guessed: then marks count the characters that byte_of() counts, and a byte order mark is one of them */

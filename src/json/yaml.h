@@ -11,7 +11,8 @@
  *
  * Refused, with line and column: aliases (they make small files explode), merge keys, keys that are not scalars, tags
  * other than !!str !!int !!float !!bool !!null !!seq !!map, a second document; depth beyond 64, texts beyond 64 MiB,
- * anything but UTF-8.
+ * trees beyond the text's size plus 128 MiB, more than 100 times %TAG, anything but UTF-8. libyaml itself holds a few
+ * tokens and one scalar at a time, in a buffer that doubles: another 64 MiB beyond the text's size at most.
  *
  * msp_json_position() of a list or mapping is where its first item begins: block style has no bracket to point at.
  */

@@ -274,7 +274,7 @@ a_flood_of_values_ends_at_the_limit(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(floods); i++) {
-        msp_budget small = {.left = n};
+        msp_budget small = {.left = &small.own, .own = n};
         msp_pickle_value v;
         msp_error err;
 
