@@ -71,7 +71,7 @@ msp_cell_bool(bool v)
 typedef enum msp_row_colour {
     MSP_ROW_PLAIN = 0,
     MSP_ROW_RED,   /* FFFF0000 */
-    MSP_ROW_YELLOW /* FFFFFF00 */
+    MSP_ROW_YELLOW /* 00FFFF00 */
 } msp_row_colour;
 
 typedef enum msp_table_format { MSP_TABLE_CSV = 0, MSP_TABLE_XLSX, MSP_TABLE_JSON } msp_table_format;

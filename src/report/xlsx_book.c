@@ -146,6 +146,20 @@ make_book(const char *path, const char *dir, char *const *names, size_t count, m
     return MSP_OK;
 }
 
+/* The original tool's yellow has an alpha of 0, which spreadsheets ignore and programs that compare results do not. */
+static void
+set_yellow(char *text, size_t size)
+{
+    const msp_str ours = MSP_STR("rgb=\"FFFFFF00\""), theirs = MSP_STR("rgb=\"00FFFF00\"");
+    char *at;
+
+    while ((at = (char *)msp_str_find((msp_str){text, size}, ours)) != NULL) {
+        memcpy(at, theirs.p, theirs.len);
+        size -= (size_t)(at + theirs.len - text);
+        text = at + theirs.len;
+    }
+}
+
 static msp_status
 copy_part(msp_zip_out *z, const msp_zip *book, const msp_zip_entry *e, msp_error *err)
 {
@@ -157,6 +171,8 @@ copy_part(msp_zip_out *z, const msp_zip *book, const msp_zip_entry *e, msp_error
     st = msp_buf_status(&name, err);
     if (st == MSP_OK)
         st = msp_zip_read(&text, book, e, PART_LIMIT, err);
+    if (st == MSP_OK && msp_str_eq(msp_zip_name(e), MSP_STR("xl/styles.xml")))
+        set_yellow(text, (size_t)e->size);
     if (st == MSP_OK)
         st = msp_zip_out_begin(z, name.p, err);
     if (st == MSP_OK)

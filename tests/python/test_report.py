@@ -257,7 +257,7 @@ def test_xlsx_rows_have_their_colour_on_every_cell(tmp_path):
     fills = [[(c.fill.fill_type, c.fill.fgColor.rgb) for c in row] for row in sheet.iter_rows(min_row=2, max_col=3)]
     assert fills[0] == [(None, "00000000")] * 3
     assert fills[1] == [("solid", "FFFF0000")] * 3
-    assert fills[2] == [("solid", "FFFFFF00")] * 3
+    assert fills[2] == [("solid", "00FFFF00")] * 3
 
 
 def test_xlsx_header_style_and_its_absence(tmp_path):
