@@ -165,7 +165,9 @@ typedef struct msp_compare_suspect {
     char worst_value[2][80]; /* NPU, bench: as Python prints them */
 
     msp_inputs_state inputs;
-    char **stack; /* frames, innermost first */
+    char *argument; /* the first number, text or other plain argument of the call that is not the same on both sides:
+                       "input.1: NPU 0.1, bench 0.0"; NULL: there is none */
+    char **stack;   /* frames, innermost first */
     size_t nstack;
 } msp_compare_suspect;
 
@@ -221,7 +223,8 @@ typedef struct msp_compare_pair {
 
 /* First-difference analysis: a call that differs before all others. Ties on several ranks are all reported. */
 typedef struct msp_compare_first {
-    int64_t rank; /* as in the pair */
+    int64_t step, rank; /* as in the pair */
+    const char *stage;  /* where it stands: "before", "during" or "after" communication; static */
     char *op_name;
     char **stack; /* frames, innermost first; empty when there is no stack.json */
     size_t nstack;
@@ -236,7 +239,7 @@ typedef struct msp_compare_result {
     size_t nfiles;
     msp_compare_first *first; /* with diff_analyze; none: no call differs */
     size_t nfirst;
-    const char *first_stage; /* where they stand: "before", "during" or "after" communication; static, NULL: none */
+    const char *first_stage; /* that of the first of them; NULL: none */
     int64_t bytes;           /* of JSON and tensor files, both sides */
     double seconds;
 } msp_compare_result;

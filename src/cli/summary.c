@@ -273,10 +273,29 @@ put_worst(FILE *out, const msp_compare_suspect *s)
     fprintf(out, "]: NPU %s, bench %s\n", s->worst_value[0], s->worst_value[1]);
 }
 
+/* A number or a text that the two scripts pass differently explains more than tensors do. */
+static void
+put_argument(FILE *out, const msp_compare_suspect *s)
+{
+    if (s->argument == NULL)
+        return;
+    label(out, "Argument");
+    put_safe(out, MSP_STYLE_YELLOW, s->argument);
+    fputc('\n', out);
+}
+
 static void
 put_inputs(FILE *out, const msp_compare_suspect *s)
 {
     label(out, "Its inputs");
+    if (s->argument != NULL && s->inputs == MSP_INPUTS_FINE) {
+        fputs("within the limits, but for the argument above\n", out);
+        return;
+    }
+    if (s->argument != NULL && s->dtype[0] != NULL && s->dtype[0][0] == '<') {
+        fputs("the argument itself differs: the two scripts pass other values\n", out);
+        return;
+    }
     if (s->inputs == MSP_INPUTS_FINE)
         fputs("still fine: this call makes the difference\n", out);
     else if (s->inputs == MSP_INPUTS_WRONG)
@@ -315,6 +334,7 @@ put_suspect(FILE *out, const msp_compare_pair *p)
     }
     put_errors(out, p);
     put_worst(out, s);
+    put_argument(out, s);
     put_inputs(out, s);
     if (frame != NULL)
         put_frame(out, frame);
@@ -460,6 +480,22 @@ put_gaps(FILE *out, const msp_compare_result *r)
 
 /* ---- first-difference analysis ------------------------------------------------------------------------------- */
 
+/* "step1 rank0, before communication": what of it there is. */
+static void
+put_first_place(FILE *out, const msp_compare_first *f)
+{
+    bool step = f->step != MSP_DUMP_NO_NUMBER, rank = f->rank != MSP_DUMP_NO_NUMBER;
+
+    if (!step && !rank)
+        return;
+    label(out, "");
+    if (step)
+        fprintf(out, "step%lld%s", (long long)f->step, rank ? " " : "");
+    if (rank)
+        fprintf(out, "rank%lld, %s communication", (long long)f->rank, f->stage);
+    fputc('\n', out);
+}
+
 static void
 put_first_differences(FILE *out, const msp_summary *s)
 {
@@ -479,10 +515,7 @@ put_first_differences(FILE *out, const msp_summary *s)
         label(out, i == 0 ? "Differs first" : "");
         put_safe(out, MSP_STYLE_BOLD, f->op_name);
         fputc('\n', out);
-        if (f->rank != MSP_DUMP_NO_NUMBER) {
-            label(out, "");
-            fprintf(out, "rank%lld, %s communication\n", (long long)f->rank, r->first_stage);
-        }
+        put_first_place(out, f);
         if (frame != NULL)
             put_frame(out, frame);
     }

@@ -136,6 +136,7 @@ put_suspect(msp_jsonout *j, const char *key, const msp_compare_pair *p)
     if (s->has_worst)
         put_worst(j, s);
     msp_jsonout_text(j, "inputs", states[s->inputs]);
+    msp_jsonout_text(j, "argument", s->argument);
     msp_jsonout_text(j, "user_frame", msp_summary_user_frame(s));
     put_texts(j, "stack", s->stack, s->nstack);
     msp_jsonout_close(j, '}');
@@ -189,7 +190,9 @@ put_first_differences(msp_jsonout *j, const msp_compare_result *r)
     msp_jsonout_open(j, "first_to_differ", '[');
     for (size_t i = 0; i < r->nfirst; i++) {
         msp_jsonout_open(j, NULL, '{');
+        put_number(j, "step", r->first[i].step);
         put_number(j, "rank", r->first[i].rank);
+        msp_jsonout_text(j, "stage", r->first[i].stage);
         msp_jsonout_text(j, "op_name", r->first[i].op_name);
         put_texts(j, "stack", r->first[i].stack, r->first[i].nstack);
         msp_jsonout_close(j, '}');

@@ -64,7 +64,7 @@ add_first(msp_compare_result *out, const msp_da_rank *r, msp_str name, const msp
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     out->first = grown;
     f = &grown[out->nfirst++];
-    *f = (msp_compare_first){.rank = r->given, .op_name = copy_text(name)};
+    *f = (msp_compare_first){.step = MSP_DUMP_NO_NUMBER, .rank = r->given, .op_name = copy_text(name)};
     f->stack = msp_alloc_zero(n, sizeof(*f->stack));
     if (f->op_name == NULL || f->stack == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
@@ -240,7 +240,11 @@ msp_da_run(msp_compare_result *out, msp_da_rank *const *ranks, size_t nranks, co
     if (st == MSP_OK && f.count == 0)
         msp_info("Cannot find any diff node, no need to generate analyze file.");
     if (st == MSP_OK && f.count > 0) {
+        size_t before = out->nfirst;
+
         st = write_report(out, sorted, &f, output_dir, err);
+        for (size_t i = before; i < out->nfirst; i++)
+            out->first[i].stage = stage;
         if (out->first_stage == NULL)
             out->first_stage = stage;
     }

@@ -46,6 +46,7 @@ release_suspect(msp_compare_suspect *s)
     msp_free(s->api);
     msp_free(s->verdict);
     msp_free(s->message);
+    msp_free(s->argument);
     for (int side = 0; side < 2; side++) {
         msp_free(s->dtype[side]);
         msp_free(s->shape[side]);

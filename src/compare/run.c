@@ -257,7 +257,7 @@ run_pairs(jobs *j)
 static msp_status
 analyse(jobs *j, msp_error *err)
 {
-    size_t n = j->plan->npairs, first = 0;
+    size_t n = j->plan->npairs, first = 0, found = 0;
     msp_status st = MSP_OK;
 
     while (j->da != NULL && first < n && st == MSP_OK) {
@@ -269,6 +269,8 @@ analyse(jobs *j, msp_error *err)
         if (ranks > 0) {
             (void)msp_run_progress(j->run, "analyse", j->plan->pairs[first].label, 0, 0);
             st = msp_da_run(j->out, &j->da[first], end - first, dir, err);
+            for (; found < j->out->nfirst; found++)
+                j->out->first[found].step = j->out->pairs[first].step;
         }
         first = end;
     }

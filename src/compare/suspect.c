@@ -1,7 +1,7 @@
 /* suspect.c - see suspect.h. */
 #include "compare/suspect.h"
 
-#include <stdio.h>
+#include <math.h>
 
 #include "compare/judge.h"
 #include "compare/legacy.h"
@@ -114,6 +114,58 @@ inputs_of(const msp_suspect_source *src)
     return MSP_INPUTS_UNKNOWN;
 }
 
+/* A value that stands in the dump itself, not a tensor's statistics. */
+static bool
+is_plain_value(const msp_rows *t, const msp_row *r)
+{
+    return r->file == NULL && t->texts[r->dtype].dtype == MSP_DTYPE_NONE && r->dtype != ROW_NO_TEXT &&
+           r->stats[MSP_STAT_MAX].kind != VAL_NONE;
+}
+
+/* The same text in both tables: 1 and 1.0 are not the same to every function, but to a person they are. */
+static bool
+same_value(const msp_val *a, const msp_val *b)
+{
+    double x, y;
+
+    if (msp_val_number(a, &x) && msp_val_number(b, &y))
+        return x == y || (isnan(x) && isnan(y));
+    if (a->kind != b->kind)
+        return false;
+    return a->kind == VAL_TEXT ? a->len == b->len && memcmp(a->as.p, b->as.p, a->len) == 0 : a->as.i == b->as.i;
+}
+
+/* "input.1: NPU 0.1, bench 0.0" for the first such argument: often it is the whole answer. */
+static bool
+describe_argument(msp_compare_suspect *out, const msp_suspect_source *src)
+{
+    const msp_row_api *api = &src->rows[0]->apis[src->row[0]->api];
+
+    for (size_t i = api->first; i < api->first + api->count; i++) {
+        const msp_row *n = &src->rows[0]->rows[i], *b;
+        msp_str name = msp_row_name(n);
+        msp_buf text = {0};
+
+        if (n->state != STATE_INPUT || src->match->bench[i] == MATCH_NONE)
+            continue;
+        b = &src->rows[1]->rows[src->match->bench[i]];
+        if (!is_plain_value(src->rows[0], n) || !is_plain_value(src->rows[1], b) ||
+            same_value(&n->stats[MSP_STAT_MAX], &b->stats[MSP_STAT_MAX]))
+            continue;
+        if (msp_str_starts(name, api->name) && name.len > api->name.len + 1)
+            name = (msp_str){name.p + api->name.len + 1, name.len - api->name.len - 1};
+        msp_buf_str(&text, name);
+        msp_buf_text(&text, ": NPU ");
+        msp_show_cell_text(&text, msp_show_value(&n->stats[MSP_STAT_MAX]));
+        msp_buf_text(&text, ", bench ");
+        msp_show_cell_text(&text, msp_show_value(&b->stats[MSP_STAT_MAX]));
+        out->argument = text.failed ? NULL : msp_result_text(msp_buf_view(&text));
+        msp_buf_release(&text);
+        return out->argument != NULL;
+    }
+    return true;
+}
+
 static bool
 describe_stack(msp_compare_suspect *out, const msp_suspect_source *src)
 {
@@ -149,7 +201,8 @@ msp_suspect_describe(msp_compare_suspect *out, const msp_suspect_source *src, ms
     out->message = msp_result_text(msp_buf_view(&j.message));
     ok = out->npu_name != NULL && out->bench_name != NULL && out->api != NULL && out->verdict != NULL &&
          out->message != NULL && !j.message.failed && describe_side(out, src, 0) && describe_side(out, src, 1) &&
-         (src->mode != MSP_MODE_STATISTICS || describe_differences(out, &j)) && describe_stack(out, src);
+         (src->mode != MSP_MODE_STATISTICS || describe_differences(out, &j)) && describe_argument(out, src) &&
+         describe_stack(out, src);
     if (src->mode == MSP_MODE_REAL)
         describe_tensors(out, src);
     out->inputs = inputs_of(src);

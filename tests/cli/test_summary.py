@@ -258,3 +258,26 @@ def test_a_rank_that_one_side_lacks_is_named_even_in_silence(run, tmp_path):
     assert r.rc == 1 and r.out == ""
     assert r.err == ("error: rank1: there is no such dump on the bench side (the other is npu/rank1/dump.json)\n"
                      "error: 1 of 3 pairs could not be compared\n")
+
+
+@pytest.mark.parametrize("values, told", [((0.5, 0.1), "input.1: NPU 0.5, bench 0.1"), ((1, 1.0), None),
+                                          (("mean", "sum"), "input.1: NPU mean, bench sum")])
+def test_an_argument_that_differs_is_told_beside_the_wrong_output(run, tmp_path, values, told):
+    for side, value, scale in (("npu", values[0], 3.0), ("bench", values[1], 1.0)):
+        plain = {"type": type(value).__name__, "value": value}
+        dumps.write(tmp_path / side, {"Functional.dropout.0.forward": dumps.call([dumps.tensor(1.0), plain],
+                                                                                 [dumps.tensor(scale)])})
+    doc = json.loads(run("compare", "npu", "bench", "--json").raw)
+    assert doc["pairs"][0]["first_wrong"]["argument"] == told
+    text = run("compare", "npu", "bench").out
+    assert ("  Argument      %s\n" % told in text) if told else "Argument" not in text
+
+
+def test_the_analysis_of_several_steps_says_which(run, tmp_path):
+    for step in (0, 1):
+        dumps.statistics(tmp_path / "npu" / ("step%d" % step), 1 + step)
+        dumps.statistics(tmp_path / "bench" / ("step%d" % step))
+    r = run("compare", "npu", "bench", "-da", "-o", "out")
+    assert "  Differs first Functional.relu.0.forward\n                step1\n" in r.out
+    first, = json.loads(run("compare", "npu", "bench", "-da", "--json").raw)["first_to_differ"]
+    assert (first["step"], first["op_name"]) == (1, "Functional.relu.0.forward")
