@@ -115,6 +115,7 @@ typedef struct msp_tensor_note {
     const msp_tensor *shape_of; /* ndim, shape, dtype are read; data may be NULL */
     bool requires_grad;
     const msp_stats *stats; /* NULL: Max, Min, Mean, Norm are null */
+    uint64_t ticket;        /* not 0: statistics come later, by msp_record_settle(); stats is ignored */
     bool has_crc;           /* then "md5" follows */
     uint32_t crc;
     const char *data_name;     /* NULL: none */
@@ -129,6 +130,17 @@ MSP_API void msp_record_tensor(msp_record *r, const msp_tensor_note *note);
 
 /* The same, left open: further fields (keys and values) may follow, then msp_record_end(). */
 MSP_API void msp_record_tensor_open(msp_record *r, const msp_tensor_note *note);
+
+/*
+ * Statistics that were not known when the record was built: values on their way from another device. find is called for
+ * every tensor with a ticket and says whether *out holds them now, they will never come (they become null), or the
+ * record has to wait. Returns whether nothing is left to wait for: only then may the record be committed. A record may
+ * be settled again, and parts of it appended to others before.
+ */
+typedef enum msp_settled { MSP_SETTLED_LATER, MSP_SETTLED_NOW, MSP_SETTLED_NEVER } msp_settled;
+typedef msp_settled msp_settle_find(msp_stats *out, uint64_t ticket, void *payload);
+
+MSP_API bool msp_record_settle(msp_record *r, msp_settle_find *find, void *payload);
 
 /*
  * Hand the record over; r is empty and reusable afterwards. When the ring is full this waits for the writer: wait (may

@@ -31,20 +31,22 @@ raise(msp_status st, const msp_error *err)
 static PyObject *
 setup(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"tensor",         "parameter",    "sample",      "sequence_nr",    "functorch_level",
-                            "describe",       "stack_text",   "trampoline",  "caller",         "on_error",
-                            "on_failure",     "on_parameter", "on_overflow", "overflow_flag",  "task_id",
-                            "queue_callback", "on_kernel",    "modes",       "set_eval_frame", NULL};
+    static char *names[] =
+        {"tensor",     "parameter",      "sample",    "sequence_nr", "functorch_level", "describe",    "stack_text",
+         "trampoline", "caller",         "on_error",  "on_failure",  "on_parameter",    "on_overflow", "overflow_flag",
+         "task_id",    "queue_callback", "on_kernel", "modes",       "set_eval_frame",  "fetch",       "total",
+         NULL};
     PyObject *tensor, *parameter, *sample, *sequence = NULL, *level = NULL, *describe = NULL, *stack = NULL;
     PyObject *trampoline = NULL, *caller = NULL, *on_error = NULL, *on_failure = NULL, *on_parameter = NULL;
     PyObject *on_overflow = NULL, *overflow_flag = NULL, *task_id = NULL, *queue_callback = NULL, *on_kernel = NULL,
-             *modes = NULL, *set_eval_frame = NULL;
+             *modes = NULL, *set_eval_frame = NULL, *fetch = NULL, *total = NULL;
 
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O|OOOOOOOOOOOOOOOO", names, &PyType_Type, &tensor, &PyType_Type,
-                                     &parameter, &sample, &sequence, &level, &describe, &stack, &trampoline, &caller,
-                                     &on_error, &on_failure, &on_parameter, &on_overflow, &overflow_flag, &task_id,
-                                     &queue_callback, &on_kernel, &modes, &set_eval_frame))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O|OOOOOOOOOOOOOOOOOO", names, &PyType_Type, &tensor,
+                                     &PyType_Type, &parameter, &sample, &sequence, &level, &describe, &stack,
+                                     &trampoline, &caller, &on_error, &on_failure, &on_parameter, &on_overflow,
+                                     &overflow_flag, &task_id, &queue_callback, &on_kernel, &modes, &set_eval_frame,
+                                     &fetch, &total))
         return NULL;
     take((PyObject **)&msp_probe.tensor_type, tensor);
     take((PyObject **)&msp_probe.parameter_type, parameter);
@@ -63,6 +65,8 @@ setup(PyObject *self, PyObject *args, PyObject *kwargs)
     take(&msp_probe.queue_callback, queue_callback);
     take(&msp_probe.on_kernel, on_kernel);
     take(&msp_probe.set_eval_frame, set_eval_frame);
+    take(&msp_probe.fetch, fetch);
+    take(&msp_probe.total, total);
     take(&msp_probe.modes, modes != NULL && PyTuple_Check(modes) && PyTuple_GET_SIZE(modes) == 4 ? modes : Py_None);
     return PyBool_FromLong(msp_probe_tensor_setup(sample));
 }
@@ -204,7 +208,7 @@ start(PyObject *self, PyObject *arg)
     (void)self;
     if (apis < 0)
         return NULL;
-    if (!msp_probe.has_unit) {
+    if (!msp_probe.has_unit && msp_probe.rules.kernel < 0) { /* an NPU writes its kernels' data itself */
         PyErr_SetString(PyExc_RuntimeError, "no folder to record into");
         return NULL;
     }
@@ -236,6 +240,7 @@ step(PyObject *self, PyObject *unused)
     (void)unused;
     msp_probe_grad_flush();
     msp_probe_pending_flush();
+    msp_probe_device_end();
     msp_probe.live = false;
     msp_probe.generation++;
     Py_CLEAR(msp_probe.owners);
@@ -257,6 +262,7 @@ flush(PyObject *self, PyObject *unused)
     (void)self;
     (void)unused;
     msp_probe_grad_flush();
+    msp_probe_device_flush();
     if (msp_probe.collect == NULL)
         Py_RETURN_NONE;
     Py_BEGIN_ALLOW_THREADS;
@@ -277,6 +283,8 @@ close_collect(PyObject *self, PyObject *unused)
     msp_probe.on = msp_probe.live = msp_probe.has_unit = false;
     msp_probe_unpatch_all();
     msp_probe_grad_stop();
+    msp_probe_device_flush();
+    msp_probe_device_reset();
     msp_probe.collect = NULL;
     msp_probe_stack_reset();
     Py_BEGIN_ALLOW_THREADS;
@@ -322,6 +330,7 @@ forked(PyObject *self, PyObject *unused)
     msp_probe.on = msp_probe.live = false;
     msp_probe_unpatch_all();
     msp_probe_grad_stop();
+    msp_probe_device_reset();
     Py_RETURN_NONE;
 }
 
@@ -392,6 +401,7 @@ static PyMethodDef functions[] = {
     {"stack", stack, METH_NOARGS, "stack()"},
     {"called", called, METH_NOARGS, "called()"},
     {"file", msp_probe_file, METH_VARARGS, "file(tensor, path)"},
+    {"wanted", msp_probe_wanted, METH_O, "wanted(path)"},
     {"save", msp_probe_save, METH_VARARGS, "save(value, path)"},
     {"module_begin", msp_probe_module_begin, METH_VARARGS, "module_begin(name, args, kwargs)"},
     {"module_end", msp_probe_module_end, METH_VARARGS, "module_end(call, output, parameters, backward_name, raised)"},

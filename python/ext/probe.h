@@ -10,6 +10,7 @@
  *     probe_record.c  handing records over, what of them is wanted, errors of our own
  *     probe_value.c   Python values as tokens
  *     probe_tensor.c  a tensor's memory, read without going through Python
+ *     probe_device.c  tensors on another device: reduced there, fetched in batches
  *     probe_keep.c    overflow_check: inputs as they were before their call
  *     probe_stack.c   call stacks, made into text once
  *     probe_grad.c    gradients, by hooks on the autograd nodes that the call made
@@ -102,6 +103,9 @@ typedef struct probe_state {
     PyTypeObject *tensor_type, *parameter_type;
     PyObject *trampoline;    /* Python: (function, entry) -> (code, signature or None); see probe_patch.c */
     PyObject *describe;      /* Python: anything odd -> a structure of plain values */
+    PyObject *fetch;         /* Python: () -> statistics that were computed on devices; see probe_device.c */
+    PyObject *total;         /* Python: (list of tensors) -> their sum */
+    uint64_t tickets;        /* the last one that was given out for such statistics */
     PyObject *stack_text;    /* Python: frame -> list of str */
     PyObject *caller;        /* Python: function -> PROBE_FIRST_NAME, ... */
     PyObject *on_error;      /* Python: (where, name, exception, traceback) */
@@ -179,12 +183,17 @@ PyObject *msp_probe_invoke(probe_api *api, PyObject *self, PyObject *args, PyObj
  * exception set. */
 bool msp_probe_overflow(const char *name, uint32_t stack);
 
+/* Begin to look for inf and NaN in what is read on this thread, and ask whether there was any since. */
+uint64_t msp_probe_watch_overflow(void);
+bool msp_probe_saw_overflow(uint64_t since);
+
 /* Whether the device says that something overflowed since it was last asked; false where devices have no such flag. */
 bool msp_probe_device_overflowed(void);
 
 /* Hand a record over; a failure ends the recording and is told once. */
 void msp_probe_commit(msp_record *r);
 void msp_probe_commit_value(msp_record *r); /* an entry of "data" */
+void msp_probe_hand_over(msp_record *r);    /* at once, before those that wait for a device */
 
 /* Whether list lets this name pass, alone or for the module it runs in; whether scope does now; and both. */
 bool msp_probe_listed(const char *name, size_t len);
@@ -270,6 +279,31 @@ int msp_probe_tensor_view(msp_tensor *view, PyObject *t);
 /* The record of memory that stands for a tensor without requires_grad, or -1 with an exception set. */
 int msp_probe_memory(msp_record *r, const msp_tensor *view, probe_path *path);
 
+/* A tensor on another device: what describe() says about v in the form ("waiting", ...), or -1 with an exception set.
+ */
+int msp_probe_device_put(msp_record *r, PyObject *v, PyObject *said, probe_path *path);
+
+/* Its record: elements of copy (may be NULL) are kept where inputs are, and further plain fields (NULL: none) follow.
+ */
+int msp_probe_tensor_note(msp_record *r, PyObject *v, probe_path *path, msp_tensor_note *note, PyObject *copy,
+                          PyObject *extra);
+
+/* Shape (a tuple) and type (torch.float32) of a tensor without memory here, or -1 with an exception set. */
+int msp_probe_tensor_shape(msp_tensor *view, PyObject *shape, PyObject *dtype);
+
+/* Take a record that must wait, or stands behind one that does; false: it can be handed over now. */
+bool msp_probe_device_delay(msp_record *r);
+
+/* Fetch everything and hand over what waited; the same, and what did not come is lost; and forget everything. */
+void msp_probe_device_flush(void);
+void msp_probe_device_end(void);
+void msp_probe_device_reset(void);
+
+/* overflow_check: whether a tensor on a device that was read since that ticket holds inf or NaN; its results are not
+ * wanted. */
+bool msp_probe_device_saw_overflow(uint64_t since);
+void msp_probe_device_forget(uint64_t since);
+
 /* Write elements to a file of that name in dump_tensor_data, or -1 with an exception set; and remove it again. */
 int msp_probe_save_tensor(const msp_tensor *t, const char *file);
 void msp_probe_remove_file(const char *file);
@@ -279,6 +313,9 @@ void msp_probe_remove_file(const char *file);
  * an exception set: they can be held neither in memory nor on disk.
  */
 int msp_probe_keep(kept_tensor **list, const msp_tensor *t, const char *file);
+
+/* The same with a tensor on another device, which stays there until it is saved. */
+int msp_probe_keep_object(kept_tensor **list, PyObject *tensor, size_t bytes, const probe_path *path);
 void msp_probe_keep_save(kept_tensor **list);
 void msp_probe_keep_drop(kept_tensor **list);
 
@@ -357,6 +394,7 @@ PyObject *msp_probe_write(PyObject *self, PyObject *all);
 PyObject *msp_probe_reserve(PyObject *self, PyObject *unused);
 PyObject *msp_probe_snapshot(PyObject *self, PyObject *all);
 PyObject *msp_probe_file(PyObject *self, PyObject *all);
+PyObject *msp_probe_wanted(PyObject *self, PyObject *path);
 PyObject *msp_probe_save(PyObject *self, PyObject *all);
 PyObject *msp_probe_py_selects(PyObject *self, PyObject *name);
 

@@ -25,6 +25,7 @@ typedef struct call {
     bool selected;
     bool poisoned;     /* an input holds inf or NaN */
     kept_tensor *kept; /* overflow_check: the inputs' elements */
+    uint64_t ticket;   /* the last one before the call */
 } call;
 
 /*
@@ -213,12 +214,12 @@ begin(call *c, PyObject *self, PyObject *args, PyObject *kwargs)
         return;
     msp_record_begin(c->record, msp_probe.unit, c->text, c->len);
     msp_record_object(c->record);
-    msp_probe_thread.overflowed = false;
+    c->ticket = msp_probe_watch_overflow();
     msp_probe_thread.keep = msp_probe.rules.overflow ? &c->kept : NULL;
     if (msp_probe.rules.inputs)
         put_inputs(c, c->record, self, args, kwargs);
     msp_probe_thread.keep = NULL;
-    c->poisoned = msp_probe_thread.overflowed;
+    c->poisoned = msp_probe_saw_overflow(c->ticket);
 }
 
 /* ---- overflow
@@ -381,15 +382,17 @@ static bool
 conclude(call *c, PyObject *self, PyObject *args, PyObject *kwargs, PyObject *result, uint32_t hole)
 {
     bool overflowed = false, wanted = true;
+    uint64_t ticket = msp_probe_watch_overflow();
 
-    msp_probe_thread.overflowed = false;
     if (result != NULL && msp_probe.rules.outputs)
         put_outputs(c, c->record, self, args, kwargs, result);
     if (msp_probe.rules.overflow) {
-        overflowed = result != NULL && (msp_probe_thread.overflowed | msp_probe_device_overflowed());
+        overflowed = result != NULL && (msp_probe_saw_overflow(ticket) | msp_probe_device_overflowed());
         wanted = overflowed || c->poisoned;
         if (wanted)
             save_elements(c, self, args, kwargs, result);
+        else
+            msp_probe_device_forget(c->ticket);
         put_recompute(c);
     }
     if (wanted) {

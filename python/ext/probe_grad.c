@@ -202,6 +202,23 @@ note_input(PyObject *t, void *payload)
     e->n++;
 }
 
+/* Shape and type of a tensor, whatever and wherever it is; its type is MSP_DTYPE_NONE when they cannot be had. */
+static void
+look_like(msp_tensor *like, PyObject *t)
+{
+    PyObject *shape, *dtype;
+
+    if (msp_probe_tensor_view(like, t) == 1)
+        return;
+    shape = PyObject_GetAttrString(t, "shape");
+    dtype = PyObject_GetAttrString(t, "dtype");
+    if (shape == NULL || dtype == NULL || msp_probe_tensor_shape(like, shape, dtype) != 0)
+        like->dtype = MSP_DTYPE_NONE;
+    Py_XDECREF(shape);
+    Py_XDECREF(dtype);
+    PyErr_Clear();
+}
+
 static void
 note_module_input(PyObject *t, void *payload)
 {
@@ -209,10 +226,8 @@ note_module_input(PyObject *t, void *payload)
     int before = e->n;
 
     note_input(t, payload);
-    if (e->n > before && msp_probe_tensor_view(&e->items[before].like, t) != 1) {
-        PyErr_Clear();
-        e->items[before].like.dtype = MSP_DTYPE_NONE;
-    }
+    if (e->n > before)
+        look_like(&e->items[before].like, t);
 }
 
 probe_edges *
@@ -361,6 +376,20 @@ start_path(probe_path *path, const grad_call *g, const char *section, int i)
     msp_probe_path_push_index(path, i);
 }
 
+/* The same where only torch can add: on another device, sparse, ... */
+static bool
+put_total(msp_record *r, PyObject *list, probe_path *path)
+{
+    PyObject *sum = msp_probe.total == NULL ? NULL : msp_probe_ask(msp_probe.total, list, NULL);
+
+    if (sum == NULL)
+        PyErr_Clear();
+    else
+        msp_probe_value(r, sum, path, 0);
+    Py_XDECREF(sum);
+    return sum != NULL;
+}
+
 /* The sum of several contributions, as autograd itself would accumulate them; false when it cannot be had. */
 static bool
 put_sum(msp_record *r, PyObject *list, probe_path *path)
@@ -371,7 +400,7 @@ put_sum(msp_record *r, PyObject *list, probe_path *path)
     char *data;
 
     if (msp_probe_tensor_view(&first, PyList_GET_ITEM(list, 0)) != 1)
-        return false;
+        return put_total(r, list, path);
     size = msp_dtype_size(first.dtype);
     data = PyMem_Calloc((size_t)first.numel + 1, size);
     ok = data != NULL && msp_tensor_view(&sum, data, first.dtype, first.ndim, first.shape, NULL) == MSP_OK;
@@ -462,14 +491,15 @@ selects(const grad_call *g)
 static bool
 put_gradients(msp_record *r, const grad_call *g, bool *poisoned)
 {
-    msp_probe_thread.overflowed = false;
+    uint64_t since = msp_probe_watch_overflow();
+
     if (msp_probe.rules.inputs)
         put_slots(r, g, g->in, g->nin, "input");
-    *poisoned = msp_probe_thread.overflowed;
-    msp_probe_thread.overflowed = false;
+    *poisoned = msp_probe_saw_overflow(since);
+    since = msp_probe_watch_overflow();
     if (msp_probe.rules.outputs)
         put_slots(r, g, g->out, g->nout, "output");
-    return msp_probe_thread.overflowed;
+    return msp_probe_saw_overflow(since);
 }
 
 /* Returns true when the program is to be stopped, with an exception set. */
@@ -478,6 +508,7 @@ record_gradients(grad_call *g)
 {
     msp_record *r = msp_probe_record_get();
     bool overflowed, poisoned, saved;
+    uint64_t before = msp_probe.tickets;
     char name[512];
     size_t n = call_name(name, sizeof(name), g);
 
@@ -494,6 +525,8 @@ record_gradients(grad_call *g)
         msp_probe_thread.saving = true;
         put_gradients(r, g, &saved);
         msp_probe_thread.saving = false;
+    } else if (msp_probe.rules.overflow) {
+        msp_probe_device_forget(before);
     }
     msp_probe_record_put(r);
     return overflowed && msp_probe_overflow(name, g->stack);

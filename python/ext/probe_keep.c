@@ -10,7 +10,8 @@
 
 struct kept_tensor {
     kept_tensor *next;
-    msp_tensor view; /* of the copy behind the name; data NULL: the elements are in the file already */
+    msp_tensor view;  /* of the copy behind the name; data NULL: there is none here */
+    PyObject *object; /* a tensor on another device, or NULL; neither: the elements are in the file already */
     size_t bytes;
     char file[];
 };
@@ -73,6 +74,51 @@ msp_probe_keep(kept_tensor **list, const msp_tensor *t, const char *file)
     return 0;
 }
 
+/* Fetch the elements and write them to their file: -1 with an exception set. */
+static int
+save_object(PyObject *tensor, const char *file)
+{
+    msp_record *scratch = msp_probe_record_get();
+    bool saving = msp_probe_thread.saving;
+    probe_path path = {.files = true};
+
+    if (scratch == NULL)
+        return -1;
+    path.len = strlen(file) - strlen(".pt");
+    memcpy(path.text, file, path.len);
+    scratch->len = 0;
+    msp_probe_thread.saving = true;
+    msp_probe_value(scratch, tensor, &path, 0);
+    msp_probe_thread.saving = saving;
+    msp_probe_record_put(scratch);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+int
+msp_probe_keep_object(kept_tensor **list, PyObject *tensor, size_t bytes, const probe_path *path)
+{
+    kept_tensor *k = PyMem_RawCalloc(1, sizeof(*k) + path->len + sizeof(".pt"));
+
+    if (k == NULL)
+        return -1;
+    memcpy(k->file, path->text, path->len);
+    memcpy(k->file + path->len, ".pt", sizeof(".pt"));
+    if (bytes > MOST_BYTES - held) {
+        if (save_object(tensor, k->file) != 0) {
+            PyMem_RawFree(k);
+            return -1;
+        }
+    } else {
+        Py_INCREF(tensor);
+        k->object = tensor;
+        k->bytes = bytes;
+        held += bytes;
+    }
+    k->next = *list;
+    *list = k;
+    return 0;
+}
+
 static kept_tensor *
 pop(kept_tensor **list)
 {
@@ -89,8 +135,10 @@ msp_probe_keep_save(kept_tensor **list)
     while (*list != NULL) {
         kept_tensor *k = pop(list);
 
-        if (k->view.data != NULL && msp_probe_save_tensor(&k->view, k->file) != 0)
+        if ((k->view.data != NULL && msp_probe_save_tensor(&k->view, k->file) != 0) ||
+            (k->object != NULL && save_object(k->object, k->file) != 0))
             msp_probe_swallow("saving a tensor", k->file);
+        Py_XDECREF(k->object);
         PyMem_RawFree(k);
     }
 }
@@ -101,8 +149,9 @@ msp_probe_keep_drop(kept_tensor **list)
     while (*list != NULL) {
         kept_tensor *k = pop(list);
 
-        if (k->view.data == NULL)
+        if (k->view.data == NULL && k->object == NULL)
             msp_probe_remove_file(k->file);
+        Py_XDECREF(k->object);
         PyMem_RawFree(k);
     }
 }

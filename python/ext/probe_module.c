@@ -19,6 +19,7 @@ typedef struct module_call {
     char *name;
     size_t len;
     int64_t generation;
+    uint64_t ticket;         /* the last one before the call */
     bool poisoned;           /* an input holds inf or NaN */
     kept_tensor *kept;       /* overflow_check: the inputs' elements */
     PyObject *args, *kwargs; /* kept where their values may be wanted after the call: scope */
@@ -124,12 +125,12 @@ begin_record(module_call *m, PyObject *args, PyObject *kwargs)
     m->has_record = true;
     msp_record_begin(&m->record, msp_probe.unit, m->name, m->len);
     msp_record_object(&m->record);
-    msp_probe_thread.overflowed = false;
+    m->ticket = msp_probe_watch_overflow();
     msp_probe_thread.keep = msp_probe.rules.overflow ? &m->kept : NULL;
     if (msp_probe.rules.inputs)
         put_inputs(m, &m->record, args, kwargs);
     msp_probe_thread.keep = NULL;
-    m->poisoned = msp_probe_thread.overflowed;
+    m->poisoned = msp_probe_saw_overflow(m->ticket);
 }
 
 static module_call *
@@ -202,13 +203,14 @@ msp_probe_module_begin(PyObject *self, PyObject *all)
 static void
 put_outputs(const module_call *m, msp_record *r, PyObject *output, PyObject *parameters, bool *overflowed)
 {
+    uint64_t since = msp_probe_watch_overflow();
     probe_path path;
 
     if (output != NULL && msp_probe.rules.outputs) {
         start_path(&path, m->name, m->len, "output");
         put_sequence(r, "output", output, &path);
     }
-    *overflowed = msp_probe_thread.overflowed;
+    *overflowed = msp_probe_saw_overflow(since);
     if (msp_probe.rules.inputs) {
         start_path(&path, m->name, m->len, "parameters");
         put_members(r, "parameters", parameters, &path);
@@ -235,13 +237,15 @@ save_elements(module_call *m, PyObject *output, PyObject *parameters)
 static bool
 end_record(module_call *m, PyObject *output, PyObject *parameters)
 {
+    uint64_t since = msp_probe.tickets;
     bool overflowed;
 
-    msp_probe_thread.overflowed = false;
     put_outputs(m, &m->record, output, parameters, &overflowed);
     overflowed |= msp_probe_device_overflowed();
-    if (msp_probe.rules.overflow && !overflowed && !msp_probe_thread.overflowed && !m->poisoned)
+    if (msp_probe.rules.overflow && !overflowed && !msp_probe_saw_overflow(since) && !m->poisoned) {
+        msp_probe_device_forget(m->ticket);
         return false;
+    }
     if (msp_probe.rules.overflow)
         save_elements(m, output, parameters);
     KEY(&m->record, "is_recompute");
@@ -396,6 +400,7 @@ msp_probe_snapshot(PyObject *self, PyObject *all)
     const char *where;
     probe_path path;
     probe_quiet q;
+    uint64_t since;
     snapshot *s;
 
     (void)self;
@@ -408,9 +413,9 @@ msp_probe_snapshot(PyObject *self, PyObject *all)
     s->overflowed = false;
     start_path(&path, where, (size_t)len, NULL);
     msp_probe_enter(&q);
-    msp_probe_thread.overflowed = false;
+    since = msp_probe_watch_overflow();
     msp_probe_value(&s->tokens, value, &path, 0);
-    s->overflowed = msp_probe_thread.overflowed;
+    s->overflowed = msp_probe_saw_overflow(since);
     msp_probe_leave(&q);
     return (PyObject *)s;
 }

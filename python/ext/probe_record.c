@@ -194,6 +194,13 @@ msp_probe_commit_value(msp_record *r)
 void
 msp_probe_commit(msp_record *r)
 {
+    if (msp_probe.collect != NULL && !msp_probe_device_delay(r))
+        msp_probe_hand_over(r);
+}
+
+void
+msp_probe_hand_over(msp_record *r)
+{
     PyThreadState *saved = NULL;
     PyObject *done;
     msp_error err;
@@ -211,6 +218,22 @@ msp_probe_commit(msp_record *r)
             PyErr_Clear();
         Py_XDECREF(done);
     }
+}
+
+/* ---- overflow_check
+ * -------------------------------------------------------------------------------------------------------- */
+
+uint64_t
+msp_probe_watch_overflow(void)
+{
+    msp_probe_thread.overflowed = false;
+    return msp_probe.tickets;
+}
+
+bool
+msp_probe_saw_overflow(uint64_t ticket)
+{
+    return msp_probe_thread.overflowed || (msp_probe.rules.overflow && msp_probe_device_saw_overflow(ticket));
 }
 
 /* ---- what is wanted

@@ -393,6 +393,31 @@ wants_file(const probe_path *path)
     return msp_probe.rules.tensors || msp_probe_in_list(msp_probe.rules.tensor_list, path->text, path->len);
 }
 
+enum { NO_VALUES, STATISTICS, ELEMENTS, STATISTICS_AND_COPY };
+
+/* wanted(path) -> what of a tensor that is being read is needed: see pytorch/device.py */
+PyObject *
+msp_probe_wanted(PyObject *self, PyObject *text)
+{
+    probe_path path = {.files = true};
+    int want = STATISTICS;
+    Py_ssize_t len;
+    const char *p = PyUnicode_AsUTF8AndSize(text, &len);
+
+    (void)self;
+    if (p == NULL)
+        return NULL;
+    path.len = (size_t)len < sizeof(path.text) ? (size_t)len : sizeof(path.text) - 1;
+    memcpy(path.text, p, path.len);
+    if (msp_probe_thread.no_values != NULL || !msp_probe.rules.statistics)
+        want = NO_VALUES;
+    else if (msp_probe.rules.checksum || msp_probe_thread.saving || (wants_file(&path) && !msp_probe.rules.overflow))
+        want = ELEMENTS;
+    else if (wants_file(&path) && msp_probe_thread.keep != NULL)
+        want = STATISTICS_AND_COPY;
+    return PyLong_FromLong(want);
+}
+
 /* file(tensor, path) -> the name of the file to which its elements went; None: they are not wanted */
 PyObject *
 msp_probe_file(PyObject *self, PyObject *all)
@@ -475,6 +500,48 @@ put(msp_record *r, const msp_tensor *view, probe_path *path, msp_tensor_note *no
         msp_record_end(r);
     }
     return failed;
+}
+
+int
+msp_probe_tensor_note(msp_record *r, PyObject *v, probe_path *path, msp_tensor_note *note, PyObject *copy,
+                      PyObject *extra)
+{
+    const msp_tensor *t = note->shape_of;
+    char file[sizeof(path->text) + 4];
+    int failed = 0;
+
+    if (requires_grad(v, &note->requires_grad) != 0)
+        return -1;
+    note->why_no_values = msp_probe_thread.no_values;
+    if (note->ticket != 0 && wants_file(path)) {
+        file_name(path, file, sizeof(file));
+        note->data_name = file;
+        if (copy != NULL && msp_probe_thread.keep != NULL &&
+            msp_probe_keep_object(msp_probe_thread.keep, copy, (size_t)t->numel * msp_dtype_size(t->dtype), path) != 0)
+            return -1;
+    }
+    extra == NULL ? msp_record_tensor(r, note) : msp_record_tensor_open(r, note);
+    if (extra != NULL) {
+        failed = msp_probe_plain_members(r, extra, 0);
+        msp_record_end(r);
+    }
+    return failed;
+}
+
+int
+msp_probe_tensor_shape(msp_tensor *view, PyObject *shape, PyObject *dtype)
+{
+    *view = (msp_tensor){0};
+    Py_INCREF(shape);
+    Py_INCREF(dtype);
+    view->ndim = numbers_of(view->shape, shape);
+    view->dtype = dtype_by_name(dtype);
+    view->numel = 1;
+    for (int i = 0; i < view->ndim; i++)
+        view->numel *= view->shape[i];
+    if (!PyErr_Occurred() && (view->ndim < 0 || view->dtype == MSP_DTYPE_NONE))
+        PyErr_SetString(PyExc_TypeError, "a shape or a type of elements that is not known");
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 int

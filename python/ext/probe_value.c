@@ -361,6 +361,7 @@ ask_python(PyObject *v, const probe_path *path)
  *     ("items", list)  ("members", dict)      a container of a kind of its own
  *     ("tensor", plain, type, extra, shape)   a tensor to be read instead, the type's text, further fields (dict or
  * None), and the shape to be shown (a tuple; None: its own)
+ *     ("waiting", ticket, copy, type, extra, shape, dtype)   statistics that come later: see probe_device.c
  */
 int
 msp_probe_odd(msp_record *r, PyObject *v, probe_path *path, int depth)
@@ -373,6 +374,8 @@ msp_probe_odd(msp_record *r, PyObject *v, probe_path *path, int depth)
     second = PyTuple_CheckExact(said) && PyTuple_GET_SIZE(said) > 1 ? PyTuple_GET_ITEM(said, 1) : NULL;
     if (second == NULL) {
         failed = msp_probe_plain(r, said, depth);
+    } else if (PyTuple_GET_SIZE(said) == 7) {
+        failed = msp_probe_device_put(r, v, said, path);
     } else if (PyTuple_GET_SIZE(said) == 5 && msp_probe_is_plain_tensor(second)) {
         type = PyTuple_GET_ITEM(said, 2);
         extra = PyTuple_GET_ITEM(said, 3);

@@ -191,7 +191,7 @@ stats_form(const msp_tensor_note *note)
 {
     msp_dtype_class c = msp_dtype_class_of(note->shape_of->dtype);
 
-    if (note->stats == NULL || note->stats->count == 0)
+    if (note->ticket == 0 && (note->stats == NULL || note->stats->count == 0))
         return STATS_NONE;
     if (c == MSP_CLASS_BOOL)
         return STATS_BOOL;
@@ -202,20 +202,34 @@ stats_form(const msp_tensor_note *note)
     return STATS_FLOAT;
 }
 
+enum { STATS_BYTES = 4 * 8 };
+
 static void
-put_stats(msp_record *r, tensor_stats_form form, const msp_stats *s)
+pack_stats(unsigned char out[STATS_BYTES], tensor_stats_form form, const msp_stats *s)
 {
+    if (form == STATS_FLOAT || form == STATS_COMPLEX) {
+        memcpy(out, &s->max, 8);
+        memcpy(out + 8, &s->min, 8);
+    } else {
+        memcpy(out, &s->max_int, 8);
+        memcpy(out + 8, &s->min_int, 8);
+    }
+    memcpy(out + 16, &s->mean, 8);
+    memcpy(out + 24, &s->norm, 8);
+}
+
+static void
+put_stats(msp_record *r, tensor_stats_form form, const msp_tensor_note *note)
+{
+    unsigned char packed[STATS_BYTES] = {0};
+
     if (form == STATS_NONE)
         return;
-    if (form == STATS_FLOAT || form == STATS_COMPLEX) {
-        put(r, &s->max, sizeof(s->max));
-        put(r, &s->min, sizeof(s->min));
-    } else {
-        put(r, &s->max_int, sizeof(s->max_int));
-        put(r, &s->min_int, sizeof(s->min_int));
-    }
-    put(r, &s->mean, sizeof(s->mean));
-    put(r, &s->norm, sizeof(s->norm));
+    if (note->ticket != 0)
+        memcpy(packed, &note->ticket, sizeof(note->ticket));
+    else
+        pack_stats(packed, form, note->stats);
+    put(r, packed, sizeof(packed));
 }
 
 static void
@@ -227,10 +241,10 @@ put_tensor(msp_record *r, const msp_tensor_note *note, bool open)
     head.flags = (note->requires_grad ? TENSOR_GRAD : 0) | (note->has_crc ? TENSOR_CRC : 0) |
                  (note->type != NULL ? TENSOR_TYPE : 0) | (note->dtype != NULL ? TENSOR_DTYPE : 0) |
                  (note->data_name != NULL ? TENSOR_FILE : 0) | (note->why_no_values != NULL ? TENSOR_WHY : 0) |
-                 (open ? TENSOR_OPEN : 0);
+                 (open ? TENSOR_OPEN : 0) | (note->ticket != 0 ? TENSOR_WAITS : 0);
     put(r, &head, sizeof(head));
     put(r, t->shape, (size_t)t->ndim * sizeof(t->shape[0]));
-    put_stats(r, (tensor_stats_form)head.form, note->stats);
+    put_stats(r, (tensor_stats_form)head.form, note);
     if (note->type != NULL)
         put_text(r, note->type, strlen(note->type));
     if (note->dtype != NULL)
@@ -251,4 +265,91 @@ void
 msp_record_tensor_open(msp_record *r, const msp_tensor_note *note)
 {
     put_tensor(r, note, true);
+}
+
+/* ---- statistics that come later -----------------------------------------------------------------------------------
+ */
+
+/* How many bytes a text takes at p: its length, and itself. */
+static size_t
+text_bytes(const unsigned char *p)
+{
+    uint32_t n;
+
+    memcpy(&n, p, sizeof(n));
+    return sizeof(n) + n;
+}
+
+static size_t
+tensor_bytes(const unsigned char *p)
+{
+    size_t n = sizeof(tensor_token);
+    tensor_token head;
+
+    memcpy(&head, p, sizeof(head));
+    n += (size_t)head.ndim * 8 + (head.form == STATS_NONE ? 0 : STATS_BYTES);
+    for (uint32_t flag = TENSOR_TYPE; flag <= TENSOR_WHY; flag *= 2)
+        if (head.flags & flag)
+            n += text_bytes(p + n);
+    return n;
+}
+
+static size_t
+token_bytes(const unsigned char *p)
+{
+    switch (*p) {
+    case TOKEN_INT:
+    case TOKEN_FLOAT:
+        return 9;
+    case TOKEN_TEXT:
+    case TOKEN_KEY:
+        return 1 + text_bytes(p + 1);
+    case TOKEN_TENSOR:
+        return tensor_bytes(p);
+    default:
+        return 1;
+    }
+}
+
+/* False: this tensor has to wait. */
+static bool
+settle_tensor(unsigned char *p, msp_settle_find *find, void *payload)
+{
+    unsigned char *at;
+    tensor_token head;
+    uint64_t ticket;
+    msp_settled how;
+    msp_stats stats;
+
+    memcpy(&head, p, sizeof(head));
+    if (!(head.flags & TENSOR_WAITS))
+        return true;
+    at = p + sizeof(head) + (size_t)head.ndim * 8;
+    memcpy(&ticket, at, sizeof(ticket));
+    how = find(&stats, ticket, payload);
+    if (how == MSP_SETTLED_LATER)
+        return false;
+    if (how == MSP_SETTLED_NOW)
+        pack_stats(at, (tensor_stats_form)head.form, &stats);
+    else
+        head.form = STATS_LOST;
+    head.flags &= ~(uint32_t)TENSOR_WAITS;
+    memcpy(p, &head, sizeof(head));
+    return true;
+}
+
+bool
+msp_record_settle(msp_record *r, msp_settle_find *find, void *payload)
+{
+    const frame_header *h = (const frame_header *)r->p;
+    bool all = true;
+    size_t at;
+
+    if (r->failed || r->len < sizeof(*h) || h->kind != FRAME_VALUE)
+        return true;
+    at = sizeof(*h) + text_bytes(r->p + sizeof(*h));
+    for (; at < r->len; at += token_bytes(r->p + at))
+        if (r->p[at] == TOKEN_TENSOR)
+            all &= settle_tensor(r->p + at, find, payload);
+    return all;
 }

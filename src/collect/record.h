@@ -13,7 +13,8 @@ typedef enum tensor_stats_form {
     STATS_BOOL,     /* Max and Min as booleans, Mean and Norm null */
     STATS_SIGNED,   /* int64 extremes, double mean and norm */
     STATS_UNSIGNED, /* uint64 extremes, double mean and norm */
-    STATS_COMPLEX   /* three doubles, of the moduli; Norm null */
+    STATS_COMPLEX,  /* three doubles, of the moduli; Norm null */
+    STATS_LOST      /* four nulls, where room was kept for statistics that never came */
 } tensor_stats_form;
 
 enum {
@@ -23,7 +24,8 @@ enum {
     TENSOR_DTYPE = 8,
     TENSOR_FILE = 16,
     TENSOR_WHY = 32,
-    TENSOR_OPEN = 64
+    TENSOR_OPEN = 64,
+    TENSOR_WAITS = 128 /* a ticket (u64) stands in the place of the first statistic; never in the ring */
 };
 
 /* Followed by the shape (i64 each), the statistics of its form, and the texts that flags name, in the flags' order. */

@@ -203,7 +203,7 @@ write_tensor(record_reader *r, msp_json_writer *w, bool *open)
     take(r, (size_t)head.ndim * 8);
     stats = *r;
     take(r, head.form == STATS_NONE ? 0 : 4 * 8);
-    if (head.dtype >= MSP_DTYPE_COUNT || head.form > STATS_COMPLEX)
+    if (head.dtype >= MSP_DTYPE_COUNT || head.form > STATS_LOST || (head.flags & TENSOR_WAITS))
         r->bad = true;
     if (r->bad)
         return false;

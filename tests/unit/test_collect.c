@@ -74,6 +74,25 @@ commit_call(msp_collect *c, msp_record *r, uint32_t unit, int n)
         fail_msg("%s", err.message);
 }
 
+/* Statistics of ticket 7 are there, those of 8 come when *payload says so, 9 is lost. */
+static msp_settled
+find_stats(msp_stats *out, uint64_t ticket, void *payload)
+{
+    *out = (msp_stats){.count = 1, .max = (double)ticket + 0.5, .min = -1, .mean = 0.25, .norm = 2, .max_int = 3};
+    if (ticket == 9)
+        return MSP_SETTLED_NEVER;
+    return ticket == 7 || *(bool *)payload ? MSP_SETTLED_NOW : MSP_SETTLED_LATER;
+}
+
+static void
+put_waiting(msp_record *r, uint64_t ticket, msp_dtype dtype)
+{
+    msp_tensor t = {.dtype = dtype, .ndim = 1, .numel = 4, .shape = {4}};
+    msp_tensor_note note = {.shape_of = &t, .ticket = ticket, .data_name = "x.pt", .type = "mine.Tensor"};
+
+    msp_record_tensor(r, &note);
+}
+
 static void
 commit_site(msp_collect *c, msp_record *r, uint32_t unit, int n, uint32_t stack)
 {
@@ -457,6 +476,52 @@ a_forked_child_records_nothing_and_disturbs_nothing(void **state)
     msp_free(r.p);
 }
 
+static msp_str
+read_text(msp_mapping *map, const char *path)
+{
+    assert_int_equal(msp_map_open(map, path, NULL), MSP_OK);
+    return (msp_str){map->addr, map->size};
+}
+
+static void
+statistics_that_come_late_are_put_in_before_the_record_goes(void **state)
+{
+    const char *dir = scratch_path("late_stats"), *unit_dir = scratch_path("late_stats/step0/rank");
+    msp_collect *c = open_collect(dir, false);
+    uint32_t unit = open_unit(c, unit_dir);
+    msp_record part = {0}, r = {0};
+    bool all_here = false;
+    msp_mapping map;
+    msp_str text;
+
+    (void)state;
+    put_waiting(&part, 8, MSP_F32); /* a part that was built before */
+    msp_record_begin(&r, unit, "a", 1);
+    msp_record_array(&r);
+    msp_record_text(&r, "text", 4);
+    msp_record_int(&r, 5);
+    put_waiting(&r, 7, MSP_F16);
+    msp_record_append(&r, &part);
+    put_waiting(&r, 9, MSP_F64);
+    put_waiting(&r, 7, MSP_I32);
+    msp_record_end(&r);
+    assert_false(msp_record_settle(&r, find_stats, &all_here));
+    all_here = true;
+    assert_true(msp_record_settle(&r, find_stats, &all_here));
+    assert_true(msp_record_settle(&r, find_stats, &all_here));
+    assert_int_equal(msp_collect_commit(c, &r, NULL, NULL, NULL), MSP_OK);
+    flush(c);
+    text = read_text(&map, in_dir(unit_dir, "dump.json"));
+    assert_non_null(memmem(text.p, text.len, "\"Max\": 7.5", 10));
+    assert_non_null(memmem(text.p, text.len, "\"Max\": 8.5", 10));
+    assert_non_null(memmem(text.p, text.len, "\"Max\": null", 11));
+    assert_non_null(memmem(text.p, text.len, "\"Max\": 3.0", 10));
+    msp_map_close(&map);
+    msp_collect_close(c);
+    msp_free(r.p);
+    msp_free(part.p);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -465,6 +530,7 @@ main(int argc, char **argv)
         TEST(more_than_the_ring_holds_waits_for_the_writer_and_nothing_is_lost),
         TEST(a_record_larger_than_the_ring_arrives),
         TEST(a_late_record_stands_where_its_place_was_kept),
+        TEST(statistics_that_come_late_are_put_in_before_the_record_goes),
         TEST(after_kill_9_of_the_training_process_everything_committed_is_there),
         TEST(after_everything_is_killed_the_files_are_valid_and_a_reader_recovers_the_rest),
         TEST(a_killed_writer_is_replaced_and_nothing_is_lost),

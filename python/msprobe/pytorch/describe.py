@@ -1,7 +1,8 @@
 """What only Python can say about a value: the extension asks for everything that is not a plain tensor, container or number.
 
 describe() returns a structure of plain values, which is written as it is, or a tuple that says how to go on (python/ext/probe_value.c):
-("items", list), ("members", dict), ("tensor", plain tensor, type, further fields, shape).
+("items", list), ("members", dict), ("tensor", plain tensor, type, further fields, shape), and for statistics that a device computes
+("waiting", ticket, copy, type, further fields, shape, dtype).
 """
 
 import contextlib
@@ -11,6 +12,7 @@ import zlib
 import torch
 
 from msprobe._core import probe
+from msprobe.pytorch import device as devices
 
 _FORMATS = {
     torch.contiguous_format: "contiguous_format",
@@ -31,7 +33,7 @@ def describe(value, path):
     if key == "dtype" and not isinstance(value, torch.Tensor):
         return {"type": "torch.dtype", "value": str(value)}
     if isinstance(value, torch.Tensor):
-        return tensor(value)
+        return tensor(value, path)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return "members", {f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)}
     for kind, how in _KINDS:
@@ -178,16 +180,31 @@ def placement(p):
     return {name: {}}
 
 
-def dtensor(t):
+def dtensor(t, path):
     local = t._local_tensor
     if type(local).__name__ == "AsyncCollectiveTensor":
         local = local.elem
     extra = {"device_mesh": t.device_mesh.mesh.tolist(), "placements": [placement(p) for p in t.placements]}
-    return "tensor", plain(local), _TYPES["DTensor"], extra, None
+    return read(local, path, _TYPES["DTensor"], extra)
 
 
-def plain(t):
-    """The same elements as a plain tensor in host memory, strided and without lazy bits."""
+def read(t, path, kind, extra=None, shape=None):
+    """What describe() says about a tensor that has elements: where they are, or that their statistics come later."""
+    t = strided(t)
+    if t.device.type == "cpu":
+        return "tensor", t.resolve_conj().resolve_neg(), kind, extra, shape
+    if devices.is_capturing(t.device):
+        return without_values(t, "while a graph of kernels is captured", kind)
+    want = probe.wanted(path)
+    ticket = 0 if want == devices.NO_VALUES else devices.reducer.reduce(t) if want != devices.ELEMENTS else None
+    if ticket is None:
+        return "tensor", t.cpu().resolve_conj().resolve_neg(), kind, extra, shape
+    copy = t.clone() if want == devices.STATISTICS_AND_COPY else None
+    return "waiting", ticket, copy, kind, extra, tuple(t.shape) if shape is None else shape, t.dtype
+
+
+def strided(t):
+    """The same elements as a plain tensor that autograd does not follow."""
     t = t.detach()
     if type(t) is not torch.Tensor:
         t = t.as_subclass(torch.Tensor)
@@ -197,9 +214,7 @@ def plain(t):
         t = t.to_dense()
     elif t.layout is not torch.strided:
         t = t.coalesce().values() if t.layout is torch.sparse_coo else t.values()
-    if t.device.type != "cpu":
-        t = t.cpu()
-    return t.resolve_conj().resolve_neg()
+    return t
 
 
 class own_dispatch_off:
@@ -226,20 +241,20 @@ def has_own_dispatch(t):
     return own is not None and own is not getattr(torch._C, "_disabled_torch_dispatch_impl", None)
 
 
-def own_tensor(t, kind):
+def own_tensor(t, path, kind):
     with own_dispatch_off():
-        inner = plain(t)
-        if inner.numel() and inner.data_ptr() == 0:
+        inner = strided(t)
+        if inner.device.type == "cpu" and inner.numel() and inner.data_ptr() == 0:
             return without_values(t, "%s has no memory of its own" % type(t).__name__, kind)
-        return "tensor", inner, kind, None, None
+        return read(inner, path, kind)
 
 
-def tensor(t):
-    with unseen():
-        return tensor_itself(t)
+def tensor(t, path):
+    with unseen(), devices.unprofiled():
+        return tensor_itself(t, path)
 
 
-def tensor_itself(t):
+def tensor_itself(t, path):
     name = type(t).__name__
     kind = _TYPES.get(name, "torch.Tensor")
     if torch._C._functorch.is_functorch_wrapped_tensor(t):
@@ -247,15 +262,15 @@ def tensor_itself(t):
     if name == "FakeTensor" or t.device.type == "meta":
         return without_values(t, "a %s tensor has no values" % ("fake" if name == "FakeTensor" else "meta"), kind)
     if name == "DTensor":
-        return dtensor(t)
+        return dtensor(t, path)
     try:
         if name == "AsyncCollectiveTensor":
             return without_values(t, "a collective that is not waited for yet", kind)
         if t.is_nested:
-            return "tensor", plain(t.values()), kind, None, None
+            return read(t.values(), path, kind)
         if has_own_dispatch(t):
-            return own_tensor(t, kind)
+            return own_tensor(t, path, kind)
         shape = tuple(t.shape) if t.layout is not torch.strided else None  # the values alone are read
-        return "tensor", plain(t), kind, None, shape
+        return read(t, path, kind, None, shape)
     except Exception as e:  # a subclass of its own kind: say so, and go on
         return without_values(t, "%s: %s" % (type(e).__name__, str(e).partition("\n")[0]), kind)

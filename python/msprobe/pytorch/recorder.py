@@ -13,8 +13,8 @@ import torch
 
 from msprobe._core import probe
 from msprobe.core.common.exceptions import MsprobeException
-from msprobe.pytorch import apis, selftest, stacks
-from msprobe.pytorch.describe import describe
+from msprobe.pytorch import apis, device, selftest, stacks
+from msprobe.pytorch.describe import describe, unseen
 from msprobe.pytorch.kernels import KernelDump, npu_module
 from msprobe.pytorch.log import log, set_rank
 from msprobe.pytorch.modules import ModuleHooks
@@ -67,6 +67,11 @@ def _device_overflow_flag():
     flag()  # what happened before is none of a recorded call's
 
     return flag
+
+
+def _fetch():
+    with unseen(), device.unprofiled():
+        return device.reducer.fetch()
 
 
 def _function_modes():
@@ -129,7 +134,7 @@ class Recorder:
             sequence_nr=None if "sequence" in plain else getattr(torch.autograd, "_get_sequence_nr", None),
             functorch_level=getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", None),
             task_id=getattr(torch._C, "_current_graph_task_id", None), queue_callback=getattr(engine, "queue_callback", None),
-            describe=describe, stack_text=stacks.stack_text, trampoline=_make_trampoline, caller=apis.route,
+            describe=describe, fetch=_fetch, total=device.total, stack_text=stacks.stack_text, trampoline=_make_trampoline, caller=apis.route,
             on_error=self._on_error, on_failure=self._on_failure, on_parameter=self._modules.on_parameter, on_overflow=self._on_overflow,
             overflow_flag=_device_overflow_flag() if self.config.task == "overflow_check" else None,
             on_kernel=self._kernels.run if self._kernels else None, modes=_function_modes(),
@@ -229,7 +234,9 @@ class Recorder:
         folder = self._unit_dir()
         if self._kernels:
             self._kernels.begin_step(folder, self.rank)
-            if npu_module() is not None:
+            if npu_module() is not None:  # the device writes the data itself
+                self._set_rules()
+                self._has_unit = True
                 return True
         if not self._opened:
             probe.open(config.dump_path, _writer_path())
@@ -411,6 +418,8 @@ class Recorder:
             self._say_once("rank", "info", "nothing is recorded here: %s", self._why_empty())
         elif self._refused and not self._opened:
             self._say_once("rank", "warning", "nothing is recorded: %s", self._why_empty())
+        elif self._kernels and self._kernels.done:
+            return
         elif self._has_unit and probe.counts()["values"] == self._values_before and config.level != "debug" and self._expects_values():
             self._say_once("empty", "warning", "nothing was recorded in step %d: %s", self.current_step, self._why_empty())
 

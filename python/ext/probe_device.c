@@ -1,0 +1,279 @@
+/*
+ * probe_device.c - tensors on another device: reduced there, fetched in batches.
+ *
+ * Python (pytorch/device.py) has the device compute a tensor's statistics and gives a ticket for them. The record is
+ * built with the ticket in the statistics' place and waits here, and everything committed after it waits behind it, so
+ * that order and counters stay as they are. One copy brings the results of some hundred tensors; then the records go
+ * on. What waits is bounded: by number, by bytes and by time.
+ */
+#include "probe.h"
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct waiting_record {
+    struct waiting_record *next;
+    msp_record record;
+} waiting_record;
+
+enum { MOST_TICKETS = 256, MOST_BYTES = 4 << 20 };
+static const double most_seconds = 0.5; /* a second is promised for what is on disk; the writer needs its part */
+
+static struct {
+    waiting_record *first, **last;
+    size_t bytes;
+    double since;      /* when the first of them came */
+    PyObject *results; /* dict: ticket -> (Max, Min, Mean, Norm), or None: they are lost */
+    uint64_t fetched;  /* the last ticket that was given out before the last fetch */
+    bool used;         /* a ticket was given out in this collection */
+    bool draining, fetching;
+} queue = {.last = &queue.first};
+
+static double
+now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* ---- results --------------------------------------------------------------------------------------------------------
+ */
+
+static double
+double_of(PyObject *v)
+{
+    double d = v == Py_None ? NAN : PyFloat_AsDouble(v);
+
+    PyErr_Clear();
+    return d;
+}
+
+static int64_t
+int_of(PyObject *v)
+{
+    uint64_t n = PyLong_Check(v) ? PyLong_AsUnsignedLongLongMask(v) : 0;
+
+    PyErr_Clear();
+    return (int64_t)n;
+}
+
+static PyObject *
+result_of(uint64_t ticket)
+{
+    PyObject *key = PyLong_FromUnsignedLongLong(ticket);
+    PyObject *found = key == NULL || queue.results == NULL ? NULL : PyDict_GetItem(queue.results, key);
+
+    Py_XDECREF(key);
+    return found;
+}
+
+static void
+forget(uint64_t ticket)
+{
+    PyObject *key = PyLong_FromUnsignedLongLong(ticket);
+
+    if (key == NULL || queue.results == NULL || PyDict_DelItem(queue.results, key) != 0)
+        PyErr_Clear();
+    Py_XDECREF(key);
+}
+
+static msp_settled
+find(msp_stats *out, uint64_t ticket, void *payload)
+{
+    PyObject *said = result_of(ticket);
+    bool whole = said != NULL && PyTuple_Check(said) && PyTuple_GET_SIZE(said) == 4;
+
+    (void)payload;
+    if (said == NULL)
+        return MSP_SETTLED_LATER;
+    memset(out, 0, sizeof(*out));
+    if (whole) {
+        out->max = double_of(PyTuple_GET_ITEM(said, 0));
+        out->min = double_of(PyTuple_GET_ITEM(said, 1));
+        out->mean = double_of(PyTuple_GET_ITEM(said, 2));
+        out->norm = double_of(PyTuple_GET_ITEM(said, 3));
+        out->max_int = int_of(PyTuple_GET_ITEM(said, 0));
+        out->min_int = int_of(PyTuple_GET_ITEM(said, 1));
+    }
+    forget(ticket);
+    return whole ? MSP_SETTLED_NOW : MSP_SETTLED_NEVER;
+}
+
+/* At the end of a step: what is not here will never be. */
+static msp_settled
+find_or_lose(msp_stats *out, uint64_t ticket, void *payload)
+{
+    msp_settled how = find(out, ticket, payload);
+
+    return how == MSP_SETTLED_LATER ? MSP_SETTLED_NEVER : how;
+}
+
+/* device.py: fetch() -> {ticket: (Max, Min, Mean, Norm) or None}: everything that was asked for until now */
+static void
+fetch(void)
+{
+    PyObject *said;
+
+    if (msp_probe.fetch == NULL || queue.fetching)
+        return;
+    queue.fetching = true;
+    queue.fetched = msp_probe.tickets;
+    said = msp_probe_ask(msp_probe.fetch, NULL, NULL);
+    queue.fetching = false;
+    if (queue.results == NULL)
+        queue.results = PyDict_New();
+    if (said == NULL || queue.results == NULL || PyDict_Update(queue.results, said) != 0)
+        msp_probe_swallow("fetching statistics from the device", "");
+    Py_XDECREF(said);
+}
+
+/* ---- records that wait ----------------------------------------------------------------------------------------------
+ */
+
+/* Hand over from the front what has all its statistics. Committing may let other threads run: one of them drains. */
+static void
+drain(msp_settle_find *how)
+{
+    if (queue.draining)
+        return;
+    queue.draining = true;
+    while (queue.first != NULL && msp_record_settle(&queue.first->record, how, NULL)) {
+        waiting_record *w = queue.first;
+
+        queue.first = w->next;
+        if (queue.first == NULL)
+            queue.last = &queue.first;
+        queue.bytes -= w->record.len;
+        msp_probe_hand_over(&w->record);
+        msp_record_release(&w->record);
+        PyMem_RawFree(w);
+    }
+    queue.draining = false;
+}
+
+void
+msp_probe_device_flush(void)
+{
+    probe_quiet q;
+
+    if (!queue.used)
+        return;
+    msp_probe_enter(&q);
+    fetch();
+    drain(find);
+    msp_probe_leave(&q);
+}
+
+void
+msp_probe_device_end(void)
+{
+    msp_probe_device_flush();
+    drain(find_or_lose);
+    Py_CLEAR(queue.results);
+}
+
+bool
+msp_probe_device_delay(msp_record *r)
+{
+    waiting_record *w;
+    bool settled;
+
+    if (!queue.used)
+        return false;
+    settled = msp_record_settle(r, find, NULL);
+    if (settled && queue.first == NULL)
+        return false;
+    w = PyMem_RawCalloc(1, sizeof(*w));
+    if (w == NULL) {
+        msp_probe_device_flush();
+        return !msp_record_settle(r, find, NULL);
+    }
+    if (queue.first == NULL)
+        queue.since = now();
+    w->record = *r; /* its memory goes with it */
+    *r = (msp_record){0};
+    *queue.last = w;
+    queue.last = &w->next;
+    queue.bytes += w->record.len;
+    if (queue.bytes > MOST_BYTES || now() - queue.since > most_seconds)
+        msp_probe_device_flush();
+    return true;
+}
+
+void
+msp_probe_device_reset(void)
+{
+    while (queue.first != NULL) {
+        waiting_record *w = queue.first;
+
+        queue.first = w->next;
+        msp_record_release(&w->record);
+        PyMem_RawFree(w);
+    }
+    queue.last = &queue.first;
+    queue.bytes = 0;
+    queue.used = false;
+    Py_CLEAR(queue.results);
+}
+
+/* ---- overflow_check -------------------------------------------------------------------------------------------------
+ */
+
+static bool
+is_bad(PyObject *v)
+{
+    return PyFloat_Check(v) && !isfinite(PyFloat_AS_DOUBLE(v));
+}
+
+bool
+msp_probe_device_saw_overflow(uint64_t since)
+{
+    bool yes = false;
+
+    if (!queue.used || since == msp_probe.tickets)
+        return false;
+    fetch();
+    for (uint64_t t = since + 1; t <= msp_probe.tickets; t++) {
+        PyObject *said = result_of(t);
+
+        if (said != NULL && PyTuple_Check(said))
+            yes |= is_bad(PyTuple_GET_ITEM(said, 0)) || is_bad(PyTuple_GET_ITEM(said, 1));
+    }
+    return yes;
+}
+
+void
+msp_probe_device_forget(uint64_t since)
+{
+    for (uint64_t t = since + 1; queue.used && t <= msp_probe.tickets; t++)
+        forget(t);
+}
+
+/* ---- one tensor -----------------------------------------------------------------------------------------------------
+ */
+
+/* said: ("waiting", ticket, a copy or None, type, further fields, shape, dtype), what describe() tells of v */
+int
+msp_probe_device_put(msp_record *r, PyObject *v, PyObject *said, probe_path *path)
+{
+    PyObject *ticket = PyTuple_GET_ITEM(said, 1), *copy = PyTuple_GET_ITEM(said, 2), *type = PyTuple_GET_ITEM(said, 3);
+    PyObject *extra = PyTuple_GET_ITEM(said, 4), *shape = PyTuple_GET_ITEM(said, 5);
+    msp_tensor_note note = {.ticket = PyLong_AsUnsignedLongLong(ticket)};
+    msp_tensor view;
+
+    if (PyErr_Occurred())
+        return -1;
+    if (msp_probe_tensor_shape(&view, shape, PyTuple_GET_ITEM(said, 6)) != 0)
+        return -1;
+    if (note.ticket != 0) {
+        msp_probe.tickets = note.ticket;
+        queue.used = true;
+    }
+    note.shape_of = &view;
+    note.type = PyUnicode_Check(type) ? PyUnicode_AsUTF8(type) : NULL;
+    if (msp_probe.tickets - queue.fetched >= MOST_TICKETS)
+        msp_probe_device_flush();
+    return msp_probe_tensor_note(r, v, path, &note, copy == Py_None ? NULL : copy, extra == Py_None ? NULL : extra);
+}
