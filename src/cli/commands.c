@@ -30,7 +30,13 @@ static const char compare_notes[] = "\nExamples\n"
                                     "  Rows without partner: -f matches calls whose numbers differ, -dm pairs names.\n"
                                     "  Wrong, inputs fine: that call is the suspect. Dump it with task \"tensor\" on\n"
                                     "  both sides and compare again to see which elements differ.\n"
-                                    "  Wrong, inputs wrong too: look upstream; -da finds the first over all ranks.\n";
+                                    "  Wrong, inputs wrong too: look upstream; -da finds the first over all ranks.\n"
+                                    "\nExit status\n"
+                                    "  0 compared, whatever the rows say; 1 something could not be: nothing matched,\n"
+                                    "  a rank missing or unreadable, a dump.json that is cut off, no tensor file that\n"
+                                    "  can be read (the rest is compared and written); 2 wrong usage; 3 --fail-on.\n"
+                                    "  Single tensor files that cannot be read are counted, named in Err_message,\n"
+                                    "  and meet --fail-on warning.\n";
 
 static const char merge_notes[] = "\nExample\n"
                                   "  msprobe -f pytorch merge_result -i out -o merged -config config.yaml\n"

@@ -335,7 +335,8 @@ put_suspect(FILE *out, const msp_compare_pair *p)
     put_errors(out, p);
     put_worst(out, s);
     put_argument(out, s);
-    put_inputs(out, s);
+    if (p->kind != MSP_DUMP_DEBUG) /* a saved point has none */
+        put_inputs(out, s);
     if (frame != NULL)
         put_frame(out, frame);
 }
@@ -496,6 +497,29 @@ put_first_place(FILE *out, const msp_compare_first *f)
     fputc('\n', out);
 }
 
+/* The analysis looks at the outputs of calls: what else is wrong must not sound like nothing. */
+static void
+put_no_difference(FILE *out, const msp_compare_result *r)
+{
+    bool points = true;
+    int64_t wrong = 0;
+    char rows[32];
+
+    for (size_t i = 0; i < r->npairs; i++) {
+        points = points && r->pairs[i].kind == MSP_DUMP_DEBUG;
+        wrong += r->pairs[i].counts.wrong;
+    }
+    label(out, "Verdict");
+    if (points)
+        msp_term_put(out, MSP_STYLE_YELLOW, "saved points are no calls: nothing to analyse; leave out -da");
+    else if (wrong > 0)
+        msp_term_put(out, MSP_STYLE_YELLOW, "no call's output differs, but %s row%s: leave out -da to see",
+                     msp_format_count(rows, wrong), wrong == 1 ? " does" : "s do");
+    else
+        msp_term_put(out, MSP_STYLE_GREEN, "no call differs");
+    fputc('\n', out);
+}
+
 static void
 put_first_differences(FILE *out, const msp_summary *s)
 {
@@ -503,9 +527,7 @@ put_first_differences(FILE *out, const msp_summary *s)
 
     fputc('\n', out);
     if (r->nfirst == 0) {
-        label(out, "Verdict");
-        msp_term_put(out, MSP_STYLE_GREEN, "no call differs");
-        fputc('\n', out);
+        put_no_difference(out, r);
         return;
     }
     for (size_t i = 0; i < r->nfirst && i < MANY_PAIRS; i++) {
@@ -621,6 +643,18 @@ put_parse_command(FILE *out, const msp_compare_pair *p)
     fputc('\n', out);
 }
 
+/* Saved points stand in no order of calls: there is no analysis of them, and no colours. */
+static void
+put_debug_advice(FILE *out, const msp_compare_pair *p)
+{
+    if (p->has_tensors)
+        return;
+    label(out, "Next");
+    fputs("save the tensors in both runs and compare again (config.json):\n", out);
+    label(out, "");
+    fputs("\"task\": \"tensor\"\n", out);
+}
+
 static bool
 has_mapping(const msp_compare_options *opt)
 {
@@ -655,6 +689,8 @@ put_next(FILE *out, const msp_summary *s, const msp_compare_pair *first)
         put_command(out, s, true, "-f");
     else if (first == NULL)
         return;
+    else if (first->kind == MSP_DUMP_DEBUG)
+        put_debug_advice(out, first);
     else if (first->kind == MSP_DUMP_LEGACY)
         put_parse_command(out, first);
     else if (r->npairs > 1 && !s->options->diff_analyze)

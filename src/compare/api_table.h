@@ -7,7 +7,7 @@
  * mindspore.mint follows PyTorch's own names and needs a prefix only. What has no single counterpart (random numbers,
  * scatter_nd, segment sums, MindSpore's gather) is left out: a yaml file pairs those argument by argument.
  *
- * Both tables are sorted by bytes.
+ * The tables are sorted by bytes.
  */
 #ifndef MSP_COMPARE_API_TABLE_H
 #define MSP_COMPARE_API_TABLE_H
@@ -33,8 +33,8 @@ static const char *const torch_functions[] = {
     "logit", "logspace", "logsumexp", "lt", "lu_solve", "lu_unpack", "masked_fill", "masked_select", "matmul", "max",
     "maximum", "mean", "median", "meshgrid", "min", "minimum", "mm", "moveaxis", "movedim", "msort", "mul",
     "multinomial", "multiply", "mv", "mvlgamma", "nan_to_num", "nanmean", "nansum", "narrow", "ne", "neg", "negative",
-    "nextafter", "nonzero", "norm", "not_equal", "ones", "ones_like", "orgqr", "ormqr", "outer", "permute", "polar",
-    "polygamma", "positive", "pow", "prod", "qr", "rad2deg", "ravel", "real", "reciprocal", "remainder", "renorm",
+    "nextafter", "nonzero", "norm", "normal", "not_equal", "ones", "ones_like", "orgqr", "ormqr", "outer", "permute", "polar",
+    "polygamma", "positive", "pow", "prod", "qr", "rad2deg", "range", "ravel", "real", "reciprocal", "remainder", "renorm",
     "repeat_interleave", "reshape", "roll", "rot90", "round", "row_stack", "rsqrt", "scatter", "scatter_add",
     "searchsorted", "select", "select_scatter", "sgn", "sign", "signbit", "sin", "sinc", "sinh", "slice_scatter",
     "slogdet", "sort", "split", "sqrt", "square", "squeeze", "stack", "std", "std_mean", "sub", "subtract", "sum",
@@ -84,6 +84,31 @@ static const struct {
     {"tensor_scatter_elements", "Torch.scatter"},
     {"truncate_mod", "Torch.fmod"},
     {"unstack", "Torch.unbind"},
+};
+
+/* Names outside mindspore.ops: methods, and functions that mint offers at another place than PyTorch. */
+static const struct {
+    const char *name, *is;
+} renamed_others[] = {
+    {"Distributed.all_to_all_single_with_output_shape", "Distributed.all_to_all_single"},
+    {"Distributed.all_to_all_with_output_shape", "Distributed.all_to_all"},
+    {"Mint.avg_pool2d", "Functional.avg_pool2d"},
+    {"Mint.batch_norm", "Functional.batch_norm"},
+    {"Mint.fold", "Functional.fold"},
+    {"Mint.gelu", "Functional.gelu"},
+    {"Mint.grid_sample", "Functional.grid_sample"},
+    {"Mint.interpolate", "Functional.interpolate"},
+    {"Mint.leaky_relu", "Functional.leaky_relu"},
+    {"Mint.linear", "Functional.linear"},
+    {"Mint.one_hot", "Functional.one_hot"},
+    {"Mint.pad", "Functional.pad"},
+    {"Mint.silu", "Functional.silu"},
+    {"Mint.softplus", "Functional.softplus"},
+    {"Mint.unfold", "Functional.unfold"},
+    {"MintFunctional.bce_with_logits", "Functional.binary_cross_entropy_with_logits"},
+    {"MintFunctional.dense", "Functional.linear"},
+    {"Tensor.astype", "Tensor.to"},
+    {"Tensor.gather_elements", "Tensor.gather"},
 };
 
 #endif

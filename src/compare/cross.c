@@ -109,6 +109,9 @@ msp_cross_builtin(msp_str stem, msp_buf *scratch)
                     {{"MintDistributed.", 16}, "Distributed."}};
     msp_str functional = MSP_STR("Functional."), name;
 
+    for (size_t i = 0; i < sizeof(renamed_others) / sizeof(renamed_others[0]); i++)
+        if (msp_str_eq(stem, msp_str_of(renamed_others[i].name)))
+            return msp_str_of(renamed_others[i].is);
     for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
         if (msp_str_starts(stem, prefixes[i].ms))
             return with_prefix(prefixes[i].pt, after(stem, prefixes[i].ms.len), scratch);

@@ -281,3 +281,20 @@ def test_the_analysis_of_several_steps_says_which(run, tmp_path):
     assert "  Differs first Functional.relu.0.forward\n                step1\n" in r.out
     first, = json.loads(run("compare", "npu", "bench", "-da", "--json").raw)["first_to_differ"]
     assert (first["step"], first["op_name"]) == (1, "Functional.relu.0.forward")
+
+
+def test_the_analysis_of_saved_points_does_not_sound_like_success(run, tmp_path):
+    for side, value in (("npu", 3.0), ("bench", 1.0)):
+        (tmp_path / side).mkdir()
+        (tmp_path / side / "debug.json").write_text(json.dumps(
+            {"task": "statistics", "level": "debug", "framework": "pytorch", "dump_data_dir": None,
+             "data": {"y.0.debug": dumps.tensor(value)}}))
+    r = run("compare", "npu", "bench")
+    assert r.rc == 0 and "First wrong   y.0.debug" in r.out and "Its inputs" not in r.out and "-da" not in r.out
+    assert "saved points are no calls: nothing to analyse; leave out -da" in run("compare", "npu", "bench", "-da").out
+
+
+def test_an_input_that_differs_is_not_lost_in_the_analysis(run, tmp_path):
+    for side, value in (("npu", 3.0), ("bench", 1.0)):
+        dumps.write(tmp_path / side, {"Functional.relu.0.forward": dumps.call([dumps.tensor(value)], [dumps.tensor(1.0)])})
+    assert "no call's output differs, but 1 row does: leave out -da to see" in run("compare", "npu", "bench", "-da").out

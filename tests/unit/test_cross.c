@@ -164,6 +164,10 @@ the_builtin_table_knows_prefixes_and_names(void **state)
     (void)state;
     builtin_is("Mint.add", "Torch.add");
     builtin_is("MintFunctional.relu", "Functional.relu");
+    builtin_is("MintFunctional.dense", "Functional.linear");
+    builtin_is("Mint.gelu", "Functional.gelu");
+    builtin_is("Tensor.astype", "Tensor.to");
+    builtin_is("Functional.normal", "Torch.normal");
     builtin_is("MintDistributed.all_reduce", "Distributed.all_reduce");
     builtin_is("Functional.abs", "Torch.abs");
     builtin_is("Functional.zeros_like", "Torch.zeros_like");
@@ -188,6 +192,8 @@ the_builtin_tables_are_sorted_and_name_nothing_twice(void **state)
         for (size_t k = 0; k < sizeof(torch_functions) / sizeof(torch_functions[0]); k++)
             assert_string_not_equal(renamed_functions[i].name, torch_functions[k]);
     }
+    for (size_t i = 1; i < sizeof(renamed_others) / sizeof(renamed_others[0]); i++)
+        assert_true(strcmp(renamed_others[i - 1].name, renamed_others[i].name) < 0);
 }
 
 static void
