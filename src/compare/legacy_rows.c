@@ -72,7 +72,7 @@ begin_line(reading *r, bool marks)
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 static bool
-name_row(msp_rows *t, msp_row *row, msp_str name, bool with_file)
+name_row(msp_rows *t, msp_row *row, msp_str name, bool with_file, bool output)
 {
     char *copy = name.len > UINT32_MAX - 8 ? NULL : msp_arena_alloc(&t->arena, name.len + 5, 1);
 
@@ -86,7 +86,7 @@ name_row(msp_rows *t, msp_row *row, msp_str name, bool with_file)
         row->file = copy;
         row->file_len = row->name_len + 4;
     }
-    row->state = has_output(name) ? STATE_OUTPUT : STATE_INPUT;
+    row->state = output ? STATE_OUTPUT : STATE_INPUT;
     return true;
 }
 
@@ -138,7 +138,7 @@ static msp_status
 add_row(reading *r, const msp_legacy_line *line)
 {
     msp_rows *t = &r->out->rows;
-    bool hooks = line->kind == LEGACY_VALUES;
+    bool hooks = line->kind == LEGACY_VALUES, output = has_output(line->name);
     msp_row *row;
     msp_status st = MSP_OK;
 
@@ -147,9 +147,9 @@ add_row(reading *r, const msp_legacy_line *line)
                              "%s: line %zu: a line of %s in a file of %s; did two tools write to one file?", r->path,
                              line->number, hooks ? "torch_npu.hooks" : "ptdbg_ascend",
                              hooks ? "ptdbg_ascend" : "torch_npu.hooks");
-    row = begin_line(r, !r->stack_is_last && has_output(line->name)) ? msp_rows_new(t) : NULL;
-    if (row == NULL || !name_row(t, row, line->name, !hooks) || !msp_rows_texts(t, row, line->dtype, line->shape) ||
-        (!hooks && !fill_tensor(r, row, line)))
+    row = begin_line(r, !r->stack_is_last && output) ? msp_rows_new(t) : NULL;
+    if (row == NULL || !name_row(t, row, line->name, !hooks, output) ||
+        !msp_rows_texts(t, row, line->dtype, line->shape) || (!hooks && !fill_tensor(r, row, line)))
         return no_memory(r);
     if (hooks)
         st = fill_values(r, row, line);
@@ -178,16 +178,20 @@ add_stack(reading *r, const msp_legacy_line *line)
 static bool
 stacks_are_last(const char *text, size_t size, const char *path)
 {
-    msp_legacy_reader r = {.text = text, .size = size, .path = path};
+    msp_legacy_reader r = {.text = text, .size = size, .path = path, .quiet = true};
     msp_buf before = {0}, stack = {0};
     msp_legacy_line line;
-    bool more, last = true;
+    bool more, last = true, any = false;
 
-    if (msp_str_find((msp_str){text, size}, MSP_STR("stack_info\"")) == NULL)
-        return false;
     while (msp_legacy_next(&r, &line, &more, NULL) == MSP_OK && more) {
         msp_str call = msp_legacy_call(line.name);
 
+        if (!any &&
+            (line.kind == LEGACY_VALUES || msp_str_find((msp_str){text, size}, MSP_STR("stack_info\"")) == NULL)) {
+            last = false; /* there are none */
+            break;
+        }
+        any = true;
         if (line.kind != LEGACY_STACK && stack.len > 0 && msp_str_eq(msp_buf_view(&stack), call)) {
             last = false;
             break;
@@ -231,6 +235,17 @@ drop_open_group(reading *r)
     t->count = r->first;
 }
 
+/* Room for about as many rows as the first line promises, but no more than a large file needs anyway. */
+static bool
+expect_rows(reading *r, size_t lines)
+{
+    enum { AT_MOST = 1 << 16 };
+    msp_rows *t = &r->out->rows;
+    size_t n = lines < AT_MOST ? lines : AT_MOST;
+
+    return n == 0 || msp_vec_grow((void **)&t->rows, &t->cap, n, sizeof(*t->rows));
+}
+
 static msp_status
 read_lines(reading *r, const char *text, size_t size)
 {
@@ -240,7 +255,10 @@ read_lines(reading *r, const char *text, size_t size)
     bool more;
 
     while ((st = msp_legacy_next(&reader, &line, &more, r->err)) == MSP_OK && more) {
-        st = line.kind == LEGACY_STACK ? add_stack(r, &line) : add_row(r, &line);
+        if (!r->any && !expect_rows(r, size / (line.text.len + 1)))
+            st = no_memory(r);
+        if (st == MSP_OK)
+            st = line.kind == LEGACY_STACK ? add_stack(r, &line) : add_row(r, &line);
         if (st != MSP_OK)
             break;
     }

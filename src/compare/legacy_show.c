@@ -102,7 +102,16 @@ typedef struct cells {
     char *text;
 } cells;
 
-enum { MAX_NUMBERS = 5 }; /* that become text in one row */
+/* Room for the texts of a row's numbers. */
+static size_t
+room_for(const msp_judged *j)
+{
+    size_t n = 0;
+
+    for (int i = 0; i < NMETRICS; i++)
+        n += j->metric[i].word != NULL ? 0 : fabs(j->metric[i].v) < 1e15 ? 32 : MSP_FIXED_MAX;
+    return n + 1;
+}
 
 static void
 put_text(cells *c, msp_str s)
@@ -324,7 +333,7 @@ msp_legacy_show(msp_shown *out, const msp_show_rule *rule, const msp_judged *j, 
     cells c = {out->cells, NULL};
 
     msp_buf_clear(&out->files);
-    c.text = msp_buf_room(&out->files, (size_t)MAX_NUMBERS * MSP_FIXED_MAX);
+    c.text = msp_buf_room(&out->files, room_for(j));
     out->failed = c.text == NULL || j->message.failed;
     if (out->failed)
         return;

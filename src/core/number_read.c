@@ -84,6 +84,33 @@ take_leading(decimal *d)
     }
 }
 
+/* Append the digits at p to *w, which wraps when they are too many; returns where they end. */
+static inline const char *
+scan_digits(const char *p, const char *end, uint64_t *w)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    /* eight at a time: most floats have sixteen or seventeen */
+    while (end - p >= 8) {
+        uint64_t v;
+
+        memcpy(&v, p, sizeof(v));
+        if (((v & 0xF0F0F0F0F0F0F0F0u) | (((v + 0x0606060606060606u) & 0xF0F0F0F0F0F0F0F0u) >> 4)) !=
+            0x3333333333333333u)
+            break;
+        v -= 0x3030303030303030u;
+        v = v * 10 + (v >> 8); /* pairs in every other byte */
+        v = (((v & 0x000000FF000000FFu) * 0x000F424000000064u) +
+             (((v >> 16) & 0x000000FF000000FFu) * 0x0000271000000001u)) >>
+            32;
+        *w = *w * 100000000 + v;
+        p += 8;
+    }
+#endif
+    for (; p < end && is_digit(*p); p++)
+        *w = *w * 10 + (unsigned)(*p - '0');
+    return p;
+}
+
 static bool
 scan(decimal *d, msp_str s)
 {
@@ -94,12 +121,10 @@ scan(decimal *d, msp_str s)
     if (p < end && (*p == '-' || *p == '+'))
         d->negative = *p++ == '-';
     d->digits.p = p;
-    for (; p < end && is_digit(*p); p++)
-        d->w = d->w * 10 + (unsigned)(*p - '0');
+    p = scan_digits(p, end, &d->w);
     if (p < end && *p == '.') {
         point = p++;
-        for (; p < end && is_digit(*p); p++)
-            d->w = d->w * 10 + (unsigned)(*p - '0');
+        p = scan_digits(p, end, &d->w);
     }
     d->digits.len = (size_t)(p - d->digits.p);
     count = d->digits.len - (point != NULL);
@@ -259,6 +284,28 @@ msp_f64_parse(msp_str s, double *out)
     if (d.negative)
         *out = -*out;
     return true;
+}
+
+const char *
+msp_f64_scan(const char *p, const char *end, double *out)
+{
+    bool negative = p < end && *p == '-';
+    const char *digits = p + negative, *point;
+    decimal d = {0};
+
+    for (p = digits; p < end && is_digit(*p); p++)
+        d.w = d.w * 10 + (unsigned)(*p - '0');
+    point = p;
+    if (p < end && *p == '.')
+        p = scan_digits(p + 1, end, &d.w);
+    d.k = p > point ? 1 - (p - point) : 0;
+    if (p == digits || (p == point + 1 && point == digits) || p - digits > DIGITS_MAX ||
+        (p < end && (*p | 0x20) == 'e'))
+        return NULL;
+    if (!try_exact(&d, out) && !try_product(&d, out))
+        return NULL;
+    *out = negative ? -*out : *out;
+    return p;
 }
 
 bool

@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include "core/alloc.h"
 #include "core/log.h"
+#include "core/vec.h"
 
 /* ---- recognising ------------------------------------------------------------------------------------------------- */
 
@@ -164,7 +165,7 @@ parse(msp_legacy_reader *r, msp_str text, msp_error *err)
     msp_status st;
 
     msp_json_doc_release(&r->doc);
-    st = msp_json_parse(&r->doc, text.p, text.len, err);
+    st = msp_json_parse_in(&r->doc, r->room, sizeof(r->room), text.p, text.len, err);
     return st == MSP_OK ? MSP_OK : wrong_json(r, st, err);
 }
 
@@ -302,8 +303,9 @@ begin(msp_legacy_reader *r, msp_error *err)
                              "ptdbg_ascend or torch_npu.hooks is text, one JSON array per line",
                              r->path);
     if (size < r->size) {
-        msp_warning("%s: %zu zero bytes at its end are left out: was the machine stopped while it was written?",
-                    r->path, r->size - size);
+        if (!r->quiet)
+            msp_warning("%s: %zu zero bytes at its end are left out: was the machine stopped while it was written?",
+                        r->path, r->size - size);
         r->size = size;
         r->cut = true;
     }
@@ -318,13 +320,15 @@ msp_legacy_next(msp_legacy_reader *r, msp_legacy_line *out, bool *more, msp_erro
 
     *more = false;
     while (st == MSP_OK && r->at < r->size) {
-        *out = (msp_legacy_line){.text = take_line(r, &ended), .number = r->line};
+        *out = (msp_legacy_line){.text = take_line(r, &ended)};
+        out->number = r->line;
         if (is_blank(out->text))
             continue;
         st = read_line(r, out, err);
         if (st == MSP_E_FORMAT && !ended) {
-            msp_warning("%s: the last line (%zu) is torn and left out; the %zu before it are used", r->path, r->line,
-                        r->line - 1);
+            if (!r->quiet)
+                msp_warning("%s: the last line (%zu) is torn and left out; the %zu before it are used", r->path,
+                            r->line, r->line - 1);
             r->cut = true;
             return MSP_OK;
         }
@@ -343,65 +347,59 @@ msp_legacy_reader_release(msp_legacy_reader *r)
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
-static bool
-is_number_char(char c)
-{
-    return (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '+' || (c >= 'a' && c <= 'z') ||
-           (c >= 'A' && c <= 'Z');
-}
-
-static size_t
-count_values(msp_str list)
-{
-    size_t n = 1;
-
-    for (size_t i = 0; i < list.len; i++)
-        n += list.p[i] == ',';
-    return n;
-}
-
 /* JSON's true and false are Python's 1 and 0 where a number is wanted. */
 static bool
 to_number(msp_str s, double *out)
 {
-    if (msp_str_eq(s, MSP_STR("true")) || msp_str_eq(s, MSP_STR("false"))) {
-        *out = s.len == 4;
+    if (msp_f64_parse(s, out))
         return true;
+    *out = s.len == 4;
+    return msp_str_eq(s, MSP_STR("true")) || msp_str_eq(s, MSP_STR("false"));
+}
+
+/* Read the item at *at, up to the next comma or the end, and the blanks around it. */
+static bool
+read_item(msp_str list, size_t *at, double *out)
+{
+    const char *end = list.p + list.len, *from = list.p + skip_space(list, *at), *p = msp_f64_scan(from, end, out);
+    bool ok = true;
+
+    if (p == NULL) {
+        p = from < end ? memchr(from, ',', (size_t)(end - from)) : NULL;
+        p = p != NULL ? p : end;
+        while (p > from && is_space(p[-1]))
+            p--;
+        ok = to_number((msp_str){from, (size_t)(p - from)}, out);
     }
-    return msp_f64_parse(s, out);
+    *at = skip_space(list, (size_t)(p - list.p));
+    return ok && (*at == list.len || list.p[*at] == ',');
 }
 
 msp_status
 msp_legacy_values(double **out, size_t *count, msp_str list, msp_error *err)
 {
-    size_t room = count_values(list), n = 0, i = skip_space(list, 1), end = list.len - 1;
-    double *v;
+    msp_str inner = {list.p + 1, list.len - 2};
+    size_t n = 0, cap = 0, at = skip_space(inner, 0);
+    double *v = NULL;
+    bool more = at < inner.len;
 
+    *out = NULL;
     *count = 0;
-    *out = v = msp_alloc(room, sizeof(*v));
-    if (v == NULL)
-        return msp_error_set(err, MSP_E_NOMEM, "out of memory for %zu values", room);
-    while (i < end) {
-        size_t from = i;
-
-        while (i < end && is_number_char(list.p[i]))
-            i++;
-        if (n == room || !to_number((msp_str){list.p + from, i - from}, &v[n]))
-            goto wrong;
+    while (more) {
+        /* about twenty characters each is what Python writes; the growth rule does the rest */
+        if (n == cap && !msp_vec_grow((void **)&v, &cap, n == 0 ? inner.len / 20 + 1 : n + 1, sizeof(*v))) {
+            msp_free(v);
+            return msp_error_set(err, MSP_E_NOMEM, "out of memory for more than %zu values", n);
+        }
+        if (!read_item(inner, &at, &v[n])) {
+            msp_free(v);
+            return msp_error_set(err, MSP_E_FORMAT, "value %zu of the list is no number", n + 1);
+        }
         n++;
-        i = skip_space(list, i);
-        if (i == end)
-            break;
-        if (list.p[i] != ',')
-            goto wrong;
-        i = skip_space(list, i + 1);
-        if (i == end)
-            goto wrong; /* a comma, and nothing after it */
+        more = at < inner.len; /* a comma, and so another one */
+        at++;
     }
+    *out = v;
     *count = n;
     return MSP_OK;
-wrong:
-    msp_free(v);
-    *out = NULL;
-    return msp_error_set(err, MSP_E_FORMAT, "value %zu of the list is no number", n + 1);
 }

@@ -43,8 +43,10 @@ typedef struct msp_legacy_reader {
     const char *path;
     size_t at, line; /* byte and number of the line that comes next, both from 0 */
     msp_json_doc doc;
+    _Alignas(16) char room[2048]; /* of the document: most lines need no other memory */
     msp_buf scratch;
-    bool cut; /* the last line is torn and was left out */
+    bool cut;   /* the last line is torn and was left out */
+    bool quiet; /* no warnings */
 } msp_legacy_reader;
 
 /*
@@ -65,8 +67,8 @@ bool msp_legacy_is_pickle(const char *text, size_t size);
 msp_str msp_legacy_call(msp_str name);
 
 /*
- * The numbers of a values list. They are counted first; room (msp_free) is 8 bytes each. MSP_E_FORMAT says which of
- * them is wrong.
+ * The numbers of a values list, in memory that msp_free() gives back; *out may be NULL when there are none.
+ * MSP_E_FORMAT says which of them is wrong.
  */
 MSP_CHECK msp_status msp_legacy_values(double **out, size_t *count, msp_str list, msp_error *err);
 

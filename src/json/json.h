@@ -56,6 +56,10 @@ typedef struct msp_json_doc {
  */
 MSP_CHECK msp_status msp_json_parse(msp_json_doc *out, const char *text, size_t size, msp_error *err);
 
+/* The same with size bytes of the caller's memory for a small document: no other is taken where they are enough. */
+MSP_CHECK msp_status msp_json_parse_in(msp_json_doc *out, void *room, size_t room_size, const char *text, size_t size,
+                                       msp_error *err);
+
 /*
  * The same for a file that was cut off or torn while it was written: every value that is complete is kept, containers
  * that the cut leaves open are closed, an incomplete member at the end is dropped, cut is set. depth says how deep

@@ -34,8 +34,20 @@ can_afford(msp_json_builder *b, size_t n, size_t size)
 bool
 msp_json_builder_grow(msp_json_builder *b)
 {
-    return can_afford(b, b->cap / 2, sizeof(*b->nodes)) &&
-           msp_vec_grow((void **)&b->nodes, &b->cap, b->n + 1, sizeof(*b->nodes));
+    msp_json *own = NULL;
+    size_t cap = 0;
+
+    if (!can_afford(b, b->cap / 2, sizeof(*b->nodes)))
+        return false;
+    if (b->lent == NULL)
+        return msp_vec_grow((void **)&b->nodes, &b->cap, b->n + 1, sizeof(*b->nodes));
+    if (!msp_vec_grow((void **)&own, &cap, 2 * b->cap, sizeof(*own)))
+        return false;
+    memcpy(own, b->nodes, b->n * sizeof(*own));
+    b->nodes = own;
+    b->cap = cap;
+    b->lent = NULL;
+    return true;
 }
 
 bool
@@ -89,6 +101,7 @@ msp_json_copied(msp_json_builder *b, msp_json_kind kind, uint64_t offset, const 
 void
 msp_json_builder_release(msp_json_builder *b)
 {
-    msp_free(b->nodes);
+    if (b->lent == NULL)
+        msp_free(b->nodes);
     msp_arena_release(&b->arena);
 }

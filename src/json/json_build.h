@@ -15,6 +15,7 @@
 typedef struct msp_json_builder {
     msp_arena arena;
     msp_json *nodes; /* the stack */
+    msp_json *lent;  /* the caller's memory with which it began, or NULL */
     size_t n, cap;
     size_t limit; /* bytes that arena and stack may take together */
     bool over;    /* it was reached */
@@ -25,8 +26,24 @@ typedef struct msp_json_builder {
 /* The bytes that a tree may take beyond the size of its text: 128 MiB. */
 size_t msp_json_extra(void);
 
-/* Set the limit of a zeroed builder, for a text of this size. */
+/* Set the limit of a builder that is zeroed or lent, for a text of this size. */
 void msp_json_builder_init(msp_json_builder *b, size_t size);
+
+/*
+ * Begin with the stack in the caller's memory, which must stay until the builder is released. Sets everything but
+ * first, whose zeros would cost as much as parsing a short text. A zeroed builder needs no such call.
+ */
+static inline void
+json_builder_lend(msp_json_builder *b, msp_json *room, size_t cap)
+{
+    b->arena = (msp_arena){0};
+    b->nodes = b->lent = room;
+    b->n = 0;
+    b->cap = cap;
+    b->limit = 0;
+    b->over = false;
+    b->depth = 0;
+}
 
 /* Slow path of json_push(). */
 bool msp_json_builder_grow(msp_json_builder *b);

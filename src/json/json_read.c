@@ -571,11 +571,33 @@ finish(msp_json_doc *out, parser *p, msp_error *err)
     return p->status;
 }
 
+enum { LENT_NODES = 64 }; /* one record's worth: most texts never take memory for the stack */
+
+static void
+begin(parser *p, const char *text, const char *end, msp_json room[LENT_NODES])
+{
+    p->text = p->at = text;
+    p->end = end;
+    json_builder_lend(&p->build, room, LENT_NODES);
+    p->status = MSP_OK;
+    p->wrong = p->problem = NULL;
+}
+
 msp_status
 msp_json_parse(msp_json_doc *out, const char *text, size_t size, msp_error *err)
 {
-    parser p = {.text = text, .at = text, .end = text + size};
+    return msp_json_parse_in(out, NULL, 0, text, size, err);
+}
 
+msp_status
+msp_json_parse_in(msp_json_doc *out, void *room, size_t room_size, const char *text, size_t size, msp_error *err)
+{
+    msp_json stack[LENT_NODES];
+    parser p;
+
+    begin(&p, text, text + size, stack);
+    if (room != NULL)
+        msp_arena_lend(&p.build.arena, room, room_size);
     *out = (msp_json_doc){0};
     msp_json_builder_init(&p.build, size);
     read_document(&p);
@@ -585,11 +607,12 @@ msp_json_parse(msp_json_doc *out, const char *text, size_t size, msp_error *err)
 msp_status
 msp_json_parse_recover(msp_json_doc *out, const char *text, size_t size, int keep_depth, msp_error *err)
 {
-    parser p = {.text = text, .at = text};
+    msp_json room[LENT_NODES];
+    parser p;
 
     while (size > 0 && text[size - 1] == '\0') /* space that a crashed file system gave to a file but never filled */
         size--;
-    p.end = text + size;
+    begin(&p, text, text + size, room);
     *out = (msp_json_doc){0};
     msp_json_builder_init(&p.build, size);
     if (!read_document(&p) && p.status == MSP_E_FORMAT && p.wrong == p.end) {

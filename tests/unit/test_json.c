@@ -255,10 +255,38 @@ every_failed_allocation_is_reported_and_nothing_leaks(void **state)
     assert_int_equal(msp_alloc_live(), live);
 }
 
+static void
+a_small_document_in_lent_memory_takes_no_other(void **state)
+{
+    _Alignas(16) char room[1024];
+    static const char text[] = "[\"a\", 1, [2, [3]], {\"k\": 4}]";
+    static char long_text[4096];
+    int64_t live = msp_alloc_live(), v;
+    msp_json_doc doc;
+    size_t n = 0;
+
+    (void)state;
+    assert_int_equal(msp_json_parse_in(&doc, room, sizeof(room), text, sizeof(text) - 1, NULL), MSP_OK);
+    assert_int_equal(msp_alloc_live(), live);
+    assert_true(msp_json_to_i64(msp_json_get(msp_json_at(doc.root, 3), "k"), &v) && v == 4);
+    msp_json_doc_release(&doc);
+    /* more than the lent memory and the stack hold */
+    for (int i = 0; i < 1000; i++)
+        n += (size_t)snprintf(long_text + n, sizeof(long_text) - n, "%c%d", i == 0 ? '[' : ',', i % 100);
+    long_text[n++] = ']';
+    assert_int_equal(msp_json_parse_in(&doc, room, sizeof(room), long_text, n, NULL), MSP_OK);
+    assert_int_equal(msp_json_count(doc.root), 1000);
+    for (size_t i = 0; i < 1000; i++)
+        assert_true(msp_json_to_i64(msp_json_at(doc.root, i), &v) && v == (int64_t)(i % 100));
+    msp_json_doc_release(&doc);
+    assert_int_equal(msp_alloc_live(), live);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(a_small_document_in_lent_memory_takes_no_other),
         TEST(values_have_their_kinds_and_keep_their_text),
         TEST(members_keep_their_order_and_the_last_of_equal_keys_wins),
         TEST(questions_about_nothing_are_answered_as_for_null),

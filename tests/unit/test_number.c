@@ -229,6 +229,37 @@ any_digits_are_rounded_as_strtod_rounds_them(void **state)
 }
 
 static void
+a_number_in_a_list_is_read_to_its_end_or_left_to_the_other_function(void **state)
+{
+    static const char *const refused[] = {"", "-", ".", "-.", "+1", "nan", "1e5", "1.5E3", "12345678901234567890"};
+    char text[512];
+    double v;
+
+    (void)state;
+    for (long i = 0; i < how_many(); i++) {
+        double want = random_double(i);
+        size_t n;
+        const char *end;
+
+        if (!isfinite(want) || fabs(want) > 1e15)
+            continue;
+        snprintf(text, sizeof(text), "%.*f, 7", (int)(next_random() % 25), want);
+        n = strcspn(text, ",");
+        end = msp_f64_scan(text, text + strlen(text), &v);
+        if (end == NULL) {
+            assert_true(n > 19);
+            continue;
+        }
+        assert_ptr_equal(end, text + n);
+        text[n] = '\0';
+        if (to_bits(v) != to_bits(strtod(text, NULL)))
+            fail_msg("%s: %a, not %a", text, v, strtod(text, NULL));
+    }
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+        assert_null(msp_f64_scan(refused[i], refused[i] + strlen(refused[i]), &v));
+}
+
+static void
 what_is_no_number_is_refused(void **state)
 {
     static const char *const texts[] = {"",   "-",    "+",      ".",    "-.",    "e5",   "1e",     "1e+",   "1e5x",
@@ -300,6 +331,7 @@ main(void)
         TEST(repr_is_the_shortest_text_that_reads_back),
         TEST(what_was_printed_reads_back),
         TEST(any_digits_are_rounded_as_strtod_rounds_them),
+        TEST(a_number_in_a_list_is_read_to_its_end_or_left_to_the_other_function),
         TEST(what_is_no_number_is_refused),
         TEST(the_locale_has_no_say),
         TEST(integers_are_printed_and_read),
