@@ -387,6 +387,10 @@ msp_legacy_values(double **out, size_t *count, msp_str list, msp_error *err)
     *count = 0;
     while (more) {
         /* about twenty characters each is what Python writes; the growth rule does the rest */
+        if (n == cap && n / 2 > (inner.len + msp_reader_extra() / 2) / sizeof(*v) / 3) { /* it grows by half */
+            msp_free(v);
+            return msp_error_set(err, MSP_E_LIMIT, "more than %zu short values take more memory than their text", n);
+        }
         if (n == cap && !msp_vec_grow((void **)&v, &cap, n == 0 ? inner.len / 20 + 1 : n + 1, sizeof(*v))) {
             msp_free(v);
             return msp_error_set(err, MSP_E_NOMEM, "out of memory for more than %zu values", n);

@@ -68,7 +68,8 @@ msp_str msp_legacy_call(msp_str name);
 
 /*
  * The numbers of a values list, in memory that msp_free() gives back; *out may be NULL when there are none.
- * MSP_E_FORMAT says which of them is wrong.
+ * MSP_E_FORMAT says which of them is wrong, MSP_E_LIMIT that they are too many for the size of their text
+ * (msp_reader_extra()).
  */
 MSP_CHECK msp_status msp_legacy_values(double **out, size_t *count, msp_str list, msp_error *err);
 

@@ -10,6 +10,7 @@
 #include "core/alloc.h"
 #include "core/str.h"
 #include "dump/dump_read.h"
+#include "dump/legacy.h"
 #include "io/tensor_file.h"
 #include "io/zip.h"
 #include "json/yaml.h"
@@ -638,10 +639,48 @@ with_a_small_constant(void **state)
     return 0;
 }
 
+/* ---- lines of the older tools ------------------------------------------------------------------------------------ */
+
+static msp_status
+read_legacy(const char *p, size_t size, msp_error *err)
+{
+    msp_legacy_reader r = {.text = p, .size = size, .path = "d.pkl"};
+    msp_legacy_line line;
+    bool more = true;
+    msp_status st = MSP_OK;
+
+    while (st == MSP_OK && more) {
+        st = msp_legacy_next(&r, &line, &more, err);
+        if (st == MSP_OK && more && line.kind == LEGACY_VALUES) {
+            size_t n;
+            double *v;
+
+            st = msp_legacy_values(&v, &n, line.values, err);
+            msp_free(v);
+        }
+    }
+    msp_legacy_reader_release(&r);
+    return st;
+}
+
+static void
+lines_of_the_older_tools_take_no_more_than_their_size(void **state)
+{
+    msp_error err;
+
+    (void)state;
+    assert_int_equal(read_flood(read_legacy, "", "[\"a\", 1, [], \"t\", [2], [1, 2, 3]]\n", "", &err), MSP_OK);
+    assert_int_equal(read_flood(read_legacy, "[\"a\", [", "0.12345678,", "], \"t\", [2]]\n", &err), MSP_OK);
+    assert_int_equal(read_flood(read_legacy, "[\"a\", [", "0,", "], \"t\", [2]]\n", &err), MSP_E_LIMIT);
+    assert_int_equal(read_flood(read_legacy, "[\"stack_info\", [", "[],", "]]\n", &err), MSP_E_LIMIT);
+    assert_int_equal(read_flood(read_legacy, "[\"a\", 1, [], \"t\", [", "0,", "], [1, 2, 3]]\n", &err), MSP_E_LIMIT);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(lines_of_the_older_tools_take_no_more_than_their_size),
         TEST(json_of_tiny_values_is_refused_with_its_place),
         TEST(json_of_long_values_is_read_whatever_its_size),
         TEST(a_dense_list_of_a_million_numbers_is_fine),
