@@ -113,7 +113,7 @@ pairs_of(const msp_compare_result *r)
 
 /* ---- arguments --------------------------------------------------------------------------------------------------- */
 
-enum { PATH_NPU, PATH_BENCH, PATH_OUTPUT, PATH_NPU_DIR, PATH_BENCH_DIR, PATH_FILE, NPATHS };
+enum { PATH_NPU, PATH_BENCH, PATH_OUTPUT, PATH_NPU_DIR, PATH_BENCH_DIR, PATH_FILE, PATH_STACK, PATH_MAPPING, NPATHS };
 
 typedef struct arguments {
     PyObject *paths[NPATHS]; /* bytes; NULL: not given */
@@ -187,24 +187,29 @@ form_of(msp_legacy_form *out, const char *version)
 static int
 parse_arguments(arguments *a, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"npu",     "bench",     "output",  "npu_dir", "bench_dir", "output_file", "stack",
-                            "advisor", "suffix",    "fuzzy",   "shapes",  "highlight", "log_rows",    "formats",
-                            "form",    "timestamp", "threads", "log",     NULL};
+    static char *names[] = {"npu",        "bench",        "output",  "npu_dir",   "bench_dir", "output_file",
+                            "stack",      "advisor",      "suffix",  "fuzzy",     "shapes",    "highlight",
+                            "log_rows",   "formats",      "form",    "timestamp", "threads",   "log",
+                            "stack_path", "data_mapping", "analyze", NULL};
     const char *suffix = NULL, *formats = "", *form = "", *timestamp = NULL;
-    int stack = 1, advisor = 1, fuzzy = 0, shapes = 0, highlight = 0, log_rows = 0, threads = 0;
+    int stack = 1, advisor = 1, fuzzy = 0, shapes = 0, highlight = 0, log_rows = 0, threads = 0, analyze = 0;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&|O&$O&O&O&ppzppppssziO:compare", names, PyUnicode_FSConverter,
-                                     &a->paths[PATH_NPU], PyUnicode_FSConverter, &a->paths[PATH_BENCH], path_or_none,
-                                     &a->paths[PATH_OUTPUT], path_or_none, &a->paths[PATH_NPU_DIR], path_or_none,
-                                     &a->paths[PATH_BENCH_DIR], path_or_none, &a->paths[PATH_FILE], &stack, &advisor,
-                                     &suffix, &fuzzy, &shapes, &highlight, &log_rows, &formats, &form, &timestamp,
-                                     &threads, &a->log))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&|O&$O&O&O&ppzppppssziOO&O&p:compare", names,
+                                     PyUnicode_FSConverter, &a->paths[PATH_NPU], PyUnicode_FSConverter,
+                                     &a->paths[PATH_BENCH], path_or_none, &a->paths[PATH_OUTPUT], path_or_none,
+                                     &a->paths[PATH_NPU_DIR], path_or_none, &a->paths[PATH_BENCH_DIR], path_or_none,
+                                     &a->paths[PATH_FILE], &stack, &advisor, &suffix, &fuzzy, &shapes, &highlight,
+                                     &log_rows, &formats, &form, &timestamp, &threads, &a->log, path_or_none,
+                                     &a->paths[PATH_STACK], path_or_none, &a->paths[PATH_MAPPING], &analyze))
         return -1;
     msp_compare_options_init(&a->opt);
     a->opt.npu_path = path_at(a, PATH_NPU);
     a->opt.bench_path = path_at(a, PATH_BENCH);
     a->opt.output_dir = path_at(a, PATH_OUTPUT);
     a->opt.stack_mode = stack != 0;
+    a->opt.stack_path = path_at(a, PATH_STACK);
+    a->opt.data_mapping = path_at(a, PATH_MAPPING);
+    a->opt.diff_analyze = analyze != 0;
     a->opt.compare_only = !advisor;
     a->opt.fuzzy = fuzzy != 0;
     a->opt.highlight = highlight != 0;

@@ -134,5 +134,8 @@ def compare(
     timestamp: Optional[str] = None,
     threads: int = 0,
     log: Optional[Callable[[str, str], object]] = None,
+    stack_path: Optional[Path] = None,
+    data_mapping: Optional[Path] = None,
+    analyze: bool = False,
 ) -> List[Dict[str, Any]]: ...
 def parse(path: Path, prefix: str) -> str: ...

@@ -1,4 +1,4 @@
-"""Collecting from PyTorch.
+"""Collecting from PyTorch, and comparing what was collected.
 
     from msprobe.pytorch import PrecisionDebugger
 
@@ -9,9 +9,12 @@
         loss.backward()
         debugger.stop()
         debugger.step()
+
+compare() and compare_distributed() are the older way to say what the command `msprobe compare` does.
 """
 
+from msprobe.pytorch.comparing import compare, compare_distributed
 from msprobe.pytorch.debugger import PrecisionDebugger, module_dump, module_dump_end
 from msprobe.pytorch.seed import seed_all
 
-__all__ = ["PrecisionDebugger", "seed_all", "module_dump", "module_dump_end"]
+__all__ = ["PrecisionDebugger", "seed_all", "module_dump", "module_dump_end", "compare", "compare_distributed"]
