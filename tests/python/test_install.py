@@ -37,36 +37,23 @@ INSTALLED = ["bin/msprobe", "include/msprobe/tensor.h", "share/man/man1/msprobe.
              "share/bash-completion/completions/msprobe", "share/zsh/site-functions/_msprobe",
              "share/fish/vendor_completions.d/msprobe.fish"]
 
-PROGRAM = """
-#include <stdio.h>
-#include <msprobe/stats.h>
+DATA = ROOT / "tests" / "data" / "io"
 
-int
-main(void)
-{
-    int64_t shape[] = {2};
-    float data[] = {1, 3};
-    msp_tensor t;
-    msp_stats s;
-
-    if (msp_tensor_view(&t, data, MSP_F32, 1, shape, NULL) != MSP_OK)
-        return 1;
-    msp_stats_compute(&s, &t);
-    printf("%g\\n", s.mean);
-    return 0;
-}
-"""
+# the examples, what each is given, and how its output begins
+EXAMPLES = {"read_tensor": ([DATA / "f32.pt"], "torch.float32 [2, 3]: 0.0 1.0 2.0 3.0 4.0 5.0\n"),
+            "statistics": ([DATA / "f32.pt"], "max 5  min 0  mean 2.5  norm 7.41619849\n"),
+            "compare_files": ([DATA / "f32.pt", DATA / "matrix.npy"], "cosine 1")}
 
 
-def test_an_installed_library_is_found_by_pkg_config(tmp_path):
+def test_the_examples_are_built_with_an_installed_library_found_by_pkg_config(tmp_path):
     prefix = tmp_path / "prefix"
     run("make", "install", f"PREFIX={prefix}", cwd=ROOT, env=dict(os.environ, MAKEFLAGS="", JOBS="2"))
     for name in INSTALLED:
         assert (prefix / name).stat().st_size > 0, name
     (pc,) = prefix.glob("lib*/**/libmsprobe.pc")
     env = dict(os.environ, PKG_CONFIG_PATH=str(pc.parent), LD_LIBRARY_PATH=str(pc.parent.parent))
-    (tmp_path / "user.c").write_text(PROGRAM)
     for static in ([], ["--static"]):
         flags = run("pkg-config", *static, "--cflags", "--libs", "libmsprobe", env=env).split()
-        run("gcc", "-o", tmp_path / "user", tmp_path / "user.c", *flags, env=env)
-        assert run(tmp_path / "user", env=env) == "2\n"
+        for name, (arguments, expected) in EXAMPLES.items():
+            run("gcc", "-o", tmp_path / name, ROOT / "examples" / f"{name}.c", *flags, env=env)
+            assert run(tmp_path / name, *arguments, env=env).startswith(expected), name
