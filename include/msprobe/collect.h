@@ -39,8 +39,10 @@ typedef struct msp_collect_options {
 MSP_API MSP_CHECK msp_status msp_collect_open(msp_collect **out, const msp_collect_options *opt, msp_error *err);
 
 typedef enum msp_unit_kind {
-    MSP_UNIT_DUMP = 0,
-    /* dump.json, stack.json, construct.json */ MSP_UNIT_DEBUG /* debug.json */
+    MSP_UNIT_DUMP = 0, /* dump.json, stack.json, construct.json */
+    MSP_UNIT_DEBUG,    /* debug.json */
+    MSP_UNIT_PTDBG,    /* ptdbg_ascend: one JSON array per line in file, elements as data_dir/<name>.npy */
+    MSP_UNIT_HOOKS     /* torch_npu.hooks: one JSON array per line in file, elements included */
 } msp_unit_kind;
 
 typedef struct msp_unit_info {
@@ -48,10 +50,17 @@ typedef struct msp_unit_info {
     msp_unit_kind kind;
     const char *task, *level, *framework;
     const char *data_dir; /* dump_data_dir as text, NULL: null */
+    const char *file;     /* MSP_UNIT_PTDBG and _HOOKS: name of the file in dir */
+    int64_t mark;         /* MSP_UNIT_PTDBG: the second element of a line; above 100 there are no statistics */
 } msp_unit_info;
 
-/* Open a unit; its files exist, valid and empty, when the next flush returns. Earlier files of the same name are
- * replaced. */
+/*
+ * Open a unit; its files exist, valid and empty, when the next flush returns. Earlier files of the same name are
+ * replaced, but lines (MSP_UNIT_PTDBG, MSP_UNIT_HOOKS) are appended.
+ *
+ * A record of a unit of lines is an object. Each member is one line, named by its key: a tensor (with its values, see
+ * msp_tensor_note), a number or boolean, or null for the call stack whose id was given by msp_record_fill().
+ */
 MSP_API MSP_CHECK msp_status msp_collect_unit(msp_collect *c, uint32_t *unit, const msp_unit_info *info,
                                               msp_error *err);
 
@@ -120,6 +129,7 @@ typedef struct msp_tensor_note {
     uint32_t crc;
     const char *data_name;     /* NULL: none */
     const char *why_no_values; /* NULL, or why there are no values ("meta tensor"): an extra field "note" */
+    const msp_tensor *values;  /* NULL, or whose elements travel with the record: for units of lines */
 } msp_tensor_note;
 
 /*

@@ -120,29 +120,21 @@ open_collect(PyObject *self, PyObject *args)
     Py_END_ALLOW_THREADS;
     if (st != MSP_OK)
         return raise(st, &err);
+    msp_probe_stack_reset(); /* stacks seen before have no number in this collection */
     Py_RETURN_NONE;
 }
 
-/* unit(dir, task, level, framework, data_dir, debug): the folder that records go to from now on */
-static PyObject *
-unit(PyObject *self, PyObject *args)
+PyObject *
+msp_probe_open_unit(const msp_unit_info *info, const char *data_dir)
 {
-    msp_unit_info info = {0};
-    const char *data_dir;
     msp_error err;
     msp_status st;
-    int debug;
 
-    (void)self;
-    if (!PyArg_ParseTuple(args, "ssssz|zp", &info.dir, &info.task, &info.level, &info.framework, &info.data_dir,
-                          &data_dir, &debug))
-        return NULL;
     if (msp_probe.collect == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "no recording is open");
         return NULL;
     }
-    info.kind = debug ? MSP_UNIT_DEBUG : MSP_UNIT_DUMP;
-    st = msp_collect_unit(msp_probe.collect, &msp_probe.unit, &info, &err);
+    st = msp_collect_unit(msp_probe.collect, &msp_probe.unit, info, &err);
     if (st != MSP_OK)
         return raise(st, &err);
     PyMem_Free(msp_probe.data_dir);
@@ -155,6 +147,22 @@ unit(PyObject *self, PyObject *args)
     }
     msp_probe.has_unit = msp_probe.live = true;
     Py_RETURN_NONE;
+}
+
+/* unit(dir, task, level, framework, data_dir, debug): the folder that records go to from now on */
+static PyObject *
+unit(PyObject *self, PyObject *args)
+{
+    msp_unit_info info = {0};
+    const char *data_dir;
+    int debug;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "ssssz|zp", &info.dir, &info.task, &info.level, &info.framework, &info.data_dir,
+                          &data_dir, &debug))
+        return NULL;
+    info.kind = debug ? MSP_UNIT_DEBUG : MSP_UNIT_DUMP;
+    return msp_probe_open_unit(&info, data_dir);
 }
 
 /* rules(**settings): see probe_rules */
@@ -208,7 +216,8 @@ start(PyObject *self, PyObject *arg)
     (void)self;
     if (apis < 0)
         return NULL;
-    if (!msp_probe.has_unit && msp_probe.rules.kernel < 0) { /* an NPU writes its kernels' data itself */
+    /* an NPU writes its kernels' data itself, and the older tools count calls before they write any */
+    if (!msp_probe.has_unit && msp_probe.rules.kernel < 0 && !msp_probe_is_legacy()) {
         PyErr_SetString(PyExc_RuntimeError, "no folder to record into");
         return NULL;
     }
@@ -411,6 +420,11 @@ static PyMethodDef functions[] = {
     {"wrapper", msp_probe_wrapper, METH_VARARGS, "wrapper(target, name, flags=0)"},
     {"registrar", msp_probe_registrar, METH_VARARGS, "registrar(function, node)"},
     {"trial", msp_probe_trial, METH_VARARGS, "trial(target, call)"},
+    {"legacy_rules", (PyCFunction)(void (*)(void))msp_probe_legacy_rules, METH_VARARGS | METH_KEYWORDS,
+     "legacy_rules(form, **settings)"},
+    {"legacy_unit", msp_probe_legacy_unit, METH_VARARGS, "legacy_unit(form, dir, file, data_dir, mark)"},
+    {"legacy_module", msp_probe_legacy_module, METH_VARARGS, "legacy_module(name, args, output)"},
+    {"legacy_matched", msp_probe_legacy_matched, METH_NOARGS, "legacy_matched()"},
     {NULL, NULL, 0, NULL},
 };
 

@@ -15,6 +15,7 @@
  *     probe_stack.c   call stacks, made into text once
  *     probe_grad.c    gradients, by hooks on the autograd nodes that the call made
  *     probe_module.c  modules, and single values
+ *     probe_legacy.c  calls and modules as the older tools record them
  */
 #ifndef MSP_PY_PROBE_H
 #define MSP_PY_PROBE_H
@@ -190,6 +191,12 @@ bool msp_probe_saw_overflow(uint64_t since);
 /* Whether the device says that something overflowed since it was last asked; false where devices have no such flag. */
 bool msp_probe_device_overflowed(void);
 
+/* The name by which the running call reached api; NULL: one that is not in the list. */
+probe_name *msp_probe_name_of(probe_api *api);
+
+/* Let Python make the call (on_kernel); receiver: the tensor whose method it is, or NULL. */
+PyObject *msp_probe_call_by_python(probe_api *api, PyObject *receiver, PyObject *args, PyObject *kwargs);
+
 /* Hand a record over; a failure ends the recording and is told once. */
 void msp_probe_commit(msp_record *r);
 void msp_probe_commit_value(msp_record *r); /* an entry of "data" */
@@ -319,6 +326,9 @@ int msp_probe_keep_object(kept_tensor **list, PyObject *tensor, size_t bytes, co
 void msp_probe_keep_save(kept_tensor **list);
 void msp_probe_keep_drop(kept_tensor **list);
 
+/* The statistics of a tensor; a large one is read without the interpreter lock. */
+void msp_probe_measure(const msp_tensor *t, msp_stats *stats);
+
 /* A tensor, or -1 with an exception set. */
 int msp_probe_tensor(msp_record *r, PyObject *t, probe_path *path);
 
@@ -400,6 +410,19 @@ PyObject *msp_probe_py_selects(PyObject *self, PyObject *name);
 
 /* A value that was turned into tokens earlier (snapshot()): appended; false when v is none. */
 bool msp_probe_put_snapshot(msp_record *r, PyObject *v);
+
+/* ---- the older tools (probe_legacy.c) ------------------------------------------------------------------------------
+ */
+
+bool msp_probe_is_legacy(void);
+PyObject *msp_probe_legacy_call(probe_api *api, PyObject *self, PyObject *receiver, PyObject *args, PyObject *kwargs);
+PyObject *msp_probe_legacy_module(PyObject *self, PyObject *all);
+PyObject *msp_probe_legacy_rules(PyObject *self, PyObject *args, PyObject *kwargs);
+PyObject *msp_probe_legacy_unit(PyObject *self, PyObject *args);
+PyObject *msp_probe_legacy_matched(PyObject *self, PyObject *unused);
+
+/* The unit that records go to from now on, with its tensor files in data_dir (NULL: none): None, or an exception. */
+PyObject *msp_probe_open_unit(const msp_unit_info *info, const char *data_dir);
 
 /* ---- patching (probe_patch.c)
  * -------------------------------------------------------------------------------------------- */

@@ -67,10 +67,9 @@ any_fake(PyObject *self, PyObject *args, PyObject *kwargs)
     return false;
 }
 
-/* An object that torch exports under several names goes by the one through which the caller reached it; NULL: by one
- * that is not in the list. */
-static probe_name *
-name_of(probe_api *api)
+/* An object that torch exports under several names goes by the one through which the caller reached it. */
+probe_name *
+msp_probe_name_of(probe_api *api)
 {
     PyObject *said;
     long route;
@@ -188,7 +187,7 @@ identify(call *c)
     const int ours = c->api->trampoline != NULL ? 1 : 0; /* the trampoline's own frame */
 
     c->site = msp_probe_stack(ours);
-    c->name = c->site.internal ? NULL : name_of(c->api);
+    c->name = c->site.internal ? NULL : msp_probe_name_of(c->api);
     if (c->name == NULL)
         return false;
     c->base = c->name->len < MAX_NAME ? c->name->len : MAX_NAME;
@@ -553,11 +552,25 @@ with_receiver(PyObject *self, PyObject *args)
     return all;
 }
 
+PyObject *
+msp_probe_call_by_python(probe_api *api, PyObject *who, PyObject *args, PyObject *kwargs)
+{
+    PyObject *all = with_receiver(who, args), *named = kwargs == NULL ? PyDict_New() : kwargs, *result;
+
+    Py_XINCREF(kwargs);
+    result = all == NULL || named == NULL
+                 ? NULL
+                 : PyObject_CallFunctionObjArgs(msp_probe.on_kernel, api->target, all, named, NULL);
+    Py_XDECREF(all);
+    Py_XDECREF(named);
+    return result;
+}
+
 /* Level L2: Python makes the chosen call, with what it does around it; all others run as they are. */
 static PyObject *
 call_kernel(probe_api *api, PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    PyObject *all, *named, *result;
+    PyObject *result;
     probe_name *name;
     probe_quiet q;
 
@@ -565,19 +578,11 @@ call_kernel(probe_api *api, PyObject *self, PyObject *args, PyObject *kwargs)
         return msp_probe_invoke(api, self, args, kwargs);
     msp_probe_enter(&q);
     msp_probe_resume(&q);
-    name = name_of(api);
-    if (name != api->name || name->count++ != msp_probe.rules.kernel || msp_probe.on_kernel == NULL) {
+    name = msp_probe_name_of(api);
+    if (name != api->name || name->count++ != msp_probe.rules.kernel || msp_probe.on_kernel == NULL)
         result = msp_probe_invoke(api, self, args, kwargs);
-    } else {
-        all = with_receiver(receiver(api, self), args);
-        named = kwargs == NULL ? PyDict_New() : kwargs;
-        Py_XINCREF(kwargs);
-        result = all == NULL || named == NULL
-                     ? NULL
-                     : PyObject_CallFunctionObjArgs(msp_probe.on_kernel, api->target, all, named, NULL);
-        Py_XDECREF(all);
-        Py_XDECREF(named);
-    }
+    else
+        result = msp_probe_call_by_python(api, receiver(api, self), args, kwargs);
     msp_probe_leave(&q);
     return result;
 }
@@ -596,6 +601,8 @@ msp_probe_call(probe_api *api, PyObject *self, PyObject *args, PyObject *kwargs)
     if (api->flags & PROBE_TRIAL)
         api->trials++;
     else if (msp_probe_wants() && !any_fake(who, args, kwargs)) {
+        if (msp_probe_is_legacy())
+            return msp_probe_legacy_call(api, self, who, args, kwargs);
         msp_probe_enter(&q);
         if (identify(&c))
             goto recorded;

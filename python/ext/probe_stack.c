@@ -177,7 +177,8 @@ hand_over(PyObject *frames)
             lines[i] = "?";
         }
     }
-    if (lines != NULL && msp_collect_stack(msp_probe.collect, &id, lines, (size_t)n, &err) != MSP_OK)
+    if (lines != NULL && msp_probe.collect != NULL &&
+        msp_collect_stack(msp_probe.collect, &id, lines, (size_t)n, &err) != MSP_OK)
         id = 0;
     PyMem_Free(lines);
     return id;

@@ -324,6 +324,19 @@ measure(const msp_tensor *t, msp_stats *stats, uint32_t *crc)
         PyEval_RestoreThread(saved);
 }
 
+void
+msp_probe_measure(const msp_tensor *t, msp_stats *stats)
+{
+    PyThreadState *saved = NULL;
+    bool large = (size_t)t->numel * msp_dtype_size(t->dtype) > 1 << 16;
+
+    if (large)
+        saved = PyEval_SaveThread();
+    measure_values(t, stats, large);
+    if (large)
+        PyEval_RestoreThread(saved);
+}
+
 static bool
 full_name(char *out, size_t size, const char *file)
 {
@@ -411,7 +424,8 @@ msp_probe_wanted(PyObject *self, PyObject *text)
     memcpy(path.text, p, path.len);
     if (msp_probe_thread.no_values != NULL || !msp_probe.rules.statistics)
         want = NO_VALUES;
-    else if (msp_probe.rules.checksum || msp_probe_thread.saving || (wants_file(&path) && !msp_probe.rules.overflow))
+    else if (msp_probe_is_legacy() || msp_probe.rules.checksum || msp_probe_thread.saving ||
+             (wants_file(&path) && !msp_probe.rules.overflow))
         want = ELEMENTS;
     else if (wants_file(&path) && msp_probe_thread.keep != NULL)
         want = STATISTICS_AND_COPY;

@@ -1,1 +1,40 @@
-"""ptdbg_ascend: the older front end, kept so that scripts written for it run unchanged."""
+"""ptdbg_ascend: the older front end, kept so that scripts written for it run unchanged.
+
+    from ptdbg_ascend import *
+
+    seed_all()
+    set_dump_path("./npu_dump.pkl", dump_tag="all")
+    register_hook(model, acc_cmp_dump)
+    set_dump_switch("ON")
+    ...
+    set_dump_switch("OFF")
+
+What it writes and reads is described in docs/legacy.md. Importing it fixes the random numbers, as it always did: seed_all() with its defaults.
+"""
+
+from ptdbg_ascend.common import CompareException
+from ptdbg_ascend.dump import (
+    acc_cmp_dump,
+    overflow_check,
+    register_hook,
+    seed_all,
+    set_backward_input,
+    set_dump_path,
+    set_dump_switch,
+    set_overflow_check_switch,
+)
+from ptdbg_ascend.version import __version__
+
+__all__ = [
+    "CompareException",
+    "acc_cmp_dump",
+    "overflow_check",
+    "register_hook",
+    "seed_all",
+    "set_backward_input",
+    "set_dump_path",
+    "set_dump_switch",
+    "set_overflow_check_switch",
+]
+
+seed_all()

@@ -344,11 +344,18 @@ put_side(msp_collect *c, msp_record *r, msp_error *err)
 msp_status
 msp_collect_unit(msp_collect *c, uint32_t *unit, const msp_unit_info *info, msp_error *err)
 {
-    const char *texts[] = {info->dir, info->task, info->level, info->framework,
-                           info->data_dir == NULL ? "" : info->data_dir};
+    char mark[24];
+    const char *texts[] = {info->dir,
+                           info->task,
+                           info->level,
+                           info->framework,
+                           info->data_dir == NULL ? "" : info->data_dir,
+                           info->file == NULL ? "" : info->file,
+                           mark};
     msp_record *r = &c->scratch;
     msp_status st;
 
+    snprintf(mark, sizeof(mark), "%lld", (long long)info->mark);
     pthread_mutex_lock(&c->lock);
     msp_record_frame(r, FRAME_UNIT, c->units, (uint32_t)info->kind | (info->data_dir == NULL ? 0x100 : 0));
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)

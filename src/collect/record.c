@@ -8,6 +8,7 @@
 #include <string.h>
 #include "collect/record.h"
 #include "core/alloc.h"
+#include "io/pieces.h"
 #include "msprobe/collect.h"
 
 static unsigned char *
@@ -232,6 +233,27 @@ put_stats(msp_record *r, tensor_stats_form form, const msp_tensor_note *note)
     put(r, packed, sizeof(packed));
 }
 
+static msp_status
+put_piece(const void *p, size_t n, void *payload, msp_error *err)
+{
+    msp_record *r = payload;
+
+    (void)err;
+    put(r, p, n);
+    return r->failed ? MSP_E_NOMEM : MSP_OK;
+}
+
+static void
+put_values(msp_record *r, const msp_tensor *t)
+{
+    const int64_t size = t->numel * (int64_t)msp_dtype_size(t->dtype);
+    msp_error err;
+
+    put(r, &size, sizeof(size));
+    if (size > 0 && !r->failed && msp_tensor_pieces(t, put_piece, r, &err) != MSP_OK)
+        r->failed = true;
+}
+
 static void
 put_tensor(msp_record *r, const msp_tensor_note *note, bool open)
 {
@@ -241,7 +263,8 @@ put_tensor(msp_record *r, const msp_tensor_note *note, bool open)
     head.flags = (note->requires_grad ? TENSOR_GRAD : 0) | (note->has_crc ? TENSOR_CRC : 0) |
                  (note->type != NULL ? TENSOR_TYPE : 0) | (note->dtype != NULL ? TENSOR_DTYPE : 0) |
                  (note->data_name != NULL ? TENSOR_FILE : 0) | (note->why_no_values != NULL ? TENSOR_WHY : 0) |
-                 (open ? TENSOR_OPEN : 0) | (note->ticket != 0 ? TENSOR_WAITS : 0);
+                 (open ? TENSOR_OPEN : 0) | (note->ticket != 0 ? TENSOR_WAITS : 0) |
+                 (note->values != NULL ? TENSOR_VALUES : 0);
     put(r, &head, sizeof(head));
     put(r, t->shape, (size_t)t->ndim * sizeof(t->shape[0]));
     put_stats(r, (tensor_stats_form)head.form, note);
@@ -253,6 +276,8 @@ put_tensor(msp_record *r, const msp_tensor_note *note, bool open)
         put_text(r, note->data_name, strlen(note->data_name));
     if (note->why_no_values != NULL)
         put_text(r, note->why_no_values, strlen(note->why_no_values));
+    if (note->values != NULL)
+        put_values(r, note->values);
 }
 
 void
@@ -291,6 +316,12 @@ tensor_bytes(const unsigned char *p)
     for (uint32_t flag = TENSOR_TYPE; flag <= TENSOR_WHY; flag *= 2)
         if (head.flags & flag)
             n += text_bytes(p + n);
+    if (head.flags & TENSOR_VALUES) {
+        uint64_t size;
+
+        memcpy(&size, p + n, sizeof(size));
+        n += sizeof(size) + size;
+    }
     return n;
 }
 

@@ -25,10 +25,12 @@ enum {
     TENSOR_FILE = 16,
     TENSOR_WHY = 32,
     TENSOR_OPEN = 64,
-    TENSOR_WAITS = 128 /* a ticket (u64) stands in the place of the first statistic; never in the ring */
+    TENSOR_WAITS = 128, /* a ticket (u64) stands in the place of the first statistic; never in the ring */
+    TENSOR_VALUES = 256
 };
 
-/* Followed by the shape (i64 each), the statistics of its form, and the texts that flags name, in the flags' order. */
+/* Followed by the shape (i64 each), the statistics of its form, the texts that flags name, in the flags' order, and
+ * with TENSOR_VALUES by the elements: u64 size in bytes, and the bytes in row-major order. */
 typedef struct __attribute__((packed)) tensor_token {
     uint8_t token;
     uint8_t dtype;
@@ -53,6 +55,20 @@ typedef struct record_reader {
 
 uint8_t msp_record_read_byte(record_reader *r);
 msp_str msp_record_read_text(record_reader *r);
+
+/* A tensor's token, taken apart: nothing is copied. */
+typedef struct record_tensor {
+    tensor_token head;
+    record_reader shape, stats;
+    msp_str type, dtype, file, why;
+    const unsigned char *values; /* NULL: none */
+    size_t nbytes;
+} record_tensor;
+
+/* Read one whose token byte was read already; false, and r->bad, when it is cut short or says what cannot be. */
+bool msp_record_read_tensor(record_reader *r, record_tensor *out);
+int64_t msp_record_read_i64(record_reader *r);
+double msp_record_read_f64(record_reader *r);
 
 /* Write the value at r as JSON; false when the tokens are not one well-formed value. */
 bool msp_record_to_json(record_reader *r, msp_json_writer *w);

@@ -32,8 +32,8 @@ msp_record_read_byte(record_reader *r)
     return p == NULL ? 0 : *p;
 }
 
-static int64_t
-read_i64(record_reader *r)
+int64_t
+msp_record_read_i64(record_reader *r)
 {
     const void *p = take(r, 8);
     int64_t v = 0;
@@ -43,8 +43,8 @@ read_i64(record_reader *r)
     return v;
 }
 
-static double
-read_f64(record_reader *r)
+double
+msp_record_read_f64(record_reader *r)
 {
     const void *p = take(r, 8);
     double v = 0;
@@ -95,8 +95,8 @@ write_extreme(msp_json_writer *w, tensor_stats_form form, int64_t v, bool scalar
 static void
 write_int_stats(record_reader *r, msp_json_writer *w, tensor_stats_form form, bool scalar)
 {
-    int64_t max = read_i64(r), min = read_i64(r);
-    double mean = read_f64(r), norm = read_f64(r);
+    int64_t max = msp_record_read_i64(r), min = msp_record_read_i64(r);
+    double mean = msp_record_read_f64(r), norm = msp_record_read_f64(r);
 
     key(w, "Max");
     write_extreme(w, form, max, scalar);
@@ -111,7 +111,8 @@ write_int_stats(record_reader *r, msp_json_writer *w, tensor_stats_form form, bo
 static void
 write_float_stats(record_reader *r, msp_json_writer *w, tensor_stats_form form, bool scalar)
 {
-    double max = read_f64(r), min = read_f64(r), mean = read_f64(r), norm = read_f64(r);
+    double max = msp_record_read_f64(r), min = msp_record_read_f64(r), mean = msp_record_read_f64(r),
+           norm = msp_record_read_f64(r);
 
     key(w, "Max");
     msp_json_write_f64(w, max);
@@ -129,10 +130,10 @@ write_float_stats(record_reader *r, msp_json_writer *w, tensor_stats_form form, 
 static void
 write_bool_stats(record_reader *r, msp_json_writer *w)
 {
-    int64_t max = read_i64(r), min = read_i64(r);
+    int64_t max = msp_record_read_i64(r), min = msp_record_read_i64(r);
 
-    read_f64(r);
-    read_f64(r);
+    msp_record_read_f64(r);
+    msp_record_read_f64(r);
     key(w, "Max");
     msp_json_write_bool(w, max != 0);
     key(w, "Min");
@@ -163,84 +164,90 @@ write_stats(record_reader *r, msp_json_writer *w, tensor_stats_form form, bool s
 }
 
 /* What follows the statistics in the frame, but is partly written before them. */
-typedef struct tensor_texts {
-    msp_str type, dtype, file, why;
-} tensor_texts;
-
-static tensor_texts
-read_texts(record_reader *r, uint32_t flags, msp_dtype dtype)
+static void
+read_texts(record_reader *r, record_tensor *t)
 {
-    tensor_texts t = {MSP_STR("torch.Tensor"), msp_str_of(msp_dtype_torch_name(dtype)), {0}, {0}};
+    const uint32_t flags = t->head.flags;
 
-    if (flags & TENSOR_TYPE)
-        t.type = msp_record_read_text(r);
-    if (flags & TENSOR_DTYPE)
-        t.dtype = msp_record_read_text(r);
-    if (flags & TENSOR_FILE)
-        t.file = msp_record_read_text(r);
-    if (flags & TENSOR_WHY)
-        t.why = msp_record_read_text(r);
-    if (t.type.len + t.dtype.len + t.file.len + t.why.len > TENSOR_TEXTS_MAX)
+    t->type = flags & TENSOR_TYPE ? msp_record_read_text(r) : MSP_STR("torch.Tensor");
+    t->dtype =
+        flags & TENSOR_DTYPE ? msp_record_read_text(r) : msp_str_of(msp_dtype_torch_name((msp_dtype)t->head.dtype));
+    t->file = flags & TENSOR_FILE ? msp_record_read_text(r) : (msp_str){0};
+    t->why = flags & TENSOR_WHY ? msp_record_read_text(r) : (msp_str){0};
+    if (t->type.len + t->dtype.len + t->file.len + t->why.len > TENSOR_TEXTS_MAX)
         r->bad = true;
-    return t;
+}
+
+static void
+read_values(record_reader *r, record_tensor *t)
+{
+    int64_t n = t->head.flags & TENSOR_VALUES ? msp_record_read_i64(r) : 0;
+
+    t->nbytes = (size_t)n;
+    t->values = t->head.flags & TENSOR_VALUES ? take(r, (size_t)n) : NULL;
+}
+
+bool
+msp_record_read_tensor(record_reader *r, record_tensor *t)
+{
+    const void *p;
+
+    r->p--; /* the token byte is part of the head */
+    p = take(r, sizeof(t->head));
+    if (p == NULL)
+        return false;
+    memcpy(&t->head, p, sizeof(t->head));
+    t->shape = *r;
+    take(r, (size_t)t->head.ndim * 8);
+    t->stats = *r;
+    take(r, t->head.form == STATS_NONE ? 0 : 4 * 8);
+    if (t->head.dtype >= MSP_DTYPE_COUNT || t->head.form > STATS_LOST || (t->head.flags & TENSOR_WAITS))
+        r->bad = true;
+    if (r->bad)
+        return false;
+    read_texts(r, t);
+    read_values(r, t);
+    return !r->bad;
 }
 
 static bool
 write_tensor(record_reader *r, msp_json_writer *w, bool *open)
 {
-    record_reader shape, stats;
-    tensor_token head;
-    tensor_texts texts;
-    const void *p;
+    record_tensor t;
     char crc[9];
 
-    r->p--; /* the token byte is part of the head */
-    p = take(r, sizeof(head));
-    if (p == NULL)
+    if (!msp_record_read_tensor(r, &t))
         return false;
-    memcpy(&head, p, sizeof(head));
-    shape = *r;
-    take(r, (size_t)head.ndim * 8);
-    stats = *r;
-    take(r, head.form == STATS_NONE ? 0 : 4 * 8);
-    if (head.dtype >= MSP_DTYPE_COUNT || head.form > STATS_LOST || (head.flags & TENSOR_WAITS))
-        r->bad = true;
-    if (r->bad)
-        return false;
-    texts = read_texts(r, head.flags, (msp_dtype)head.dtype);
-    if (r->bad)
-        return false;
-
     msp_json_begin_object(w);
     key(w, "type");
-    msp_json_write_string(w, texts.type);
+    msp_json_write_string(w, t.type);
     key(w, "dtype");
-    msp_json_write_string(w, texts.dtype);
+    msp_json_write_string(w, t.dtype);
     key(w, "shape");
     msp_json_begin_array(w);
-    for (int i = 0; i < head.ndim; i++)
-        msp_json_write_i64(w, read_i64(&shape));
+    for (int i = 0; i < t.head.ndim; i++)
+        msp_json_write_i64(w, msp_record_read_i64(&t.shape));
     msp_json_end_array(w);
-    write_stats(&stats, w, (tensor_stats_form)head.form, head.ndim == 0);
+    write_stats(&t.stats, w, (tensor_stats_form)t.head.form, t.head.ndim == 0);
     key(w, "requires_grad");
-    msp_json_write_bool(w, (head.flags & TENSOR_GRAD) != 0);
-    if (head.flags & TENSOR_FILE) {
+    msp_json_write_bool(w, (t.head.flags & TENSOR_GRAD) != 0);
+    if (t.head.flags & TENSOR_FILE) {
         key(w, "data_name");
-        msp_json_write_string(w, texts.file);
+        msp_json_write_string(w, t.file);
     }
-    if (head.flags & TENSOR_CRC) {
-        snprintf(crc, sizeof(crc), "%08x", head.crc);
+    if (t.head.flags & TENSOR_CRC) {
+        snprintf(crc, sizeof(crc), "%08x", t.head.crc);
         key(w, "md5");
         msp_json_write_string(w, msp_str_of(crc));
     }
-    if (head.flags & TENSOR_WHY) {
+    if (t.head.flags & TENSOR_WHY) {
         key(w, "note");
-        msp_json_write_string(w, texts.why);
+        msp_json_write_string(w, t.why);
     }
-    *open = (head.flags & TENSOR_OPEN) != 0;
+    *open = (t.head.flags & TENSOR_OPEN) != 0;
     if (!*open)
         msp_json_end_object(w);
-    return !r->bad;
+    return true;
 }
 
 /* A scalar value for the token t; false when it is none. */
@@ -256,10 +263,10 @@ write_scalar(record_reader *r, msp_json_writer *w, int t)
         msp_json_write_bool(w, t == TOKEN_TRUE);
         return true;
     case TOKEN_INT:
-        msp_json_write_i64(w, read_i64(r));
+        msp_json_write_i64(w, msp_record_read_i64(r));
         return true;
     case TOKEN_FLOAT:
-        msp_json_write_f64(w, read_f64(r));
+        msp_json_write_f64(w, msp_record_read_f64(r));
         return true;
     case TOKEN_TEXT:
         msp_json_write_string(w, msp_record_read_text(r));

@@ -17,15 +17,16 @@
 
 typedef enum frame_kind {
     FRAME_SKIP = 0, /* the rest of the ring up to its end is empty: go on at its beginning */
-    FRAME_UNIT,     /* texts: dir, task, level, framework, data_dir; arg: msp_unit_kind; bit 8: data_dir is null */
-    FRAME_VALUE,    /* text: name; then a value; arg: the hole that it fills, 0: none */
-    FRAME_HOLE,     /* arg: a number; the value that fills it stands here when it comes in time */
-    FRAME_SITE,     /* text: name, parent; arg: stack id; u8: parent is there */
-    FRAME_STACK,    /* arg: stack id; texts: frames, to the end of the body */
-    FRAME_ERROR,    /* text for dump_error_info.log */
-    FRAME_CLOSE,    /* the unit is complete */
-    FRAME_FLUSH,    /* arg: ticket to publish */
-    FRAME_SPILL     /* text: path of a file that holds one whole frame too large for the ring */
+    FRAME_UNIT, /* texts: dir, task, level, framework, data_dir, file, mark; arg: msp_unit_kind; bit 8: data_dir is null
+                 */
+    FRAME_VALUE, /* text: name; then a value; arg: the hole that it fills, 0: none; in units of lines the stack's id */
+    FRAME_HOLE,  /* arg: a number; the value that fills it stands here when it comes in time */
+    FRAME_SITE,  /* text: name, parent; arg: stack id; u8: parent is there */
+    FRAME_STACK, /* arg: stack id; texts: frames, to the end of the body */
+    FRAME_ERROR, /* text for dump_error_info.log */
+    FRAME_CLOSE, /* the unit is complete */
+    FRAME_FLUSH, /* arg: ticket to publish */
+    FRAME_SPILL  /* text: path of a file that holds one whole frame too large for the ring */
 } frame_kind;
 
 typedef struct frame_header {

@@ -93,19 +93,38 @@ open_files(msp_unit *u, msp_str head, bool again, msp_error *err)
     return st;
 }
 
+/* r stands behind what all kinds of units have. */
+static msp_status
+open_lines(msp_unit *u, msp_unit_kind kind, msp_str data_dir, record_reader *r, msp_error *err)
+{
+    msp_str file = msp_record_read_text(r), mark = msp_record_read_text(r);
+    char number[24] = "";
+
+    if (r->bad || kind > MSP_UNIT_HOOKS || file.len == 0 || memchr(file.p, '/', file.len) != NULL ||
+        memchr(file.p, '\0', file.len) != NULL || memchr(data_dir.p, '\0', data_dir.len) != NULL ||
+        mark.len >= sizeof(number))
+        return msp_error_set(err, MSP_E_FORMAT, "the description of a dump file is damaged");
+    memcpy(number, mark.p, mark.len);
+    return msp_lines_open(&u->lines, kind, u->dir, file, data_dir, strtoll(number, NULL, 10), err);
+}
+
 msp_status
 msp_unit_open(msp_unit *u, const frame_header *h, bool again, msp_error *err)
 {
     record_reader r = body_of(h);
     msp_str dir = msp_record_read_text(&r), task = msp_record_read_text(&r), level = msp_record_read_text(&r);
     msp_str framework = msp_record_read_text(&r), data_dir = msp_record_read_text(&r);
+    const msp_unit_kind kind = (msp_unit_kind)(h->arg & 0xff);
     msp_buf head = {0};
     msp_status st;
 
-    *u = (msp_unit){.data = MSP_PUBLISH_NONE, .stack = MSP_PUBLISH_NONE, .construct = MSP_PUBLISH_NONE};
+    *u = (msp_unit){.data = MSP_PUBLISH_NONE,
+                    .stack = MSP_PUBLISH_NONE,
+                    .construct = MSP_PUBLISH_NONE,
+                    .lines = MSP_LINES_NONE};
     if (r.bad || dir.len == 0 || memchr(dir.p, '\0', dir.len) != NULL)
         return msp_error_set(err, MSP_E_FORMAT, "the description of a dump folder is damaged");
-    u->debug = (h->arg & 0xff) == MSP_UNIT_DEBUG;
+    u->debug = kind == MSP_UNIT_DEBUG;
     u->dir = msp_alloc(dir.len + 1, 1);
     if (u->dir == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
@@ -115,7 +134,9 @@ msp_unit_open(msp_unit *u, const frame_header *h, bool again, msp_error *err)
     st = msp_buf_status(&head, err);
     if (st == MSP_OK)
         st = msp_path_make_dirs(u->dir, err);
-    if (st == MSP_OK)
+    if (st == MSP_OK && kind != MSP_UNIT_DUMP && kind != MSP_UNIT_DEBUG)
+        st = open_lines(u, kind, data_dir, &r, err);
+    else if (st == MSP_OK)
         st = open_files(u, msp_buf_view(&head), again, err);
     msp_buf_release(&head);
     u->open = st == MSP_OK;
@@ -247,11 +268,35 @@ add_error(const msp_unit *u, record_reader *r, msp_error *err)
     return st;
 }
 
+static bool
+is_lines(const msp_unit *u)
+{
+    return u->lines.fd >= 0;
+}
+
+/* A unit of lines has calls and nothing else. */
+static msp_status
+add_lines(msp_unit *u, const frame_header *h, const unit_stack *stack, int64_t *damaged, msp_error *err)
+{
+    record_reader r = body_of(h);
+    bool bad = false;
+    msp_status st = MSP_OK;
+
+    msp_record_read_text(&r); /* the call's name: each line has one of its own */
+    if (h->kind == FRAME_VALUE)
+        st = msp_lines_add(&u->lines, &u->data_text, &r, stack, &bad, err);
+    *damaged += bad;
+    return st;
+}
+
 msp_status
-msp_unit_add(msp_unit *u, const frame_header *h, int64_t *damaged, msp_error *err)
+msp_unit_add(msp_unit *u, const frame_header *h, const unit_stack *stacks, size_t nstacks, int64_t *damaged,
+             msp_error *err)
 {
     record_reader r = body_of(h);
 
+    if (is_lines(u))
+        return add_lines(u, h, h->arg > 0 && h->arg <= nstacks ? &stacks[h->arg - 1] : NULL, damaged, err);
     if (h->kind == FRAME_VALUE)
         return add_value(u, h->arg, &r, damaged, err);
     if (h->kind == FRAME_HOLE)
@@ -330,6 +375,11 @@ msp_unit_publish(msp_unit *u, const unit_stack *stacks, size_t nstacks, msp_erro
 
     if (msp_unit_pending(u) == 0)
         return MSP_OK;
+    if (is_lines(u)) {
+        st = msp_lines_append(&u->lines, msp_buf_view(&u->data_text), err);
+        msp_buf_clear(&u->data_text);
+        return st;
+    }
     make_stack_text(u, &stack_text, stacks, nstacks);
     st = msp_buf_status(&stack_text, err);
     if (st == MSP_OK)
@@ -351,6 +401,7 @@ msp_unit_publish(msp_unit *u, const unit_stack *stacks, size_t nstacks, msp_erro
 void
 msp_unit_close(msp_unit *u)
 {
+    msp_lines_close(&u->lines);
     msp_publish_close(&u->data);
     msp_publish_close(&u->stack);
     msp_publish_close(&u->construct);
@@ -360,5 +411,8 @@ msp_unit_close(msp_unit *u)
     msp_free(u->holes);
     msp_free(u->dir);
     msp_arena_release(&u->names);
-    *u = (msp_unit){.data = MSP_PUBLISH_NONE, .stack = MSP_PUBLISH_NONE, .construct = MSP_PUBLISH_NONE};
+    *u = (msp_unit){.data = MSP_PUBLISH_NONE,
+                    .stack = MSP_PUBLISH_NONE,
+                    .construct = MSP_PUBLISH_NONE,
+                    .lines = MSP_LINES_NONE};
 }

@@ -5,15 +5,9 @@
 #define MSP_COLLECT_UNIT_H
 
 #include <time.h>
+#include "collect/lines.h"
 #include "collect/publish.h"
-#include "collect/record.h"
 #include "core/arena.h"
-
-/* A call stack as the side file holds it: texts, one per frame. */
-typedef struct unit_stack {
-    const unsigned char *body;
-    size_t size;
-} unit_stack;
 
 typedef struct unit_site {
     uint32_t stack;
@@ -29,7 +23,8 @@ typedef struct unit_hole {
 
 typedef struct msp_unit {
     bool open;
-    bool debug; /* debug.json alone */
+    bool debug;      /* debug.json alone */
+    msp_lines lines; /* a unit of lines: this alone */
     char *dir;
     msp_publish data, stack, construct;
     msp_buf data_text, construct_text; /* members, each with a comma before it */
@@ -50,7 +45,8 @@ typedef struct msp_unit {
 MSP_CHECK msp_status msp_unit_open(msp_unit *u, const frame_header *h, bool again, msp_error *err);
 
 /* Take in a frame for this unit. Damaged frames are counted in *damaged and otherwise ignored. */
-MSP_CHECK msp_status msp_unit_add(msp_unit *u, const frame_header *h, int64_t *damaged, msp_error *err);
+MSP_CHECK msp_status msp_unit_add(msp_unit *u, const frame_header *h, const unit_stack *stacks, size_t nstacks,
+                                  int64_t *damaged, msp_error *err);
 
 /* Bytes that wait for publishing. */
 size_t msp_unit_pending(const msp_unit *u);

@@ -174,7 +174,7 @@ take_in(writer *w, const frame_header *h, msp_error *err)
     }
     if (h->kind == FRAME_SPILL)
         return take_in_spilled(w, h, err);
-    if (h->unit >= w->nunits || (h->kind == FRAME_SITE && h->arg > w->nstacks))
+    if (h->unit >= w->nunits || ((h->kind == FRAME_SITE || h->kind == FRAME_VALUE) && h->arg > w->nstacks))
         st = read_side(w, err);
     if (st != MSP_OK)
         return st;
@@ -190,7 +190,7 @@ take_in(writer *w, const frame_header *h, msp_error *err)
             msp_unit_close(u);
         return st;
     }
-    return msp_unit_add(u, h, &w->damaged, err);
+    return msp_unit_add(u, h, w->stacks, w->nstacks, &w->damaged, err);
 }
 
 /* A record that belongs before others may still come. */

@@ -9,22 +9,23 @@
 
 enum { MODE = 0640, PREFIX_SIZE = 10, DATA_ALIGN = 64 };
 
-static void
-add_header(msp_buf *b, const msp_tensor *t, const char *code)
+void
+msp_npy_header(msp_buf *b, const msp_tensor *t)
 {
+    const size_t start = b->len;
     const uint16_t one = 1;
     char order = msp_dtype_size(t->dtype) == 1 ? '|' : *(const unsigned char *)&one == 1 ? '<' : '>';
 
     msp_buf_add(b, "\x93NUMPY\1\0\0\0", PREFIX_SIZE);
-    msp_buf_printf(b, "{'descr': '%c%s', 'fortran_order': False, 'shape': (", order, code);
+    msp_buf_printf(b, "{'descr': '%c%s', 'fortran_order': False, 'shape': (", order, msp_npy_code(t->dtype));
     for (int32_t i = 0; i < t->ndim; i++)
         msp_buf_printf(b, "%s%lld", i > 0 ? ", " : "", (long long)t->shape[i]);
     msp_buf_text(b, t->ndim == 1 ? ",), }" : "), }");
-    while ((b->len + 1) % DATA_ALIGN != 0 && !b->failed)
+    while ((b->len - start + 1) % DATA_ALIGN != 0 && !b->failed)
         msp_buf_char(b, ' ');
     msp_buf_char(b, '\n');
     if (!b->failed) /* 64 dimensions of 19 digits are far from the 65535 that version 1 can tell */
-        store_u16(b->p + PREFIX_SIZE - 2, (uint16_t)(b->len - PREFIX_SIZE));
+        store_u16(b->p + start + PREFIX_SIZE - 2, (uint16_t)(b->len - start - PREFIX_SIZE));
 }
 
 static msp_status
@@ -36,18 +37,17 @@ write_piece(const void *p, size_t n, void *payload, msp_error *err)
 msp_status
 msp_npy_save(const char *path, const msp_tensor *t, msp_error *err)
 {
-    const char *code = msp_npy_code(t->dtype);
     msp_buf header = {0};
     msp_file f;
     msp_status st;
 
-    if (code == NULL)
+    if (msp_npy_code(t->dtype) == NULL)
         return msp_error_set(err, MSP_E_UNSUPPORTED, "%s: NumPy has no type for %s: convert to float32, or save a .pt",
                              path, msp_dtype_torch_name(t->dtype));
     st = msp_file_create(&f, path, MODE, err);
     if (st != MSP_OK)
         return st;
-    add_header(&header, t, code);
+    msp_npy_header(&header, t);
     st = msp_buf_status(&header, err);
     if (st == MSP_OK)
         st = msp_file_write(&f, header.p, header.len, err);

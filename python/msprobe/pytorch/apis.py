@@ -18,7 +18,8 @@ DISTRIBUTED, BY_CALLER, WAIT, UNINITIALISED = 1, 2, 4, 32  # flags of _core.prob
 FIRST, SECOND, UNLISTED = 0, 1, 2  # answers of route()
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hook_module")
-LISTS = {"default": os.path.join(FOLDER, "support_wrap_ops.yaml"), "wide": os.path.join(FOLDER, "wide_wrap_ops.yaml")}
+LISTS = {"default": os.path.join(FOLDER, "support_wrap_ops.yaml"), "wide": os.path.join(FOLDER, "wide_wrap_ops.yaml"),
+         "ptdbg": os.path.join(FOLDER, "ptdbg_wrap_ops.yaml"), "hooks": os.path.join(FOLDER, "ptdbg_wrap_ops.yaml")}
 
 # Tensor.__rdiv__ is Tensor.__rtruediv__, a Python function that calls reciprocal and __mul__; `2 / a` shows these two for every tool that replaces
 # attributes, and so it does here
@@ -42,6 +43,12 @@ def categories(which):
         "_VF": ("VF", [torch._VF], 0),
         "torch": ("Torch", [torch], 0),
     }
+    if which == "hooks":
+        del found["_VF"]
+    if which in ("hooks", "ptdbg"):
+        if which == "ptdbg" and "torch_npu" in sys.modules:
+            found["torch_npu"] = ("NPU", [sys.modules["torch_npu"]], 0)
+        return found
     if which == "wide":
         found["aten"] = ("Aten", [torch.ops.aten], 0)
     if torch.distributed.is_available():
@@ -150,8 +157,9 @@ class Attributes:
 class Registry:
     """The functions that are recorded."""
 
-    def __init__(self, probe, in_place):
+    def __init__(self, probe, in_place, separator="."):
         self._probe = probe
+        self._separator = separator
         self._in_place = in_place  # kinds of objects that can be patched where they are
         self._packets = []
         self.attributes = Attributes()
@@ -166,7 +174,7 @@ class Registry:
                 if (category, name) not in LEFT_OUT and only in (None, record):
                     for owner in owners:
                         self._add_listed(owner, name, record, flags | extra_flags)
-        if torch.distributed.is_available() and only is None:
+        if "distributed" in listed and torch.distributed.is_available() and only is None:
             self._add_wait()
         if len(self.attributes):
             self.attributes.guard_scripting()
@@ -186,13 +194,14 @@ class Registry:
 
     def add(self, owner, name, target, record, flags=0):
         """Patch target where it is when that can be done, else put an object in its place as owner.name."""
+        shown = record.replace(".", self._separator)
         if kind_of(target) in self._in_place:
-            self._probe.add(target, record, flags)
+            self._probe.add(target, shown, flags)
             _NAMES.setdefault(target, []).append(record)
         else:
             part, _, last = name.rpartition(".")
             holder = look_up(owner, part) if part else owner
-            self.attributes.add(holder, last, self._probe.wrapper(target, record, flags & ~BY_CALLER))
+            self.attributes.add(holder, last, self._probe.wrapper(target, shown, flags & ~BY_CALLER))
         self.count += 1
 
     def add_custom(self, module, api, target, record):

@@ -95,6 +95,8 @@ def current_rank():
 class Recorder:
     """One per process."""
 
+    separator = "."  # between the parts of a function's name in a dump
+
     def __init__(self, config):
         self.config = config
         self.model = None
@@ -128,22 +130,11 @@ class Recorder:
     def _setup(self):
         plain = selftest.chosen_plain()
         sample = None if "tensor" in plain else torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])[1:, ::2]
-        engine = getattr(torch.autograd.Variable, "_execution_engine", None)
-        fast = probe.setup(
-            torch.Tensor, torch.nn.Parameter, sample,
-            sequence_nr=None if "sequence" in plain else getattr(torch.autograd, "_get_sequence_nr", None),
-            functorch_level=getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", None),
-            task_id=getattr(torch._C, "_current_graph_task_id", None), queue_callback=getattr(engine, "queue_callback", None),
-            describe=describe, fetch=_fetch, total=device.total, stack_text=stacks.stack_text, trampoline=_make_trampoline, caller=apis.route,
-            on_error=self._on_error, on_failure=self._on_failure, on_parameter=self._modules.on_parameter, on_overflow=self._on_overflow,
-            overflow_flag=_device_overflow_flag() if self.config.task == "overflow_check" else None,
-            on_kernel=self._kernels.run if self._kernels else None, modes=_function_modes(),
-            set_eval_frame=getattr(getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None), "set_eval_frame", None),
-        )
+        fast = probe.setup(torch.Tensor, torch.nn.Parameter, sample, **self._callbacks(plain))
         if not fast:
             log.info("tensors are read through Python: this torch offers no proven C functions for it")
         selftest.prove_registrar(probe)
-        self._registry = apis.Registry(probe, selftest.in_place_kinds(probe))
+        self._registry = apis.Registry(probe, selftest.in_place_kinds(probe), self.separator)
         if self.config.level in ("L1", "mix"):
             self._registry.register(self.config.api_list)
         elif self._kernels:
@@ -153,6 +144,20 @@ class Recorder:
                                        '"%s": there is no such API in the list of APIs of this torch' % self._kernels.name)
         os.register_at_fork(after_in_child=self._forked)
         atexit.register(self.close)
+
+    def _callbacks(self, plain):
+        """What the extension asks Python for."""
+        engine = getattr(torch.autograd.Variable, "_execution_engine", None)
+        return dict(
+            sequence_nr=None if "sequence" in plain else getattr(torch.autograd, "_get_sequence_nr", None),
+            functorch_level=getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", None),
+            task_id=getattr(torch._C, "_current_graph_task_id", None), queue_callback=getattr(engine, "queue_callback", None),
+            describe=describe, fetch=_fetch, total=device.total, stack_text=stacks.stack_text, trampoline=_make_trampoline, caller=apis.route,
+            on_error=self._on_error, on_failure=self._on_failure, on_parameter=self._modules.on_parameter, on_overflow=self._on_overflow,
+            overflow_flag=_device_overflow_flag() if self.config.task == "overflow_check" else None,
+            on_kernel=self._kernels.run if self._kernels else None, modes=_function_modes(),
+            set_eval_frame=getattr(getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None), "set_eval_frame", None),
+        )
 
     def _forked(self):
         probe.forked()

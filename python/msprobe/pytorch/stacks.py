@@ -45,6 +45,19 @@ def place(text):
     return ", called at %s:%s in %s: %s" % mine[0] if mine else ""
 
 
+def stack_parts(frame):
+    """As stack_text(), with four texts per frame: path, line number, function and source ("": there is none)."""
+    seen, parts = [], []
+    while frame is not None:
+        code = frame.f_code
+        seen.append((code.co_filename, code.co_name))
+        if not code.co_filename.startswith(_HERE):
+            source = linecache.getline(code.co_filename, frame.f_lineno, frame.f_globals)
+            parts += [code.co_filename, str(frame.f_lineno), code.co_name, source.strip()]
+        frame = frame.f_back
+    return parts, False, None, is_internal(seen)
+
+
 def owner(seen):
     for path, name in seen:
         if path.endswith("torch/nn/utils/clip_grad.py") or name.startswith("clip_grad_norm") and "megatron" in path:
