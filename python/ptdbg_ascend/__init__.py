@@ -9,10 +9,13 @@
     ...
     set_dump_switch("OFF")
 
+    compare({"npu_pkl_path": ..., "bench_pkl_path": ..., "npu_dump_data_dir": ..., "bench_dump_data_dir": ...}, "./output")
+
 What it writes and reads is described in docs/legacy.md. Importing it fixes the random numbers, as it always did: seed_all() with its defaults.
 """
 
 from ptdbg_ascend.common import CompareException
+from ptdbg_ascend.comparing import compare, compare_distributed, parse
 from ptdbg_ascend.dump import (
     acc_cmp_dump,
     overflow_check,
@@ -28,7 +31,10 @@ from ptdbg_ascend.version import __version__
 __all__ = [
     "CompareException",
     "acc_cmp_dump",
+    "compare",
+    "compare_distributed",
     "overflow_check",
+    "parse",
     "register_hook",
     "seed_all",
     "set_backward_input",

@@ -33,20 +33,20 @@ class CompareException(Exception):
         self.error_info = error_info
 
 
-def _say(level, text):
+def say(level, text):
     print("%s(%d)-[%s]%s" % (time.strftime("%Y-%m-%d %H:%M:%S"), os.getpid(), level, text), flush=True, file=sys.stdout)
 
 
 def info(text):
-    _say("INFO", text)
+    say("INFO", text)
 
 
 def warning(text):
-    _say("WARNING", text)
+    say("WARNING", text)
 
 
 def error(text):
-    _say("ERROR", text)
+    say("ERROR", text)
 
 
 def refuse(code, text):

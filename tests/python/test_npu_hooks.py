@@ -1,7 +1,8 @@
 """torch_npu.hooks: the calls of its manual, its two example scripts, and its file's form."""
+import csv
 import json
+import math
 import os
-import pathlib
 import subprocess
 import sys
 import textwrap
@@ -208,3 +209,169 @@ def test_an_installed_torch_npu_is_not_hidden(tmp_path):
     (package / "hooks" / "__init__.py").write_text("own = True\n")
     done = run_script(tmp_path, "import torch_npu.hooks; print(torch_npu.hooks.own)", path=tmp_path / "site")
     assert done.stdout.split() == ["True"], done.stdout + done.stderr
+
+
+# ---- the manual's two scripts: a CPU against a CPU whose weights were touched ----------------------------------------------------------------
+
+TWO_LAYERS = """
+    import os
+    import torch
+    import torch.nn as nn
+
+    from torch_npu.hooks import set_dump_path, seed_all, register_acc_cmp_hook
+    from torch_npu.hooks.tools import compare
+
+
+    class ModuleOP(nn.Module):
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear_1 = nn.Linear(in_features=2, out_features=2)
+            self.linear_2 = nn.Linear(in_features=2, out_features=1)
+            self.relu = nn.ReLU()
+
+        def forward(self, x):
+            x1 = self.linear_1(x)
+            x2 = self.linear_2(x1)
+            r1 = self.relu(x2)
+            return r1
+
+
+    module = ModuleOP()
+    register_acc_cmp_hook(module)
+    seed_all()
+    x = torch.randn(2, 2)
+
+    set_dump_path("./cpu_module_op.pkl")
+    out = module(x)
+    loss = out.sum()
+    loss.backward()
+    set_dump_path("./npu_module_op.pkl")
+
+    for p in module.parameters():  # instead of module.npu() and x.npu(); NumPy, so that it is not recorded
+        p.data.numpy()[...] *= 1.001
+    out = module(x)
+    loss = out.sum()
+    loss.backward()
+
+    compare("./npu_module_op.pkl", "./cpu_module_op.pkl", "./module_result.csv")
+"""
+
+RESNET = """
+    import copy
+    import sys
+    import torch
+    import torch.nn as nn
+
+    from torch_npu.hooks import set_dump_path, seed_all, register_acc_cmp_hook
+    from torch_npu.hooks.tools import compare
+
+    WIDTH, SIZE = int(sys.argv[1]), int(sys.argv[2])
+
+
+    class Bottleneck(nn.Module):
+        def __init__(self, channels, width, stride=1, downsample=None):
+            super().__init__()
+            self.conv1, self.bn1 = nn.Conv2d(channels, width, 1, bias=False), nn.BatchNorm2d(width)
+            self.conv2, self.bn2 = nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width)
+            self.conv3, self.bn3 = nn.Conv2d(width, width * 4, 1, bias=False), nn.BatchNorm2d(width * 4)
+            self.relu = nn.ReLU(inplace=True)
+            self.downsample = downsample
+
+        def forward(self, x):
+            y = self.relu(self.bn1(self.conv1(x)))
+            y = self.relu(self.bn2(self.conv2(y)))
+            y = self.bn3(self.conv3(y))
+            y += x if self.downsample is None else self.downsample(x)
+            return self.relu(y)
+
+
+    class ResNet50(nn.Module):
+        def __init__(self, width=64, classes=1000):
+            super().__init__()
+            self.conv1, self.bn1, self.relu = nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True)
+            self.maxpool = nn.MaxPool2d(3, 2, 1)
+            self.channels = width
+            self.layer1, self.layer2 = self.layer(width, 3), self.layer(width * 2, 4, 2)
+            self.layer3, self.layer4 = self.layer(width * 4, 6, 2), self.layer(width * 8, 3, 2)
+            self.avgpool, self.fc = nn.AdaptiveAvgPool2d((1, 1)), nn.Linear(width * 32, classes)
+
+        def layer(self, width, blocks, stride=1):
+            down = nn.Sequential(nn.Conv2d(self.channels, width * 4, 1, stride, bias=False), nn.BatchNorm2d(width * 4))
+            found = [Bottleneck(self.channels, width, stride, down)]
+            self.channels = width * 4
+            return nn.Sequential(*found, *[Bottleneck(self.channels, width) for _ in range(1, blocks)])
+
+        def forward(self, x):
+            x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
+            x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+            return self.fc(torch.flatten(self.avgpool(x), 1))
+
+
+    model_cpu = ResNet50(WIDTH, 1000 * WIDTH // 64)
+    model_cpu.eval()
+    model_npu = copy.deepcopy(model_cpu)
+    model_npu.eval()
+
+    register_acc_cmp_hook(model_cpu)
+    register_acc_cmp_hook(model_npu)
+    seed_all()
+
+    inputs = torch.randn(1, 3, SIZE, SIZE)
+    labels = torch.randn(1).long()
+    criterion = nn.CrossEntropyLoss()
+
+    set_dump_path("./cpu_resnet50_op.pkl")
+    output = model_cpu(inputs)
+    loss = criterion(output, labels)
+    loss.backward()
+
+    set_dump_path("./npu_resnet50_op.pkl")
+    model_npu.layer2[0].conv1.weight.data.numpy()[...] *= 1.001  # instead of model_npu.npu()
+    output = model_npu(inputs)
+    loss = criterion(output, labels)
+    loss.backward()
+
+    compare("./npu_resnet50_op.pkl", "./cpu_resnet50_op.pkl", "./resnet50_result.csv")
+"""
+
+
+def table(path):
+    with open(path, newline="") as f:
+        return list(csv.DictReader(f))
+
+
+def test_the_manuals_first_script(tmp_path):
+    done = run_script(tmp_path, TWO_LAYERS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = table(tmp_path / "module_result.csv")
+    assert list(rows[0]) == ["Name", "NPU Tensor Dtype", "Bench Tensor Dtype", "NPU Tensor Shape", "Bench Tensor Shape", "Cosine", "RMSE", "MAPE"]
+    assert rows[0]["Name"] == "Functional_linear_forward_input.0" and float(rows[0]["RMSE"]) == 0
+    weight = rows[1]
+    assert abs(float(weight["Cosine"]) - 1) < 1e-6 and abs(float(weight["MAPE"].rstrip("%")) - 0.1) < 1e-3
+
+
+def test_the_manuals_second_script(tmp_path):
+    """ResNet-50 with an eighth of its channels: with all of them the two files of text have 3 GB."""
+    done = run_script(tmp_path, RESNET, "8", "64")
+    assert done.returncode == 0, done.stdout + done.stderr
+    cpu, npu = names(tmp_path / "cpu_resnet50_op.pkl"), names(tmp_path / "npu_resnet50_op.pkl")
+    assert cpu == npu and cpu.count("Functional_conv2d_forward_output") == 53 and cpu.count("Module_Bottleneck_forward_output") == 0
+    rows = table(tmp_path / "resnet50_result.csv")
+    assert len(rows) == len(cpu)
+    wrong = next(i for i, row in enumerate(rows) if row["RMSE"] not in ("0.0", "cannot be calculated"))
+    assert rows[wrong]["Name"] == "Functional_conv2d_forward_input.1"  # the weight that was touched
+    assert sum(row["Name"] == "Functional_conv2d_forward_output" for row in rows[:wrong]) == 11
+
+
+def test_compare_has_a_command_line(tmp_path):
+    (tmp_path / "npu.pkl").write_text('["A_forward_input.0", [1.0, 2.0], "torch.float32", [2]]\n["A_forward_output", [1.0], "torch.float32", [1]]\n')
+    (tmp_path / "bench.pkl").write_text('["A_forward_input.0", [1.0, 1.0], "torch.float32", [2]]\n["A_forward_output", [1.0], "torch.float32", [1]]\n')
+    command = [sys.executable, "-m", "msprobe.torch_npu_hooks.tools", "--npu_pkl", "npu.pkl", "--bench_pkl", "bench.pkl", "--out_path", "out.csv"]
+    for extra in ([], ["--shape"]):
+        done = subprocess.run(command + extra, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+        rows = table(tmp_path / "out.csv")
+        assert [row["MAPE"] for row in rows] == ["50.0%", "0.0%"] and math.isclose(float(rows[0]["RMSE"]), math.sqrt(0.5))
+    done = subprocess.run(command[:5], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2
