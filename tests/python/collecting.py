@@ -59,8 +59,8 @@ class Result:
         return torch.load(os.path.join(self.file("dump_tensor_data", step, rank), name))
 
 
-def write_config(folder, task="statistics", level="L1", part=None, **common):
-    config = dict(task=task, level=level, dump_path=str(folder / "dump"), **common)
+def write_config(folder, task="statistics", level="L1", part=None, dump=None, **common):
+    config = dict(task=task, level=level, dump_path=str(dump or folder / "dump"), **common)
     if part is not None:
         config[task] = part
     path = folder / "config.json"

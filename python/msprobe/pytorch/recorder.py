@@ -1,6 +1,7 @@
 """The life of one recording: what the methods of PrecisionDebugger share."""
 
 import atexit
+import errno
 import fcntl
 import inspect
 import os
@@ -80,6 +81,11 @@ def _function_modes():
     if not all(hasattr(torch._C, name) for name in names) or not hasattr(torch._C, "_TorchFunctionState"):
         return None
     return tuple(getattr(torch._C, name) for name in names) + (torch._C._TorchFunctionState.ALL_DISABLED,)
+
+
+def is_full(error):
+    """Whether the disk, or our share of it, is full."""
+    return isinstance(error, OSError) and any(os.strerror(code) in str(error) for code in (errno.ENOSPC, errno.EDQUOT))
 
 
 def current_rank():
@@ -170,6 +176,10 @@ class Recorder:
     # ---- what goes wrong on our side -----------------------------------------------------------------------------------------------
 
     def _on_error(self, where, name, error, trace):
+        if is_full(error):
+            self._on_failure(str(error))
+            self._pause()
+            return
         kind = type(error).__name__
         text = "%s failed: name=%s, pid=%d\n%s" % (where, name, os.getpid(), "".join(traceback.format_exception(type(error), error, trace)))
         if kind not in self._errors:
@@ -180,7 +190,7 @@ class Recorder:
 
     def _on_failure(self, text):
         self.ended = True
-        log.error("recording has ended: %s. What was recorded until now is complete and valid; training goes on.", text)
+        self._say_once("failure", "error", "recording has ended: %s. What was recorded until now is complete and valid; training goes on.", text)
 
     def _on_overflow(self, name, stack):
         """A call's result holds inf or NaN. Raises when the limit is reached: everything is on disk before."""
@@ -231,11 +241,20 @@ class Recorder:
         return not self.config.rank or self.rank in self.config.rank
 
     def _open_unit(self):
-        config = self.config
         if not self._selects_rank():
             self._refused = True
             self.ended = self.rank is not None  # a process group may still be made
             return False
+        try:
+            return self._make_unit()
+        except OSError as e:
+            if not self._opened and not is_full(e):
+                raise  # a dump_path that cannot be used: before training starts
+            self._on_failure(str(e))
+            return False
+
+    def _make_unit(self):
+        config = self.config
         folder = self._unit_dir()
         if self._kernels:
             self._kernels.begin_step(folder, self.rank)

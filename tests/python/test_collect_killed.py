@@ -1,0 +1,243 @@
+"""Nothing recorded is lost, whoever is killed, and a full disk ends recording and not the training."""
+import json
+import mmap
+import os
+import random
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+import pytest
+from collecting import R, begin, collect, fill, finish, step, torch, write_config
+
+import torch.nn as nn  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+
+FILES = ("dump.json", "stack.json", "construct.json")
+COMMAND = os.path.join(os.path.dirname(sys.executable), "msprobe")
+
+
+class Progress:
+    """(number of calls made, time) in memory that survives the process that writes it."""
+
+    def __init__(self):
+        self._map = mmap.mmap(-1, 1 << 20)
+
+    def note(self, n):
+        self._map[8 * n:8 * n + 8] = struct.pack("d", time.time())
+        self._map[0:8] = struct.pack("q", n)
+
+    def count(self):
+        return struct.unpack("q", self._map[0:8])[0]
+
+    def older_than(self, moment):
+        return sum(0 < struct.unpack("d", self._map[8 * n:8 * n + 8])[0] < moment for n in range(1, self.count() + 1))
+
+
+def train(folder, progress, task="statistics", level="mix", pause=0.0):
+    """A real training loop that never ends; each torch.sin() in it is counted."""
+    from msprobe.pytorch import PrecisionDebugger
+
+    path = write_config(folder, task=task, level=level)
+
+    def body():
+        model = fill(nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.Linear(4, 2)))
+        d = PrecisionDebugger(path)
+        n = 0
+        d.start(model)
+        while n < 100000:
+            model(R(2, 3)).sum().backward()
+            torch.sin(R(2))
+            n += 1
+            progress.note(n)
+            time.sleep(pause)
+
+    return begin(folder, body)
+
+
+def until(condition, limit=60.0):
+    end = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < end, "nothing happened in %d seconds" % limit
+        time.sleep(0.002)
+
+
+def writers(folder):
+    """Ids of the writer processes of this dump."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/cmdline" % pid, "rb") as f:
+                words = f.read().split(b"\0")
+            with open("/proc/%s/stat" % pid) as f:
+                gone = f.read().rpartition(")")[2].split()[0] in "ZX"
+        except OSError:
+            continue
+        if b"__write" in words and any(w.startswith(os.fsencode(str(folder))) for w in words) and not gone:
+            found.append(int(pid))
+    return found
+
+
+def kill(pid):
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def sins(folder):
+    """How many of the counted calls the three files hold; they must be valid JSON."""
+    texts = []
+    for name in FILES:
+        with open(os.path.join(str(folder), "dump", "step0", "rank", name), encoding="utf-8") as f:
+            texts.append(f.read())
+    values = [json.loads(t) for t in texts]
+    return sum(name.startswith("Torch.sin.") and "output" in record for name, record in values[0]["data"].items())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_training_process_is_killed(tmp_path, seed):
+    moment = random.Random(seed).uniform(0.0, 0.6) if seed < 2 else random.Random(seed).uniform(1.5, 2.5)
+    progress = Progress()
+    pid, _, _ = train(tmp_path, progress, pause=0.0005)
+    until(lambda: progress.count() > 0)
+    time.sleep(moment)
+    killed = time.time()
+    kill(pid)
+    made, old = progress.count(), progress.older_than(killed - 1.0)
+    assert sins(tmp_path) >= old  # at once, and nothing was run
+    until(lambda: not writers(tmp_path))
+    assert made <= sins(tmp_path) <= made + 1  # the writer outlives its parent and finishes
+
+
+def test_the_writer_is_killed(tmp_path):
+    """Training goes on, and so does recording: what it had not written is not lost."""
+    def body(d):
+        model = fill(nn.Sequential(nn.Linear(3, 2)))
+        d.start(model)
+        for i in range(300):
+            model(R(2, 3)).sum().backward()
+            torch.sin(R(2))
+            if i in (100, 200):
+                for pid in writers(tmp_path):
+                    os.kill(pid, signal.SIGKILL)
+        d.stop()
+        d.step()
+        return True
+
+    result = collect(tmp_path, body, level="mix")
+    assert result.value and sins(tmp_path) == 300, result.output
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_everything_is_killed_and_readers_find_the_rest(tmp_path, seed):
+    progress = Progress()
+    pid, _, _ = train(tmp_path, progress)
+    until(lambda: progress.count() > 200 + 100 * seed)
+    for writer in writers(tmp_path):
+        os.kill(writer, signal.SIGKILL)
+    os.kill(pid, signal.SIGSTOP)  # so that no other writer is started
+    for writer in writers(tmp_path):
+        os.kill(writer, signal.SIGKILL)
+    kill(pid)
+    until(lambda: not writers(tmp_path))
+    made, there = progress.count(), sins(tmp_path)  # valid as it is
+    assert there <= made + 1
+    done = subprocess.run([COMMAND, "compare", str(tmp_path / "dump"), str(tmp_path / "dump"), "-o", str(tmp_path / "out")], capture_output=True, text=True,
+                          timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert made <= sins(tmp_path) <= made + 1
+    assert [n for n in os.listdir(tmp_path / "dump") if not n.startswith("step")] == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_tensor_files_are_whole_or_absent(tmp_path, seed):
+    progress = Progress()
+    pid, _, _ = train(tmp_path, progress, task="tensor", level="L1")
+    until(lambda: progress.count() > 5)
+    time.sleep(random.Random(seed).uniform(0, 0.3))
+    kill(pid)
+    until(lambda: not writers(tmp_path))
+    sins(tmp_path)
+    folder = tmp_path / "dump" / "step0" / "rank" / "dump_tensor_data"
+    names = [n for n in os.listdir(folder) if n.endswith(".pt")]
+    assert len(names) > 20
+    for name in names:
+        assert torch.load(folder / name, weights_only=True) is not None
+
+
+def test_leaving_without_stop_loses_nothing(tmp_path):
+    def body(d):
+        d.start()
+        for _ in range(50):
+            torch.sin(R(2))
+
+    collect(tmp_path, body)
+    assert sins(tmp_path) == 50
+
+
+def test_an_exception_that_ends_the_script_loses_nothing(tmp_path):
+    def body(d):
+        d.start()
+        for i in range(50):
+            torch.sin(R(2))
+        raise RuntimeError("training failed")
+
+    collect(tmp_path, body, status=1)
+    assert sins(tmp_path) == 50
+
+
+# ---- no room ------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["12m", "36m"], ids=["full at start", "full later"])
+def small_disk(tmp_path, request):
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=%s,mode=0750" % request.param, "msprobe-test", str(folder)], capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip("no file system can be mounted here: " + done.stderr.strip())
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("task", ["statistics", "tensor"])
+def test_a_full_disk_ends_recording_and_not_the_training(small_disk, task):
+    def body(d):
+        losses = []
+        weight = nn.Parameter(torch.ones(64, 64))
+        big = {"list": [float(i) for i in range(2000)]}
+        for _ in range(3):
+            d.start()
+            for i in range(300):
+                loss = F.linear(R(4, 64, seed=i), weight).sum()
+                loss.backward()
+                torch.sum(torch.tensor(big["list"]))
+                losses.append(loss.item())
+            d.stop()
+            d.step()
+        return losses
+
+    result = collect(small_disk.parent, body, task=task, dump=small_disk / "dump")
+    assert len(result.value) == 900 and all(x == x for x in result.value)
+    assert result.output.count("recording has ended") == 1, result.output
+    assert "No space left on device" in result.output and str(small_disk) in result.output
+    for folder, _, names in os.walk(small_disk / "dump"):
+        for name in names:
+            if name in FILES:
+                with open(os.path.join(folder, name)) as f:
+                    json.load(f)
+            elif name.endswith(".pt"):
+                torch.load(os.path.join(folder, name), weights_only=True)
+
+
+def test_a_folder_that_cannot_be_made_is_told_at_start(tmp_path):
+    (tmp_path / "dump").write_text("a file is in the way")
+
+    def body(d):
+        with pytest.raises(Exception) as e:
+            step(d, lambda: torch.sin(R(2)))
+        return str(e.value)
+
+    result = collect(tmp_path, body)
+    assert str(tmp_path / "dump") in result.value + result.output
