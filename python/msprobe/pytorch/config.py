@@ -46,8 +46,9 @@ def wrong(text):
 
 def nearest(word, known):
     """' (did you mean "x"?)', or nothing."""
-    found = difflib.get_close_matches(str(word), known, 1, 0.6)
-    return ' (did you mean "%s"?)' % found[0] if found else ""
+    by_lower = {k.lower(): k for k in known}
+    found = difflib.get_close_matches(str(word).lower(), by_lower, 1, 0.6)
+    return ' (did you mean "%s"?)' % by_lower[found[0]] if found else ""
 
 
 def choice(key, value, allowed):
@@ -121,7 +122,7 @@ def span(key, item):
         raise wrong('The hyphen(-) must start and end with decimal numbers. %s is "%s".' % (key, item))
     low, high = int(parts[0]), int(parts[1])
     if low > high:
-        raise wrong("For the hyphen(-) in %s, the left boundary (%d) cannot be greater than the right boundary (%d)." % (key, low, high))
+        raise wrong('For the hyphen(-) in %s, the left boundary (%d) cannot be greater than the right boundary (%d). It is "%s".' % (key, low, high, item))
     if high > MOST:
         raise wrong('The boundaries must fall within the range of [0, %d]. %s is "%s".' % (MOST, key, item))
     return range(low, high + 1)
@@ -224,7 +225,7 @@ class Config:
     def _check_connection(part):
         text("nfs_path", part.get("nfs_path"))
         host = text("host", part.get("host"))
-        if host and not re.match(r"^(\d{1,3}\.){3}\d{1,3}$", host):
+        if host and not (re.match(r"^(\d{1,3}\.){3}\d{1,3}$", host) and all(int(n) < 256 for n in host.split("."))):
             raise wrong('host is "%s"; it must be an IPv4 address such as 127.0.0.1' % host)
         port = part.get("port")
         if port not in (None, -1, ""):
@@ -306,7 +307,7 @@ class Config:
         if not self.scope or self.task == "free_benchmark":
             return
         if len(self.scope) != 2:
-            raise ScopeException(ScopeException.INVALID_SCOPE, "scope参数指定区间断点，须传入长度为2的列表，实际长度为%d." % len(self.scope))
+            raise ScopeException(ScopeException.INVALID_SCOPE, "scope参数指定区间断点，须传入长度为2的列表，实际长度为%d. scope is %r." % (len(self.scope), self.scope))
         allowed = {"L0": (MODULE_NAME,), "L1": (API_NAME,), "mix": (API_NAME, MODULE_NAME)}.get(self.level, ())
         for name in self.scope:
             if allowed and not any(pattern.match(name) for pattern in allowed):

@@ -15,6 +15,7 @@ import torch
 from msprobe._core import probe
 from msprobe.core.common.exceptions import MsprobeException
 from msprobe.pytorch import apis, device, selftest, stacks
+from msprobe.pytorch.config import nearest
 from msprobe.pytorch.describe import describe, unseen
 from msprobe.pytorch.kernels import KernelDump, npu_module
 from msprobe.pytorch.log import log, set_rank
@@ -416,8 +417,8 @@ class Recorder:
     def register_custom_api(self, module, api, prefix):
         target = apis.look_up(module, api)
         if not callable(target):
-            raise MsprobeException(MsprobeException.INVALID_PARAM_ERROR, "api is %r; %s has no function of that name"
-                                   % (api, getattr(module, "__name__", module)))
+            raise MsprobeException(MsprobeException.INVALID_PARAM_ERROR, "api is %r; %s has no function of that name%s"
+                                   % (api, getattr(module, "__name__", module), nearest(api, dir(module))))
         if self.config.level in ("L1", "mix"):
             self._registry.add_custom(module, api, target, "%s.%s" % (prefix, api.rpartition(".")[2]))
 
