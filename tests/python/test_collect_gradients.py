@@ -58,6 +58,8 @@ def recorded_among_others(d, call, shapes):
 @pytest.mark.parametrize("number", range(len(CALLS)))
 def test_gradients_equal_autograds_own_to_the_bit(tmp_path, number):
     name, call, shapes = CALLS[number]
+    if name.startswith("Functional.") and not hasattr(F, name.split(".")[1]):
+        pytest.skip("this torch has no %s" % name)
     r = collect(tmp_path, lambda d: recorded_among_others(d, call, shapes), task="tensor")
     expected, weight = r.value
     record = r.data()[name + ".0.backward"]

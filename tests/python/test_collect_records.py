@@ -9,6 +9,8 @@ from collecting import R, collect, step, torch
 
 import torch.nn.functional as F  # noqa: E402
 
+TORCH2 = hasattr(torch, "func")  # else no torch.func, no float8, no jagged tensors
+
 
 def test_the_files_are_written_as_json_dump_writes_them(tmp_path):
     r = collect(tmp_path, lambda d: step(d, lambda: F.relu(R(2, 3, grad=True)).sum().backward()))
@@ -216,9 +218,10 @@ def test_tensors_without_plain_memory_have_records_that_say_what_they_are(tmp_pa
         s = torch.sparse_coo_tensor(torch.tensor([[0, 1], [1, 0]]), torch.tensor([3.0, 4.0]), (3, 3))
         torch.mm(s, R(3, 2))
         torch.add(torch.empty(3, 4, device="meta"), 1)
-        torch.func.vmap(lambda t: torch.sin(t).sum())(R(4, 3))
-        torch.reshape(R(3, 4).to(torch.float8_e4m3fn), (4, 3))
-        torch.mul(torch.nested.nested_tensor([R(2, 3), R(4, 3)], layout=torch.jagged), 2)
+        if TORCH2:
+            torch.func.vmap(lambda t: torch.sin(t).sum())(R(4, 3))
+            torch.reshape(R(3, 4).to(torch.float8_e4m3fn), (4, 3))
+            torch.mul(torch.nested.nested_tensor([R(2, 3), R(4, 3)], layout=torch.jagged), 2)
         torch.quantize_per_tensor(R(4), 0.1, 0, torch.qint8).dequantize()
         torch.cos(R(2))
         d.stop()
@@ -230,9 +233,10 @@ def test_tensors_without_plain_memory_have_records_that_say_what_they_are(tmp_pa
     assert (sparse["shape"], sparse["Max"], sparse["Norm"]) == ([3, 3], 4.0, 5.0)
     meta = d["Torch.add.0.forward"]["output"][0]
     assert (meta["shape"], meta["Max"]) == ([3, 4], None) and "meta" in meta["note"]
-    assert "torch.func" in d["Torch.sin.0.forward"]["input_args"][0]["note"]
-    assert d["Torch.reshape.0.forward"]["output"][0]["dtype"] == "torch.float8_e4m3fn" and d["Torch.reshape.0.forward"]["output"][0]["Max"] is not None
-    assert d["Torch.mul.0.forward"]["output"][0]["Max"] is not None
+    if TORCH2:
+        assert "torch.func" in d["Torch.sin.0.forward"]["input_args"][0]["note"]
+        assert d["Torch.reshape.0.forward"]["output"][0]["dtype"] == "torch.float8_e4m3fn" and d["Torch.reshape.0.forward"]["output"][0]["Max"] is not None
+        assert d["Torch.mul.0.forward"]["output"][0]["Max"] is not None
     assert "Torch.cos.0.forward" in d and not tmp_path.joinpath("dump/step0/rank/dump_error_info.log").exists()
 
 

@@ -159,6 +159,9 @@ _TYPES = {
 }
 
 
+_is_wrapped = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", lambda t: False)  # not in torch 1.13
+
+
 def without_values(t, why, kind="torch.Tensor"):
     """The record of a tensor whose elements cannot be read: what is known, and why there is no more."""
     try:
@@ -227,12 +230,23 @@ class own_dispatch_off:
         del self._guards
 
 
+@contextlib.contextmanager
+def _modes_off(dispatch):
+    """For torch 1.13, which knows all modes by one object."""
+    torch._C._set_torch_dispatch_mode(None)
+    try:
+        yield
+    finally:
+        torch._C._set_torch_dispatch_mode(dispatch._TorchDispatchStackMode())
+
+
 def unseen():
     """A context in which the program's own TorchDispatchMode does not see what we do."""
     if hasattr(torch._C, "_len_torch_dispatch_stack") and torch._C._len_torch_dispatch_stack() > 0:
-        from torch.utils._python_dispatch import _disable_current_modes
+        from torch.utils import _python_dispatch
 
-        return _disable_current_modes()
+        off = getattr(_python_dispatch, "_disable_current_modes", None)
+        return off() if off is not None else _modes_off(_python_dispatch)
     return contextlib.nullcontext()
 
 
@@ -257,7 +271,7 @@ def tensor(t, path):
 def tensor_itself(t, path):
     name = type(t).__name__
     kind = _TYPES.get(name, "torch.Tensor")
-    if torch._C._functorch.is_functorch_wrapped_tensor(t):
+    if _is_wrapped(t):
         return without_values(t, "inside a torch.func transform (vmap, grad, ...)", kind)
     if name == "FakeTensor" or t.device.type == "meta":
         return without_values(t, "a %s tensor has no values" % ("fake" if name == "FakeTensor" else "meta"), kind)

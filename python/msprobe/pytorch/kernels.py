@@ -104,17 +104,17 @@ class KernelDump:
         if self._config.backward_input:
             self._repeat_backward(function, args, kwargs)
             return function(*args, **kwargs)
-        first = torch.autograd._get_sequence_nr() if hasattr(torch.autograd, "_get_sequence_nr") else 0
+        before = {t.grad_fn for t in _tensors([args, list(kwargs.values())])}
         result = function(*args, **kwargs)
-        self._watch(result, first)
+        self._watch(result, before)
         return result
 
     # ---- backward --------------------------------------------------------------------------------------------------------------------
 
-    def _watch(self, result, first):
+    def _watch(self, result, before):
         """The dump is on while a node of the call runs, from its pre-hook to its hook."""
         mode = self._context() if self._npu is None else None
-        nodes = _new_nodes(result, first)
+        nodes = _new_nodes(result, before)
         for node in nodes:
             open_ones = []
 
@@ -172,14 +172,13 @@ def _tensors(value):
             yield from _tensors(v)
 
 
-def _new_nodes(result, first):
-    """The autograd nodes that were made since sequence number first, found from the result."""
+def _new_nodes(result, before):
+    """The autograd nodes of a call: what lies between its result and the nodes that its inputs had before."""
     todo = [t.grad_fn for t in _tensors(result) if t.grad_fn is not None]
     found = []
     while todo:
         node = todo.pop()
-        number = getattr(node, "_sequence_nr", lambda: first)()
-        if node in found or "AccumulateGrad" in type(node).__name__ or number < first:
+        if node in found or node in before or "AccumulateGrad" in type(node).__name__:
             continue
         found.append(node)
         todo += [n for n, _ in node.next_functions if n is not None]

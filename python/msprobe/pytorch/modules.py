@@ -20,6 +20,14 @@ if hasattr(torch, "compiler") and hasattr(torch.compiler, "is_compiling"):
     _is_compiling = torch.compiler.is_compiling
 
 
+def _depth():
+    """How many frames there are below the caller's caller: the same in both hooks of one call."""
+    frame, n = sys._getframe(2), 0
+    while frame is not None:
+        frame, n = frame.f_back, n + 1
+    return n
+
+
 def _nothing(*_args, **_kwargs):
     """What a hook of ours becomes in a copy of the model: pickled and deep-copied models carry none."""
 
@@ -110,6 +118,7 @@ class ModuleHooks:
             handle.remove()
 
     def detach(self):
+        self._end_raised(0)
         for handles in self._handles.values():
             for handle in handles:
                 handle.remove()
@@ -182,7 +191,23 @@ class ModuleHooks:
             self._calls.open = {}
         return self._calls.open
 
+    def _deeper(self):
+        """(depth in the call stack, module, name) of the open modules, for a torch that does not tell about those that raise."""
+        if not hasattr(self._calls, "deeper"):
+            self._calls.deeper = []
+        return self._calls.deeper
+
+    def _end_raised(self, depth):
+        """Before 2.0 torch calls no hook when a module raises; one that stands no higher in the call stack than what runs now has ended."""
+        opened = self._deeper()
+        while opened and opened[-1][0] >= depth:
+            _, module, name = opened.pop()
+            self._end(module, name, None, True)
+
     def _before(self, module, name, args, kwargs):
+        if not TORCH2:
+            self._end_raised(_depth())
+            self._deeper().append((_depth(), module, name))
         number = self._counts.get(name, 0)
         call = self._probe.module_begin("%s.forward.%d" % (name, number), args, kwargs)
         if call is None:
@@ -191,13 +216,18 @@ class ModuleHooks:
         self._open().setdefault(id(module), []).append((call, number))
 
     def _after(self, module, name, output):
+        if not TORCH2:
+            self._end_raised(_depth() + 1)
+            self._deeper().pop()
+        self._end(module, name, output, output is None and sys.exc_info()[0] is not None)
+
+    def _end(self, module, name, output, raised):
         calls = self._open().get(id(module))
         if not calls:
             return
         call, number = calls.pop()
         parameters = {n: p for n, p in module._parameters.items() if p is not None}
-        self._probe.module_end(call, output, parameters, "%s.backward.%d" % (name, number),
-                               output is None and sys.exc_info()[0] is not None)
+        self._probe.module_end(call, output, parameters, "%s.backward.%d" % (name, number), raised)
 
     # ---- gradients of parameters ----------------------------------------------------------------------------------------------------
 

@@ -79,6 +79,8 @@ def _fetch():
 def _function_modes():
     """torch's functions about TorchFunctionMode: how many are on, get the state, set it, and the state in which none is asked; None in an older torch."""
     names = ("_len_torch_function_stack", "_get_torch_function_state", "_set_torch_function_state")
+    if hasattr(torch._C, "_is_torch_function_mode_enabled") and hasattr(torch.overrides, "_TorchFunctionStackMode"):  # 1.13: on is one object, off None
+        return torch._C._is_torch_function_mode_enabled, torch.overrides._TorchFunctionStackMode, torch._C._set_torch_function_mode, None
     if not all(hasattr(torch._C, name) for name in names) or not hasattr(torch._C, "_TorchFunctionState"):
         return None
     return tuple(getattr(torch._C, name) for name in names) + (torch._C._TorchFunctionState.ALL_DISABLED,)

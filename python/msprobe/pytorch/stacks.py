@@ -82,7 +82,7 @@ def is_internal(seen):
 def is_recompute(seen):
     """True when the frames (innermost first) show torch's checkpointing at work, re-entrant or not."""
     for i, (path, name) in enumerate(seen):
-        if name == "recompute_fn" and path.endswith("torch/utils/checkpoint.py"):
+        if name in ("recompute_fn", "unpack") and path.endswith("torch/utils/checkpoint.py"):
             return True
         if name == "backward" or (name == "checkpoint_function_backward" and "megatron" in path):
             if any(p.endswith("torch/autograd/function.py") for p, _ in seen[i + 1:i + 3]):
