@@ -75,8 +75,10 @@ match_and_show(const msp_legacy_file *f, bool fuzzy, bool shapes, msp_legacy_for
     CHECK(msp_legacy_match(&match, &f->rows, &f->rows, &rule, NULL) == MSP_OK);
     CHECK(match.matched == f->rows.count && match.bench_only == 0); /* with itself everybody has a partner */
     for (int has_dir = 0; has_dir < 2; has_dir++)
-        if (msp_legacy_choose(&look, &mode, both, has_dir != 0, form, NULL) == MSP_OK)
+        if (msp_legacy_choose(&look, &mode, both, has_dir != 0, form, NULL) == MSP_OK) {
+            look.npu = look.bench = &f->rows;
             show_rows(f, &match, &look, mode);
+        }
     msp_match_release(&match);
 }
 

@@ -62,10 +62,11 @@ msp_str msp_legacy_match_name(msp_str name, bool numbered, bool fuzzy, msp_buf *
 
 /* How a pair is judged and shown. */
 typedef struct msp_legacy_look {
-    msp_legacy_form form; /* not AUTO */
-    bool stats[2];        /* NPU, bench: columns of its statistics */
-    bool norm;            /* with the norm among them */
-    bool numbered;        /* torch_npu.hooks: both names are shown */
+    msp_legacy_form form;        /* not AUTO */
+    bool stats[2];               /* NPU, bench: columns of its statistics */
+    bool norm;                   /* with the norm among them */
+    bool numbered;               /* torch_npu.hooks: both names are shown */
+    const msp_rows *npu, *bench; /* the rows' tables, for their shapes: set by who has them */
 } msp_legacy_look;
 
 /*

@@ -298,13 +298,24 @@ plain_errors(const msp_tensor *n, const msp_tensor *b, double *rmse, double *map
     *mape = relative / (double)n->numel;
 }
 
+static bool
+same_shape(const msp_judged *j, const msp_legacy_look *look)
+{
+    return msp_str_eq(msp_row_shape(look->npu, j->n), msp_row_shape(look->bench, j->b));
+}
+
 static void
-judge_values(msp_judged *j, const msp_measurer *m, const msp_tensor *n, const msp_tensor *b)
+judge_values(msp_judged *j, const msp_legacy_look *look, const msp_measurer *m, const msp_tensor *n,
+             const msp_tensor *b)
 {
     msp_metrics r;
     double rmse, mape;
     bool finite;
 
+    if (!same_shape(j, look)) {
+        all_words(j, "cannot be calculated");
+        return;
+    }
     if (n->numel == 0 && b->numel == 0) {
         j->metric[METRIC_COSINE] = j->metric[METRIC_RMSE] = j->metric[METRIC_MAPE] = word("empty", NAN);
         return;
@@ -365,7 +376,7 @@ judge_tensors(msp_judged *j, const msp_legacy_look *look, const msp_measurer *m)
         if (look->form == MSP_LEGACY_PTDBG_2)
             judge_2(j, m, &n, &b);
         else if (look->form == MSP_LEGACY_HOOKS)
-            judge_values(j, m, &n, &b);
+            judge_values(j, look, m, &n, &b);
         else
             judge_3(j, m, &n, &b);
     }

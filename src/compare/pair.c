@@ -200,6 +200,8 @@ read_legacy_sides(pair *p)
     st = msp_legacy_choose(&p->look, &p->out->mode, p->legacy, has_dir, opt->form, p->err);
     if (st != MSP_OK)
         return msp_error_prefix(p->err, st, "%s and %s: ", p->sides[0].path, p->sides[1].path);
+    p->look.npu = &p->sides[0].rows;
+    p->look.bench = &p->sides[1].rows;
     p->measurer.values = p->look.form == MSP_LEGACY_HOOKS;
     p->out->has_tensors = p->out->mode == MSP_MODE_REAL;
     p->out->framework[0] = p->out->framework[1] = MSP_PYTORCH;

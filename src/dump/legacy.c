@@ -200,7 +200,7 @@ read_values(msp_legacy_reader *r, msp_legacy_line *out, size_t list, msp_error *
     root = r->doc.root;
     out->dtype = msp_json_at(root, 2);
     out->shape = msp_json_at(root, 3);
-    if (msp_json_count(root) != 4 || msp_json_kind_of(out->dtype) != MSP_JSON_STRING || !is_shape(out->shape))
+    if (msp_json_count(root) < 4 || msp_json_kind_of(out->dtype) != MSP_JSON_STRING || !is_shape(out->shape))
         return wrong_line(r, err, "after a list of values type and shape must follow");
     name = msp_json_string(msp_json_at(root, 0));
     /* the copy begins as the line does: a name without escapes is where it was */

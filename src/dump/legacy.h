@@ -3,11 +3,12 @@
  *
  * Each line is one JSON array; blank lines are skipped. Which one it is shows in its elements:
  *
- *   [name, step, [], dtype, shape, [max, min, mean]]          ptdbg_ascend up to 4.0; step is at most 100
- *   [name, step, crc, dtype, shape, [max, min, mean, norm]]   5.0 and 6.0; crc is [] or 8 hex digits; 6.0: dots in
- * names [name, 101, [], dtype, shape]                             an overflow's tensor: no statistics [name +
- * "_stack_info", [[path, line, function, code], ...]] [name, [values...], dtype, shape] torch_npu.hooks: all values of
- * the tensor, row-major
+ *   [name, step, [], dtype, shape, [max, min, mean]]         ptdbg_ascend up to 4.0; step is at most 100
+ *   [name, step, crc, dtype, shape, [max, min, mean, norm]]  5.0 and 6.0; crc: [] or 8 hex digits; 6.0: dots in names
+ *   [name, 101, [], dtype, shape]                            an overflow's tensor: no statistics
+ *   [name + "_stack_info", [[path, line, function, code], ...]]
+ *   [name, [values...], dtype, shape]                        torch_npu.hooks: all values of the tensor, row-major;
+ *                                                            what follows in other forms is passed over
  *
  * dtype is text, shape a list or the text "[]" (a Python number). The value list of torch_npu.hooks may be most of a
  * large file: it is kept as text here and read when it is wanted.

@@ -176,6 +176,13 @@ def test_zero_vectors_zeros_in_the_bench_and_empty_tensors_have_defined_results(
     assert float(rows[1][5]) == pytest.approx(4 / (5 ** 0.5 * 2))
 
 
+def test_tensors_of_another_shape_cannot_be_calculated_even_with_as_many_values(run, tmp_path):
+    def line(shape):
+        return json.dumps(["Torch_a_forward_output", [1.0, 2.0], "torch.float32", shape]) + "\n"
+    rows = compare_hooks(run, tmp_path, line([1, 2]), line([2, 1]))
+    assert rows[0][3:] == ["[1, 2]", "[2, 1]", "cannot be calculated ", "cannot be calculated", "cannot be calculated"]
+
+
 def test_names_of_the_2023_form_are_matched_without_their_number(run, tmp_path):
     line = ["Torch_a_forward_output", [1.0, 2.0], "torch.float32", [2]]
     rows = compare_hooks(run, tmp_path, json.dumps(["7_" + line[0], *line[1:]]) + "\n",

@@ -323,9 +323,9 @@ judge_lists(const char *npu, const char *bench)
 {
     static char text[512];
     char lines[2][256];
-    msp_legacy_look look = {.form = MSP_LEGACY_HOOKS};
-    msp_measurer m = {.fds = {-1, -1}, .values = true, .threads = 1};
     msp_legacy_file f[2];
+    msp_legacy_look look = {.form = MSP_LEGACY_HOOKS, .npu = &f[0].rows, .bench = &f[1].rows};
+    msp_measurer m = {.fds = {-1, -1}, .values = true, .threads = 1};
     msp_shown shown = {0};
     msp_judged j = {0};
     size_t at = 0;
