@@ -20,7 +20,7 @@ enum {
     MAX_CHUNKS = 128,       /* more than there are threads, few enough to keep their results on the stack */
     MIN_CHUNK = 32 * 1024,  /* elements: some ten microseconds */
     THREADS_FROM = 1 << 18, /* elements: waking a thread takes as long as a tenth of the work */
-    EXACT_MEAN_UP_TO = 256  /* elements: with more of them, errors of 2^-24 in single terms average out */
+    EXACT_MEAN_UP_TO = 256  /* elements: with more of them, errors of 2^-25 in single quotients average out */
 };
 
 /* What a chunk comes to. */

@@ -36,7 +36,7 @@ typedef enum msp_pair_kind {
  */
 typedef struct msp_pair_sums {
     double dot, sq_n, sq_b, sq_d;
-    double rel; /* sum of |d| / |b| where b is not 0; 15 digits for MSP_PAIR_F64, 6 for the smaller kinds */
+    double rel; /* sum of |d| / |b| where b is not 0; the smaller kinds round each quotient to float32 first */
     double max_abs, max_rel;
     int64_t below_1e3, below_5e3, equal;
     int64_t zeros; /* elements of b that are 0; counted only with MSP_PAIR_ZEROS */

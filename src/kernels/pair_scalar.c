@@ -141,6 +141,8 @@ vf_set(float a)
     return v;
 }
 
+#define vf_limit vf_set
+
 OP vd
 vd_set(double a)
 {
@@ -148,6 +150,12 @@ vd_set(double a)
 
     EACH_LANE v.x[i] = a;
     return v;
+}
+
+OP vd
+vd_madd(vd a, vd b, vd c)
+{
+    return vd_add(vd_mul(a, b), c);
 }
 
 OP vf
@@ -198,6 +206,49 @@ vd_top(vd v)
     return top;
 }
 
+#define EACH_HALF for (int i = 0; i < 4; i++)
+
+OP vh
+vh_set(double a)
+{
+    vh v;
+
+    EACH_HALF v.x[i] = a;
+    return v;
+}
+
+OP vh
+vh_add(vh a, vh b)
+{
+    EACH_HALF a.x[i] += b.x[i];
+    return a;
+}
+
+OP vh
+vh_max(vh a, vh b)
+{
+    EACH_HALF a.x[i] = b.x[i] > a.x[i] ? b.x[i] : a.x[i];
+    return a;
+}
+
+OP vh
+vd_fold_add(vd v)
+{
+    vh h;
+
+    EACH_HALF h.x[i] = v.x[i] + v.x[i + 4];
+    return h;
+}
+
+OP vh
+vd_fold_max(vd v)
+{
+    vh h;
+
+    EACH_HALF h.x[i] = v.x[i] > v.x[i + 4] ? v.x[i] : v.x[i + 4];
+    return h;
+}
+
 OP double
 vh_total(vh v)
 {
@@ -205,46 +256,18 @@ vh_total(vh v)
 }
 
 OP double
-vd_total(vd v)
+vh_top(vh v)
 {
-    vh h;
+    double top = v.x[0];
 
-    for (int i = 0; i < 4; i++)
-        h.x[i] = v.x[i] + v.x[i + 4];
-    return vh_total(h);
-}
-
-typedef struct products {
-    vd dot, sq_n, sq_b;
-    vh sq_d;
-    vd max_abs;
-} products;
-
-OP products
-products_zero(void)
-{
-    products p = {{{0}}, {{0}}, {{0}}, {{0}}, {{0}}};
-
-    return p;
-}
-
-OP void
-products_add(products *p, const float *pn, const float *pb)
-{
-    vd n = vd_load_f32(pn), b = vd_load_f32(pb), d = vd_sub(n, b), square = vd_mul(d, d);
-
-    p->dot = vd_add(p->dot, vd_mul(n, b));
-    p->sq_n = vd_add(p->sq_n, vd_mul(n, n));
-    p->sq_b = vd_add(p->sq_b, vd_mul(b, b));
-    for (int i = 0; i < 4; i++)
-        p->sq_d.x[i] += square.x[i] + square.x[i + 4];
-    p->max_abs = vd_max(p->max_abs, vd_abs(d));
+    EACH_HALF top = v.x[i] > top ? v.x[i] : top;
+    return top;
 }
 
 OP double
-products_max_abs(const products *p)
+vd_total(vd v)
 {
-    return vd_top(p->max_abs);
+    return vh_total(vd_fold_add(v));
 }
 
 OP vfc

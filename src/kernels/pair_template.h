@@ -2,20 +2,22 @@
  * pair_template.h - the pair metrics of one block; a template over vectors of eight elements.
  *
  * Eight lanes, whatever the instruction set: element i of a block goes to lane i % 8, and the lanes are added up at the
- * end of the block in a fixed order. A product that double holds exactly (of elements with at most 24 bits) may be
- * fused with its addition, since the result is the same; no other may. A block whose count is no multiple of eight is
- * padded with zeros on both sides, which add nothing to any sum and are taken back out of the counts.
+ * end of the block in a fixed order. A product that double holds exactly may be fused with its addition, since the
+ * result is the same; no other may. A block whose count is no multiple of eight is padded with zeros on both sides,
+ * which add nothing to any sum and are taken back out of the counts.
  *
  * The including file defines TARGET, the attributes of every function here; SET, the name of the msp_pair_set; and
  *   vf, vd, vh        eight floats, eight doubles, four doubles
  *   vfm, vdm          the outcome of comparing floats, doubles
  *   vfc, vdc          eight counters of such outcomes
  *   vf_load_f32 vf_load_bf16 vf_load_f16(p), vf_store(p, v), vd_load(p), vd_load_f32(p): unaligned
- *   vf_set vf_add vf_sub vf_mul vf_div vf_max vf_abs vf_lt vf_eq vf_select(m, yes, no) vf_any(m)
+ *   vf_set vf_add vf_sub vf_mul vf_div vf_abs vf_eq vf_select(m, yes, no) vf_any(m)
+ *   vf_max vf_lt: of floats that are not negative; vf_limit: vf_set for what is compared with
  *   vf_round_f16(v): to the nearest float16 and back; vd_widen(v)
  *   vd_set vd_add vd_sub vd_mul vd_div vd_max vd_abs vd_lt vd_eq vd_select(m, yes, no) vd_first(m): lane, or 8
- *   products, products_zero(), products_add(p, n, b), products_max_abs(p): see small_piece()
- *   vf_top(v) vd_top(v): largest lane; vd_total(v): ((0+4)+(2+6)) + ((1+5)+(3+7)); vh_total(v): (0+2) + (1+3)
+ *   vd_madd(a, b, c): a * b + c where a double holds a * b exactly
+ *   vd_fold_add(v) vd_fold_max(v): a vh of lanes i and i + 4; vh_set vh_add vh_max
+ *   vf_top(v) vd_top(v) vh_top(v): largest lane; vh_total(v): (0+2) + (1+3); vd_total(v): of vd_fold_add(v)
  *   vfc_zero() vfc_count(c, m) vfc_total(c), vdc_...
  *   prefetch(p, ahead): what lies ahead bytes after p, readable or not
  */
@@ -24,12 +26,12 @@
 #include <math.h>
 #include <string.h>
 
-#define INLINE static inline __attribute__((always_inline)) TARGET
+#define INLINE   static inline __attribute__((always_inline)) TARGET
+#define OUTLINED static __attribute__((noinline)) TARGET /* a loop that needs all registers for itself */
 
 enum {
     LANES = 8,
-    PIECE = 256,       /* elements that go through one loop after the other, and whose relative errors are added up in
-                          float32; see small_piece() */
+    PIECE = 512,       /* elements that go through one loop after the other: see small_piece() */
     GROUP = 4 * LANES, /* elements whose relative errors share a division: see rel_group() */
     AHEAD = 1024       /* bytes to prefetch: measured */
 };
@@ -48,13 +50,32 @@ typedef struct small_limits {
 
 static const float f16_below_1e3 = 0x1.062002p-10f, f16_below_5e3 = 0x1.47a002p-8f;
 
-/* What is gathered over a block; piece is the part of rel that is still a sum in float32. */
+/*
+ * Where all relative errors of a piece are below this, |n| is between half and one and a half of |b|, or b is 0. Then
+ * d = n - b is exact in float32, all products of d and b are exact in double, and
+ *     n*n = b*b + 2*d*b + d*d    and    n*b = b*b + d*b
+ * need no sums of their own: adding these three up brings at most nine times the rounding error of one sum into n*n,
+ * three times into n*b.
+ */
+#define NEAR_LIMIT 0.5f
+
+/* What is gathered over a block. */
 typedef struct small_state {
-    products p;
+    vd near_sq_b, near_db, near_sq_d; /* in pieces below NEAR_LIMIT */
+    vf near_max_abs;
+    vd far_dot, far_sq_n, far_sq_b; /* in all others */
+    vh far_sq_d, far_max_sq_d;
     vd rel;
-    vf piece, max_rel;
+    vf max_rel;
     vfc below_1e3, below_5e3, equal, zeros;
 } small_state;
+
+/* What the first loop over a piece leaves for the second, as float32. */
+typedef struct small_buffer {
+    _Alignas(64) float d[PIECE]; /* n - b */
+    float rel[PIECE];            /* |d| / |b|, 0 where b is 0 */
+    float n[PIECE], b[PIECE];    /* used for 16-bit floats only */
+} small_buffer;
 
 INLINE vf
 small_load(const void *p, msp_pair_kind kind)
@@ -64,9 +85,14 @@ small_load(const void *p, msp_pair_kind kind)
     return kind == MSP_PAIR_BF16 ? vf_load_bf16(p) : vf_load_f32(p);
 }
 
-/* Eight elements: differences and relative errors. */
+/*
+ * Eight elements: differences and relative errors. max_rel is the piece's.
+ *
+ * Two bfloat16 that differ do so by at least 1/256 of b, unless b is 0: what is below 0.001 is equal, see small_sums().
+ */
 INLINE void
-small_compare(small_state *s, vf n, vf b, bool zeros, small_limits k)
+small_compare(small_state *s, vf *max_rel, small_buffer *w, size_t i, vf n, vf b, msp_pair_kind kind, bool zeros,
+              small_limits k)
 {
     vf d = vf_sub(n, b), q, rel;
 
@@ -80,55 +106,101 @@ small_compare(small_state *s, vf n, vf b, bool zeros, small_limits k)
     } else {
         rel = q = vf_abs(vf_div(d, b));
     }
-    s->piece = vf_add(s->piece, rel);
-    s->max_rel = vf_max(s->max_rel, q);
-    s->below_1e3 = vfc_count(s->below_1e3, vf_lt(q, k.below_1e3));
+    if (kind != MSP_PAIR_F32)
+        vf_store(w->b + i, b);
+    vf_store(w->d + i, d);
+    vf_store(w->rel + i, rel);
+    *max_rel = vf_max(*max_rel, q);
+    if (kind != MSP_PAIR_BF16 || zeros)
+        s->below_1e3 = vfc_count(s->below_1e3, vf_lt(q, k.below_1e3));
     s->below_5e3 = vfc_count(s->below_5e3, vf_lt(q, k.below_5e3));
     s->equal = vfc_count(s->equal, vf_eq(d, vf_set(0)));
 }
 
-INLINE void
-small_end_piece(small_state *s)
+/* The sums of a piece below NEAR_LIMIT. */
+OUTLINED void
+small_near(small_state *s, const small_buffer *w, const float *b, size_t count)
 {
-    s->rel = vd_add(s->rel, vd_widen(s->piece));
-    s->piece = vf_set(0);
+    vd sq_b = s->near_sq_b, db = s->near_db, sq_d = s->near_sq_d, rel = s->rel;
+    vf max_abs = s->near_max_abs;
+    const vd one = vd_set(1);
+
+#pragma GCC unroll 1
+    for (size_t i = 0; i < count; i += LANES) {
+        vd vb = vd_load_f32(b + i), d = vd_load_f32(w->d + i);
+
+        sq_b = vd_madd(vb, vb, sq_b);
+        db = vd_madd(d, vb, db);
+        sq_d = vd_madd(d, d, sq_d);
+        rel = vd_madd(vd_load_f32(w->rel + i), one, rel); /* where AVX2 has units to spare */
+        max_abs = vf_max(max_abs, vf_abs(vf_load_f32(w->d + i)));
+    }
+    s->near_sq_b = sq_b;
+    s->near_db = db;
+    s->near_sq_d = sq_d;
+    s->near_max_abs = max_abs;
+    s->rel = rel;
 }
 
 /*
- * A piece of a block: differences and relative errors in one loop, products in another. In one loop they need more
- * registers than AVX2 has; and the second loop reads from the first-level cache what the first has brought there, for
- * 16-bit types already as float32, so that conversion to double costs one instruction per load.
- *
- * products_add() widens n and b to double and adds n*b, n*n and b*b to the lanes of dot, sq_n and sq_b; with d = n - b,
- * d*d of lanes i and i + 4, added first, to lane i of sq_d; and keeps the largest |d|.
+ * The sums of any piece. The root of the largest d*d is the largest |d| to the last bit: in binary arithmetic without
+ * overflow or underflow, sqrt(d * d) rounds to |d|.
+ */
+OUTLINED void
+small_far(small_state *s, const small_buffer *w, const float *n, const float *b, size_t count)
+{
+    vd dot = s->far_dot, sq_n = s->far_sq_n, sq_b = s->far_sq_b, rel = s->rel;
+    vh sq_d = s->far_sq_d, max_sq_d = s->far_max_sq_d;
+
+#pragma GCC unroll 1
+    for (size_t i = 0; i < count; i += LANES) {
+        vd vn = vd_load_f32(n + i), vb = vd_load_f32(b + i), d = vd_sub(vn, vb);
+
+        dot = vd_madd(vn, vb, dot);
+        sq_n = vd_madd(vn, vn, sq_n);
+        sq_b = vd_madd(vb, vb, sq_b);
+        d = vd_mul(d, d);
+        sq_d = vh_add(sq_d, vd_fold_add(d));
+        max_sq_d = vh_max(max_sq_d, vd_fold_max(d));
+        rel = vd_add(rel, vd_load_f32(w->rel + i));
+    }
+    s->far_dot = dot;
+    s->far_sq_n = sq_n;
+    s->far_sq_b = sq_b;
+    s->far_sq_d = sq_d;
+    s->far_max_sq_d = max_sq_d;
+    s->rel = rel;
+}
+
+/*
+ * A piece of a block: differences and relative errors in one loop, sums in another. In one loop they need more
+ * registers than AVX2 has; and the second loop reads from the first-level cache what the first has left there as
+ * float32, so that conversion to double costs one instruction per load.
  */
 INLINE void
 small_piece(small_state *s, const char *n, const char *b, size_t count, msp_pair_kind kind, bool zeros, small_limits k)
 {
     const size_t size = kind == MSP_PAIR_F32 ? 4 : 2;
-    const float *fn = (const float *)n, *fb = (const float *)b;
-    float wide[2][PIECE];
+    vf max_rel = vf_set(0);
+    small_buffer w;
 
-#pragma GCC unroll 1
+#pragma GCC unroll 2
     for (size_t i = 0; i < count; i += LANES) {
-        vf vn = small_load(n + i * size, kind), vb = small_load(b + i * size, kind);
-
         prefetch(n + i * size, AHEAD);
         prefetch(b + i * size, AHEAD);
-        if (kind != MSP_PAIR_F32) {
-            vf_store(wide[0] + i, vn);
-            vf_store(wide[1] + i, vb);
-        }
-        small_compare(s, vn, vb, zeros, k);
+        small_compare(s, &max_rel, &w, i, small_load(n + i * size, kind), small_load(b + i * size, kind), kind, zeros,
+                      k);
     }
-    small_end_piece(s);
-    if (kind != MSP_PAIR_F32) {
-        fn = wide[0];
-        fb = wide[1];
+    s->max_rel = vf_max(s->max_rel, max_rel);
+    if (vf_top(max_rel) < NEAR_LIMIT) {
+        small_near(s, &w, kind == MSP_PAIR_F32 ? (const float *)b : w.b, count);
+    } else if (kind == MSP_PAIR_F32) {
+        small_far(s, &w, (const float *)n, (const float *)b, count);
+    } else {
+        for (size_t i = 0; i < count; i += LANES)
+            vf_store(w.n + i, small_load(n + i * size, kind));
+        small_far(s, &w, w.n, w.b, count);
     }
-#pragma GCC unroll 1
-    for (size_t i = 0; i < count; i += LANES)
-        products_add(&s->p, fn + i, fb + i);
 }
 
 /* The last count elements, fewer than eight. */
@@ -137,28 +209,48 @@ small_rest(small_state *s, const char *n, const char *b, size_t count, msp_pair_
 {
     const size_t size = kind == MSP_PAIR_F32 ? 4 : 2;
     char last[2][LANES * sizeof(float)] = {{0}, {0}};
-    float wide[2][LANES];
-    vf vn, vb;
 
     memcpy(last[0], n, count * size);
     memcpy(last[1], b, count * size);
-    vn = small_load(last[0], kind);
-    vb = small_load(last[1], kind);
-    vf_store(wide[0], vn);
-    vf_store(wide[1], vb);
-    small_compare(s, vn, vb, true, k);
-    small_end_piece(s);
-    products_add(&s->p, wide[0], wide[1]);
+    small_piece(s, last[0], last[1], LANES, kind, true, k);
+}
+
+INLINE void
+small_result(msp_pair_sums *out, const small_state *s, size_t padding)
+{
+    vd sq_b = s->near_sq_b, db = s->near_db, sq_d = s->near_sq_d;
+    vd sq_n = vd_add(vd_add(sq_b, vd_add(db, db)), sq_d);
+
+    *out = (msp_pair_sums){.dot = vd_total(vd_add(vd_add(sq_b, db), s->far_dot)),
+                           .sq_n = vd_total(vd_add(sq_n, s->far_sq_n)),
+                           .sq_b = vd_total(vd_add(sq_b, s->far_sq_b)),
+                           .sq_d = vh_total(vh_add(vd_fold_add(sq_d), s->far_sq_d)),
+                           .rel = vd_total(s->rel),
+                           .max_abs = fmax(vf_top(s->near_max_abs), sqrt(vh_top(s->far_max_sq_d))),
+                           .max_rel = vf_top(s->max_rel),
+                           .below_1e3 = vfc_total(s->below_1e3) - (int64_t)padding,
+                           .below_5e3 = vfc_total(s->below_5e3) - (int64_t)padding,
+                           .equal = vfc_total(s->equal) - (int64_t)padding,
+                           .zeros = vfc_total(s->zeros) - (int64_t)padding};
+}
+
+INLINE small_state
+small_start(void)
+{
+    const vd z = vd_set(0);
+    const vh zh = vh_set(0);
+    small_state s = {z, z, z, vf_set(0), z, z, z, zh, zh, z, vf_set(0), vfc_zero(), vfc_zero(), vfc_zero(), vfc_zero()};
+
+    return s;
 }
 
 INLINE void
 small_sums(msp_pair_sums *out, const void *n, const void *b, size_t count, msp_pair_kind kind, bool zeros, bool half)
 {
     const size_t size = kind == MSP_PAIR_F32 ? 4 : 2;
-    const small_limits k = half ? (small_limits){vf_set(f16_below_1e3), vf_set(f16_below_5e3)}
-                                : (small_limits){vf_set(0.001f), vf_set(0.005f)};
+    const small_limits k = {vf_limit(half ? f16_below_1e3 : 0.001f), vf_limit(half ? f16_below_5e3 : 0.005f)};
     const char *pn = n, *pb = b;
-    small_state s = {products_zero(), vd_set(0), vf_set(0), vf_set(0), vfc_zero(), vfc_zero(), vfc_zero(), vfc_zero()};
+    small_state s = small_start();
     size_t whole = count / LANES * LANES, rest = count % LANES, padding = rest > 0 ? LANES - rest : 0;
 
     while (whole > 0) {
@@ -169,19 +261,11 @@ small_sums(msp_pair_sums *out, const void *n, const void *b, size_t count, msp_p
         pn += piece * size;
         pb += piece * size;
     }
+    if (kind == MSP_PAIR_BF16 && !zeros)
+        s.below_1e3 = s.equal;
     if (rest > 0)
         small_rest(&s, pn, pb, rest, kind, k);
-    *out = (msp_pair_sums){.dot = vd_total(s.p.dot),
-                           .sq_n = vd_total(s.p.sq_n),
-                           .sq_b = vd_total(s.p.sq_b),
-                           .sq_d = vh_total(s.p.sq_d),
-                           .rel = vd_total(s.rel),
-                           .max_abs = products_max_abs(&s.p),
-                           .max_rel = vf_top(s.max_rel),
-                           .below_1e3 = vfc_total(s.below_1e3) - (int64_t)padding,
-                           .below_5e3 = vfc_total(s.below_5e3) - (int64_t)padding,
-                           .equal = vfc_total(s.equal) - (int64_t)padding,
-                           .zeros = vfc_total(s.zeros) - (int64_t)padding};
+    small_result(out, &s, padding);
 }
 
 #define SMALL_SUMS(name, kind)                                                                              \

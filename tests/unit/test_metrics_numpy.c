@@ -67,7 +67,7 @@ check_case(char *line)
     check_integer(name, "below_1e3", m.below_1e3, f[12]);
     check_integer(name, "below_5e3", m.below_5e3, f[13]);
     check_number(name, "rmse", m.rmse, f[14], 1e-14);
-    check_number(name, "mape", m.mape, f[15], n.numel <= 256 ? 1e-14 : 1e-6);
+    check_number(name, "mape", m.mape, f[15], n.numel <= 256 ? 1e-14 : 0x1p-24);
     check_integer(name, "mape_count", m.mape_count, f[16]);
     check_integer(name, "equal", m.equal, f[17]);
     check_integer(name, "inf_sign", m.inf_sign, f[18]);

@@ -11,7 +11,7 @@
 #include "dtype/convert.h"
 #include "kernels/pair.h"
 
-enum { MOST = 300, ROUNDS = 3000 };
+enum { MOST = 1300, ROUNDS = 1500, SECTION = 256 /* elements that are all near, or not: see fill() */ };
 
 static uint64_t seed = 7;
 
@@ -60,12 +60,17 @@ fill(block *k, msp_pair_kind kind, bool zeros)
 {
     uint16_t *hn = (uint16_t *)k->n, *hb = (uint16_t *)k->b;
     float *fn = (float *)k->n, *fb = (float *)k->b;
+    bool all_near = false;
 
-    k->count = 1 + random_bits() % MOST;
+    k->count = 1 + random_bits() % (random_bits() % 4 ? 300 : MOST);
     for (size_t i = 0; i < k->count; i++) {
         double b = zeros && random_bits() % 4 == 0 ? 0 : random_number(kind == MSP_PAIR_F16 ? 24 : 40);
-        double n =
-            random_bits() % 2 ? b * (1 + 1e-3 * random_number(8)) : random_number(kind == MSP_PAIR_F16 ? 24 : 40);
+        double n = b * (1 + 1e-3 * random_number(8));
+
+        if (i % SECTION == 0)
+            all_near = random_bits() % 2;
+        if (!all_near && random_bits() % 2)
+            n = random_number(kind == MSP_PAIR_F16 ? 24 : 40);
 
         switch (kind) {
         case MSP_PAIR_F16:

@@ -76,6 +76,8 @@ vf_set(float v)
     return vf_make(vdupq_n_f32(v), vdupq_n_f32(v));
 }
 
+#define vf_limit vf_set
+
 OP vf
 vf_add(vf a, vf b)
 {
@@ -230,6 +232,13 @@ vd_set(double a)
 }
 
 OP vd
+vd_madd(vd a, vd b, vd c)
+{
+    EACH_PAIR c.x[i] = vfmaq_f64(c.x[i], a.x[i], b.x[i]);
+    return c;
+}
+
+OP vd
 vd_abs(vd v)
 {
     EACH_PAIR v.x[i] = vabsq_f64(v.x[i]);
@@ -261,6 +270,44 @@ vd_top(vd v)
     return vmaxvq_f64(vmaxq_f64(vmaxq_f64(v.x[0], v.x[1]), vmaxq_f64(v.x[2], v.x[3])));
 }
 
+OP vh
+vh_make(float64x2_t lo, float64x2_t hi)
+{
+    vh v = {lo, hi};
+
+    return v;
+}
+
+OP vh
+vh_set(double v)
+{
+    return vh_make(vdupq_n_f64(v), vdupq_n_f64(v));
+}
+
+OP vh
+vh_add(vh a, vh b)
+{
+    return vh_make(vaddq_f64(a.lo, b.lo), vaddq_f64(a.hi, b.hi));
+}
+
+OP vh
+vh_max(vh a, vh b)
+{
+    return vh_make(vmaxq_f64(a.lo, b.lo), vmaxq_f64(a.hi, b.hi));
+}
+
+OP vh
+vd_fold_add(vd v)
+{
+    return vh_add(vh_make(v.x[0], v.x[1]), vh_make(v.x[2], v.x[3]));
+}
+
+OP vh
+vd_fold_max(vd v)
+{
+    return vh_max(vh_make(v.x[0], v.x[1]), vh_make(v.x[2], v.x[3]));
+}
+
 OP double
 vh_total(vh v)
 {
@@ -268,11 +315,15 @@ vh_total(vh v)
 }
 
 OP double
+vh_top(vh v)
+{
+    return vmaxvq_f64(vmaxq_f64(v.lo, v.hi));
+}
+
+OP double
 vd_total(vd v)
 {
-    vh h = {vaddq_f64(v.x[0], v.x[2]), vaddq_f64(v.x[1], v.x[3])};
-
-    return vh_total(h);
+    return vh_total(vd_fold_add(v));
 }
 
 OP vdc
@@ -295,44 +346,6 @@ OP int64_t
 vdc_total(vdc c)
 {
     return (int64_t)vaddvq_u64(vaddq_u64(vaddq_u64(c.x[0], c.x[1]), vaddq_u64(c.x[2], c.x[3])));
-}
-
-/* ---- products ---------------------------------------------------------------------------------------------------- */
-
-typedef struct products {
-    vd dot, sq_n, sq_b;
-    vh sq_d;
-    vd max_abs;
-} products;
-
-OP products
-products_zero(void)
-{
-    products p = {vd_set(0), vd_set(0), vd_set(0), {vdupq_n_f64(0), vdupq_n_f64(0)}, vd_set(0)};
-
-    return p;
-}
-
-OP void
-products_add(products *p, const float *pn, const float *pb)
-{
-    vd n = vd_load_f32(pn), b = vd_load_f32(pb), d = vd_sub(n, b), square = vd_mul(d, d);
-
-    EACH_PAIR
-    {
-        p->dot.x[i] = vfmaq_f64(p->dot.x[i], n.x[i], b.x[i]);
-        p->sq_n.x[i] = vfmaq_f64(p->sq_n.x[i], n.x[i], n.x[i]);
-        p->sq_b.x[i] = vfmaq_f64(p->sq_b.x[i], b.x[i], b.x[i]);
-    }
-    p->sq_d.lo = vaddq_f64(p->sq_d.lo, vaddq_f64(square.x[0], square.x[2]));
-    p->sq_d.hi = vaddq_f64(p->sq_d.hi, vaddq_f64(square.x[1], square.x[3]));
-    p->max_abs = vd_max(p->max_abs, vd_abs(d));
-}
-
-OP double
-products_max_abs(const products *p)
-{
-    return vd_top(p->max_abs);
 }
 
 OP void

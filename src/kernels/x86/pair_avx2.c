@@ -55,6 +55,16 @@ vf_set(float v)
     return _mm256_set1_ps(v);
 }
 
+/* gcc would make two instructions of a comparison with a number that it knows. */
+OP vf
+vf_limit(float v)
+{
+    __m256 limit = _mm256_set1_ps(v);
+
+    __asm__("" : "+x"(limit));
+    return limit;
+}
+
 OP vf
 vf_add(vf a, vf b)
 {
@@ -79,10 +89,11 @@ vf_div(vf a, vf b)
     return _mm256_div_ps(a, b);
 }
 
+/* Floats that are not negative have the order of the integers that look like them, and those have twice the units. */
 OP vf
 vf_max(vf a, vf b)
 {
-    return _mm256_max_ps(a, b);
+    return _mm256_castsi256_ps(_mm256_max_epu32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
 }
 
 OP vf
@@ -100,7 +111,7 @@ vf_round_f16(vf v)
 OP vfm
 vf_lt(vf a, vf b)
 {
-    return _mm256_cmp_ps(a, b, _CMP_LT_OQ);
+    return _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_castps_si256(b), _mm256_castps_si256(a)));
 }
 
 OP vfm
@@ -205,6 +216,12 @@ vd_mul(vd a, vd b)
 }
 
 OP vd
+vd_madd(vd a, vd b, vd c)
+{
+    return vd_make(_mm256_fmadd_pd(a.lo, b.lo, c.lo), _mm256_fmadd_pd(a.hi, b.hi, c.hi));
+}
+
+OP vd
 vd_div(vd a, vd b)
 {
     return vd_make(_mm256_div_pd(a.lo, b.lo), _mm256_div_pd(a.hi, b.hi));
@@ -250,6 +267,36 @@ vd_first(vdm m)
     return (size_t)__builtin_ctz(bits | 1u << 8);
 }
 
+OP vh
+vh_set(double v)
+{
+    return _mm256_set1_pd(v);
+}
+
+OP vh
+vh_add(vh a, vh b)
+{
+    return _mm256_add_pd(a, b);
+}
+
+OP vh
+vh_max(vh a, vh b)
+{
+    return _mm256_max_pd(a, b);
+}
+
+OP vh
+vd_fold_add(vd v)
+{
+    return vh_add(v.lo, v.hi);
+}
+
+OP vh
+vd_fold_max(vd v)
+{
+    return vh_max(v.lo, v.hi);
+}
+
 OP double
 vh_total(vh v)
 {
@@ -269,13 +316,13 @@ vh_top(vh v)
 OP double
 vd_total(vd v)
 {
-    return vh_total(_mm256_add_pd(v.lo, v.hi));
+    return vh_total(vd_fold_add(v));
 }
 
 OP double
 vd_top(vd v)
 {
-    return vh_top(_mm256_max_pd(v.lo, v.hi));
+    return vh_top(vd_fold_max(v));
 }
 
 OP vdc
@@ -301,50 +348,6 @@ vdc_total(vdc c)
     __m128i b = _mm_add_epi64(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
 
     return _mm_cvtsi128_si64(b) + _mm_extract_epi64(b, 1);
-}
-
-/* ---- products ---------------------------------------------------------------------------------------------------- */
-
-typedef struct products {
-    vd dot, sq_n, sq_b;
-    vh sq_d, max_abs;
-} products;
-
-OP products
-products_zero(void)
-{
-    products p = {vd_set(0), vd_set(0), vd_set(0), _mm256_setzero_pd(), _mm256_setzero_pd()};
-
-    return p;
-}
-
-/* Four elements. Returns their differences. */
-OP __m256d
-products_add_4(__m256d *dot, __m256d *sq_n, __m256d *sq_b, const float *pn, const float *pb)
-{
-    __m256d n = _mm256_cvtps_pd(_mm_loadu_ps(pn)), b = _mm256_cvtps_pd(_mm_loadu_ps(pb));
-
-    *dot = _mm256_fmadd_pd(n, b, *dot);
-    *sq_n = _mm256_fmadd_pd(n, n, *sq_n);
-    *sq_b = _mm256_fmadd_pd(b, b, *sq_b);
-    return _mm256_sub_pd(n, b);
-}
-
-OP void
-products_add(products *p, const float *n, const float *b)
-{
-    const __m256d sign = _mm256_set1_pd(-0.0);
-    __m256d lo = products_add_4(&p->dot.lo, &p->sq_n.lo, &p->sq_b.lo, n, b);
-    __m256d hi = products_add_4(&p->dot.hi, &p->sq_n.hi, &p->sq_b.hi, n + 4, b + 4);
-
-    p->sq_d = _mm256_add_pd(p->sq_d, _mm256_add_pd(_mm256_mul_pd(lo, lo), _mm256_mul_pd(hi, hi)));
-    p->max_abs = _mm256_max_pd(p->max_abs, _mm256_max_pd(_mm256_andnot_pd(sign, lo), _mm256_andnot_pd(sign, hi)));
-}
-
-OP double
-products_max_abs(const products *p)
-{
-    return vh_top(p->max_abs);
 }
 
 OP void

@@ -46,6 +46,8 @@ vf_set(float v)
     return _mm256_set1_ps(v);
 }
 
+#define vf_limit vf_set
+
 OP vf
 vf_add(vf a, vf b)
 {
@@ -194,6 +196,12 @@ vd_mul(vd a, vd b)
 }
 
 OP vd
+vd_madd(vd a, vd b, vd c)
+{
+    return _mm512_fmadd_pd(a, b, c);
+}
+
+OP vd
 vd_div(vd a, vd b)
 {
     return _mm512_div_pd(a, b);
@@ -248,6 +256,36 @@ vd_upper(vd v)
     return _mm512_extractf64x4_pd(v, 1);
 }
 
+OP vh
+vh_set(double v)
+{
+    return _mm256_set1_pd(v);
+}
+
+OP vh
+vh_add(vh a, vh b)
+{
+    return _mm256_add_pd(a, b);
+}
+
+OP vh
+vh_max(vh a, vh b)
+{
+    return _mm256_max_pd(a, b);
+}
+
+OP vh
+vd_fold_add(vd v)
+{
+    return vh_add(vd_lower(v), vd_upper(v));
+}
+
+OP vh
+vd_fold_max(vd v)
+{
+    return vh_max(vd_lower(v), vd_upper(v));
+}
+
 OP double
 vh_total(vh v)
 {
@@ -259,7 +297,7 @@ vh_total(vh v)
 OP double
 vd_total(vd v)
 {
-    return vh_total(_mm256_add_pd(vd_lower(v), vd_upper(v)));
+    return vh_total(vd_fold_add(v));
 }
 
 OP double
@@ -273,41 +311,7 @@ vh_top(vh v)
 OP double
 vd_top(vd v)
 {
-    return vh_top(_mm256_max_pd(vd_lower(v), vd_upper(v)));
-}
-
-/* ---- products ---------------------------------------------------------------------------------------------------- */
-
-typedef struct products {
-    vd dot, sq_n, sq_b;
-    vh sq_d;
-    vd max_abs;
-} products;
-
-OP products
-products_zero(void)
-{
-    products p = {vd_set(0), vd_set(0), vd_set(0), _mm256_setzero_pd(), vd_set(0)};
-
-    return p;
-}
-
-OP void
-products_add(products *p, const float *pn, const float *pb)
-{
-    vd n = vd_load_f32(pn), b = vd_load_f32(pb), d = vd_sub(n, b), square = vd_mul(d, d);
-
-    p->dot = _mm512_fmadd_pd(n, b, p->dot);
-    p->sq_n = _mm512_fmadd_pd(n, n, p->sq_n);
-    p->sq_b = _mm512_fmadd_pd(b, b, p->sq_b);
-    p->sq_d = _mm256_add_pd(p->sq_d, _mm256_add_pd(vd_lower(square), vd_upper(square)));
-    p->max_abs = vd_max(p->max_abs, vd_abs(d));
-}
-
-OP double
-products_max_abs(const products *p)
-{
-    return vd_top(p->max_abs);
+    return vh_top(vd_fold_max(v));
 }
 
 OP void
