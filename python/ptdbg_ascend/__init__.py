@@ -11,36 +11,38 @@
 
     compare({"npu_pkl_path": ..., "bench_pkl_path": ..., "npu_dump_data_dir": ..., "bench_dump_data_dir": ...}, "./output")
 
-What it writes and reads is described in docs/legacy.md. Importing it fixes the random numbers, as it always did: seed_all() with its defaults.
+What it writes and reads is described in docs/legacy.md. Importing it fixes the random numbers, as it always did: seed_all() with its defaults. Where torch is
+not installed, dumps can be compared and looked into, and that is all.
 """
+
+import importlib.util
 
 from ptdbg_ascend.common import CompareException
 from ptdbg_ascend.comparing import compare, compare_distributed, parse
-from ptdbg_ascend.dump import (
-    acc_cmp_dump,
-    overflow_check,
-    register_hook,
-    seed_all,
-    set_backward_input,
-    set_dump_path,
-    set_dump_switch,
-    set_overflow_check_switch,
-)
 from ptdbg_ascend.version import __version__
 
-__all__ = [
-    "CompareException",
-    "acc_cmp_dump",
-    "compare",
-    "compare_distributed",
-    "overflow_check",
-    "parse",
-    "register_hook",
-    "seed_all",
-    "set_backward_input",
-    "set_dump_path",
-    "set_dump_switch",
-    "set_overflow_check_switch",
-]
+__all__ = ["CompareException", "compare", "compare_distributed", "parse"]
 
-seed_all()
+if importlib.util.find_spec("torch") is not None:
+    from ptdbg_ascend.dump import (
+        acc_cmp_dump,
+        overflow_check,
+        register_hook,
+        seed_all,
+        set_backward_input,
+        set_dump_path,
+        set_dump_switch,
+        set_overflow_check_switch,
+    )
+
+    __all__ += [
+        "acc_cmp_dump",
+        "overflow_check",
+        "register_hook",
+        "seed_all",
+        "set_backward_input",
+        "set_dump_path",
+        "set_dump_switch",
+        "set_overflow_check_switch",
+    ]
+    seed_all()

@@ -6,7 +6,6 @@ import sys
 from msprobe._core import FormatError
 from msprobe._core import compare as _compare
 from msprobe._core import parse as _parse
-from msprobe.pytorch import legacy
 from ptdbg_ascend.common import CompareException, error, info, refuse, say
 
 FILES = ("npu_pkl_path", "bench_pkl_path")
@@ -45,7 +44,8 @@ def parse(pkl_file, module_name_prefix):
 
 def _flush():
     """What this process has recorded itself is in its files first."""
-    if legacy.current() is not None:
+    legacy = sys.modules.get("msprobe.pytorch.legacy")
+    if legacy is not None and legacy.current() is not None:
         legacy.current().flush()
 
 
