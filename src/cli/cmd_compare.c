@@ -16,11 +16,10 @@ static volatile sig_atomic_t interrupted;
 static void
 on_interrupt(int number)
 {
-    (void)number;
-    interrupted = 1;
+    interrupted = number;
 }
 
-/* The first Ctrl-C lets the library remove what is half written; the second ends the process at once. */
+/* The first signal lets the library remove what is half written; the second ends the process at once. */
 static void
 watch_interrupt(void)
 {
@@ -30,6 +29,7 @@ watch_interrupt(void)
     act.sa_handler = on_interrupt;
     act.sa_flags = (int)SA_RESETHAND;
     sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
 }
 
 static bool
@@ -254,8 +254,8 @@ report(const msp_summary *s)
 static void
 die_of_interrupt(void)
 {
-    signal(SIGINT, SIG_DFL);
-    raise(SIGINT);
+    signal(interrupted, SIG_DFL);
+    raise(interrupted);
 }
 
 msp_exit_code

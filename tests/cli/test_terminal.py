@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import time
 
@@ -113,15 +114,15 @@ def test_time_left_is_told_while_the_rows_are_written(msprobe, tmp_path, large):
     assert rc == 0 and (not early or max(early) > 0)
 
 
-def test_an_interrupt_leaves_no_half_written_result(msprobe, tmp_path, large):
-    import signal
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_no_half_written_result(msprobe, tmp_path, large, number):
     process = subprocess.Popen([msprobe, *large], cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE)
     time.sleep(0.15)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     process.communicate(timeout=60)
     left = [p.name for p in tmp_path.rglob("*") if p.is_file() and "out" in p.parts]
-    if process.returncode == -signal.SIGINT:
+    if process.returncode == -number:
         assert left == []
     else:  # it was faster than we
         assert process.returncode == 0
