@@ -1,0 +1,264 @@
+"""Programs of many kinds, recorded while they run as without us: mixed precision, hooks, threads, workers, forks, compiled and repeated regions."""
+import os
+import threading
+
+import pytest
+from collecting import R, bare, collect, fill, step, torch
+
+import torch.nn as nn  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+
+
+@pytest.fixture(scope="module", autouse=True)
+def loaded_once():
+    """What torch imports when it is first needed, which takes seconds: here, and not in each of the processes."""
+    import torch._dynamo
+    import torch._functorch.aot_autograd  # noqa: F401
+
+
+def bits(*tensors):
+    return [t.detach().reshape(-1).contiguous().view(torch.uint8).numpy().tobytes() for t in tensors]
+
+
+def both(tmp_path, body, **config):
+    plain, tool = tmp_path / "bare", tmp_path / "tool"
+    plain.mkdir(), tool.mkdir()
+    expected = bare(plain, body)
+    result = collect(tool, body, **config)
+    assert result.value == expected
+    assert "failed for" not in result.output and "Traceback" not in result.output, result.output
+    return result
+
+
+def net():
+    return fill(nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.Linear(4, 2)))
+
+
+def test_autocast(tmp_path):
+    def body(d):
+        model = net()
+        scaler = torch.amp.GradScaler("cpu")
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def run():
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                loss = model(R(2, 3)).float().sum()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            return bits(loss, *model.parameters())
+
+        return step(d, run, model)
+
+    data = both(tmp_path, body, level="mix").data()
+    linear = data["Functional.linear.0.forward"]
+    assert [linear["input_args"][0]["dtype"], linear["output"][0]["dtype"]] == ["torch.float32", "torch.bfloat16"]
+    grads = data["Functional.linear.0.backward"]
+    assert grads["input"][0]["dtype"] == "torch.bfloat16" and [4, 3] in [g["shape"] for g in grads["output"] if g]
+    assert data["Module.0.Linear.parameters_grad"]["weight"][0]["dtype"] == "torch.float32"
+
+
+@pytest.mark.parametrize("mode", ["no_grad", "inference_mode"])
+def test_without_gradients(tmp_path, mode):
+    def body(d):
+        model = net()
+
+        def run():
+            with getattr(torch, mode)():
+                y = model(R(2, 3))
+            with torch.enable_grad():
+                x = R(2, grad=True)
+                torch.exp(x).sum().backward()
+            return [y, x.grad]
+
+        return bits(*step(d, run, model))
+
+    names = both(tmp_path, body, level="mix").names()
+    assert "Functional.linear.1.forward" in names and "Functional.linear.1.backward" not in names and "Torch.exp.0.backward" in names
+
+
+def test_hooks_of_the_programs_own(tmp_path):
+    def body(d):
+        model, seen = net(), []
+        model[0].register_forward_pre_hook(lambda m, a: (a[0] * 2,))
+        model[0].register_forward_hook(lambda m, a, o: o + 1)
+        model[2].register_full_backward_hook(lambda m, gi, go: seen.append([len(gi), len(go)]))
+        model[2].weight.register_hook(lambda g: g * 2)
+        x = R(2, 3, grad=True)
+
+        def run():
+            h = model[1](model[0](x))
+            h.register_hook(lambda g: g * 3)
+            h.retain_grad()
+            model[2](h).sum().backward()
+            return [*bits(x.grad, h.grad, *[p.grad for p in model.parameters()]), seen]
+
+        return step(d, run, model)
+
+    data = both(tmp_path, body, level="mix").data()
+    assert data["Module.0.Linear.forward.0"]["input_args"][0]["Norm"] == pytest.approx(2 * R(2, 3).norm().item(), rel=1e-6)
+    assert {"Module.0.Linear.backward.0", "Module.1.GELU.backward.0", "Module.2.Linear.backward.0"} <= set(data)
+
+
+def test_threads_record_without_disturbing_one_another(tmp_path):
+    def body(d):
+        results = [None] * 4
+
+        def work(i):
+            x = R(3, 3, seed=i, grad=True)
+            for _ in range(20):
+                F.cross_entropy(torch.sin(x) @ x, torch.tensor([0, 1, 2])).backward()
+            results[i] = bits(x.grad)
+
+        d.start()
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        d.stop()
+        d.step()
+        return results
+
+    names = both(tmp_path, body).names()
+    for api, kind in (("Torch.sin", "forward"), ("Torch.sin", "backward"), ("Functional.cross_entropy", "forward"), ("Functional.cross_entropy", "backward")):
+        assert sorted(n for n in names if n.startswith(api) and n.endswith(kind)) == sorted("%s.%d.%s" % (api, i, kind) for i in range(80))
+    assert not [n for n in names if "log_softmax" in n]
+
+
+class Rows(torch.utils.data.Dataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, i):
+        return torch.sin(torch.full((3,), float(i)))  # in a worker: not of the training process
+
+
+def test_workers_of_a_data_loader_are_not_recorded(tmp_path):
+    def body(d):
+        model = net()
+        d.start(model)
+        out = [bits(model(batch)) for batch in torch.utils.data.DataLoader(Rows(), batch_size=2, num_workers=2)]
+        d.stop()
+        d.step()
+        return out
+
+    result = both(tmp_path, body, level="mix")
+    assert not [n for n in result.names() if "sin" in n] and "Functional.linear.3.forward" in result.names()
+
+
+def test_a_fork_of_the_program_is_not_recorded_and_leaves_the_files_alone(tmp_path):
+    def body(d):
+        d.start()
+        torch.sin(R(2))
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                torch.cos(R(2))
+                x = R(2, grad=True)
+                torch.exp(x).sum().backward()
+                d.stop()
+                d.step()
+                code = 0 if x.grad is not None and F.relu.__code__.co_filename.endswith("functional.py") else 2
+            finally:
+                os._exit(code)
+        status = os.waitpid(pid, 0)[1]
+        torch.tan(R(2))
+        d.stop()
+        d.step()
+        return status
+
+    result = collect(tmp_path, body)
+    assert result.value == 0 and result.names() == ["Torch.sin.0.forward", "Torch.tan.0.forward"], result.output
+
+
+def test_compiled_regions_run_untouched_and_eager_ones_are_recorded(tmp_path):
+    def region(x):
+        return torch.sin(x) * 2
+
+    def body(d):
+        whole = torch.compile(region, backend="aot_eager")
+        shown = torch.compile(region, backend="eager")
+
+        def run():
+            x = R(4, grad=True)
+            (whole(x) + torch.tan(x)).sum().backward()
+            return x.grad
+
+        before = run()
+        inside = step(d, run)
+        after = run()
+        d.start()
+        eager = shown(R(4))
+        d.stop()
+        d.step()
+        return bits(before, inside, after, eager)
+
+    result = both(tmp_path, body)
+    names = result.names(0)
+    assert "Torch.tan.0.forward" in names and "Torch.tan.0.backward" in names and not [n for n in names if "sin" in n or "FakeTensor" in n]
+    assert "Torch.sin.0.forward" in result.names(1)
+    assert "region (" in result.output and "is compiled by torch.compile: what runs inside is not recorded" in result.output
+
+
+def test_an_exception_in_backward_does_not_end_recording(tmp_path):
+    def body(d):
+        def fail(grad):
+            raise ValueError("on purpose")
+
+        def run():
+            x = R(2, grad=True)
+            y = torch.sin(x)
+            y.register_hook(fail)
+            with pytest.raises(ValueError):
+                torch.exp(y).sum().backward()
+            z = R(2, grad=True)
+            torch.tan(z).sum().backward()
+            return bits(z.grad)
+
+        return step(d, run)
+
+    names = both(tmp_path, body).names()
+    assert {"Torch.exp.0.backward", "Torch.tan.0.forward", "Torch.tan.0.backward"} <= set(names)
+
+
+def test_start_and_stop_in_any_order(tmp_path):
+    def body(d):
+        d.stop()
+        d.step()
+        d.start()
+        d.start()
+        torch.sin(R(2))
+        d.stop()
+        d.stop()
+        torch.cos(R(2))
+        d.start()
+        torch.sin(R(2))
+        d.step()
+        torch.cos(R(2))
+
+    r = collect(tmp_path, body)
+    assert r.names(1) == ["Torch.sin.0.forward", "Torch.sin.1.forward"]
+
+
+def test_hundreds_of_steps_do_not_grow(tmp_path):
+    """No object and no file stays behind a step."""
+    import gc
+
+    def body(d):
+        model = net()
+
+        def run():
+            model(R(2, 3)).sum().backward()
+
+        sizes = []
+        for i in range(60):
+            step(d, run, model)
+            if i in (20, 59):
+                gc.collect()
+                sizes.append((len(gc.get_objects()), len(os.listdir("/proc/self/fd"))))
+        return sizes
+
+    (objects, files), (more, more_files) = collect(tmp_path, body, level="mix", step=["0-59"]).value
+    assert more - objects < 200 and more_files <= files
