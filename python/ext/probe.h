@@ -26,6 +26,11 @@
 #include <string.h>
 #include "msprobe/collect.h"
 
+#if PY_VERSION_HEX < 0x03090000
+#define PyObject_CallNoArgs(callable) PyObject_CallObject((callable), NULL)
+#define PyCFunction_CheckExact(v)     (Py_TYPE(v) == &PyCFunction_Type)
+#endif
+
 /* A name and how often it was called in this step: "Functional.relu". Shared by all objects with that name. */
 typedef struct probe_name {
     char *text; /* without number and direction */
