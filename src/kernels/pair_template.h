@@ -33,7 +33,7 @@ enum {
     LANES = 8,
     PIECE = 512,       /* elements that go through one loop after the other: see small_piece() */
     GROUP = 4 * LANES, /* elements whose relative errors share a division: see rel_group() */
-    AHEAD = 1024       /* bytes to prefetch: measured */
+    AHEAD = 2048       /* bytes to prefetch, a piece of float32: the second loop over one asks for none */
 };
 
 /* ---- float16, bfloat16, float32 ---------------------------------------------------------------------------------- */
