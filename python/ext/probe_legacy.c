@@ -593,12 +593,13 @@ msp_probe_legacy_call(probe_api *api, PyObject *self, PyObject *receiver, PyObje
     name = site.internal ? NULL : msp_probe_name_of(api);
     c.len = name == NULL ? 0 : call_name(c.text, NAME_ROOM, name);
     msp_probe_resume(&q);
-    msp_probe_thread.depth--; /* what the function calls is recorded, too */
-    if (name != NULL && is_kernel_call(&c))
+    if (name != NULL && is_kernel_call(&c)) {
         result = msp_probe_call_by_python(api, receiver, args, kwargs);
-    else
+    } else {
+        msp_probe_thread.depth--; /* what the function calls is recorded, too */
         result = msp_probe_invoke(api, self, args, kwargs);
-    msp_probe_thread.depth++;
+        msp_probe_thread.depth++;
+    }
     PyErr_Fetch(&type, &value, &trace);
     msp_probe_pause(&q);
     if (name != NULL && result != NULL && msp_probe.on)

@@ -83,7 +83,7 @@ def _claim(stem):
     wanted = os.path.join(settings.folder, stem + settings.ext)
     if wanted not in settings.names:
         os.makedirs(settings.folder, mode=0o750, exist_ok=True)
-        for name in (stem, "%s_pid%d" % (stem, os.getpid()), legacy.free_name("%s_pid%d" % (stem, os.getpid()))):
+        for name in (stem, "%s_pid%d" % (stem, os.getpid())):
             path = os.path.join(settings.folder, name + settings.ext)
             if settings.claims.take(path, lambda: _move_away(name)):
                 break
@@ -238,14 +238,18 @@ def _rules_of(switch):
 
 def _apply():
     """Let the engine do what is set."""
-    settings = _settings
-    recorder = settings.recorder
+    recorder = _settings.recorder
     if recorder is None or recorder.ended or os.getpid() != recorder.pid:
         return
-    if settings.overflow:
-        _apply_overflow()
-        return
-    switch = settings.switch
+    try:
+        _apply_overflow() if _settings.overflow else _apply_switch(_settings.switch)
+    except OSError as e:
+        recorder.give_up(e)
+
+
+def _apply_switch(switch):
+    settings = _settings
+    recorder = settings.recorder
     if switch["switch"] == "OFF":
         recorder.rules(muted=True)
         recorder.flush()

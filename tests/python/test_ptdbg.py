@@ -1,4 +1,5 @@
 """ptdbg_ascend: the calls of its manual, against what the tool itself wrote, and what must never happen to a training script."""
+import io
 import json
 import math
 import os
@@ -6,6 +7,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tarfile
 import time
 import zlib
 
@@ -131,6 +133,24 @@ def test_all_writes_what_the_tool_wrote_and_the_values_of_every_line(tmp_path):
         values = numpy.load(folder / "dump" / (name + ".npy"))
         assert dtype == "torch.%s" % values.dtype and list(values.shape) == shape
         assert close(stats, [float(values.max()), float(values.min()), float(values.mean())])
+
+
+def test_integers_and_numbers_are_written_as_the_tool_wrote_them(tmp_path):
+    """Case p04 of tests/data/legacy: filter_switch "OFF"."""
+    folder = "p04_filter_off/bench/tag_v2.3/rank0/"
+    with tarfile.open(DATA.parent / "legacy" / "cases.tar.xz") as t:
+        (tmp_path / "theirs.pkl").write_bytes(t.extractfile(folder + "dump.pkl").read())
+        given = [numpy.load(io.BytesIO(t.extractfile(folder + "dump/Functional_linear_%d_forward_input.%d.npy" % at).read())) for at in
+                 ((0, 1), (0, 2), (1, 1), (1, 2))]
+
+    def body(tool, net):
+        for p, values in zip(net.parameters(), given):
+            p.data.numpy()[...] = values
+        tool.set_dump_switch("ON", filter_switch="OFF")
+        net.step()
+
+    dump(tmp_path, body, model=Net)
+    check_file(rank_dir(tmp_path) / "dump.pkl", tmp_path / "theirs.pkl")
 
 
 def test_stack_lines_name_the_innermost_frame_first(tmp_path):
@@ -425,6 +445,20 @@ def test_two_processes_on_one_path_write_two_files(tmp_path):
     assert names(folder / "dump.pkl") == ["Torch_relu_%d_forward_%s" % (k, w) for k in (0, 1) for w in ("input.0", "output")]
     assert names(folder / files[1]) == ["Torch_exp_0_forward_input.0", "Torch_exp_0_forward_output"]
     assert len(list((folder / files[1][:-4]).glob("*.npy"))) == 2
+
+
+def test_a_folder_that_cannot_be_made_does_not_end_training(tmp_path):
+    (tmp_path / "file").write_text("")
+
+    def body(tool, _):
+        tool.set_dump_switch("ON")
+        torch.relu(R(2))
+        tool.set_dump_switch("OFF")
+        tool.set_dump_switch("ON")
+        return torch.relu(R(2)).tolist()
+
+    value, output = dump(tmp_path, body, path="./file/dump.pkl")
+    assert value == torch.relu(R(2)).tolist() and output.count("recording has ended") == 1
 
 
 def test_a_failing_call_is_the_programs_own_affair(tmp_path):

@@ -153,12 +153,14 @@ def test_mode_acl_switches_the_devices_dump_on_around_the_chosen_forward(tmp_pat
         assert npu.calls == []
         torch.relu(R(2))
         torch.relu(R(2))
+        tool.set_dump_switch("ON", mode="stack")
+        torch.relu(R(2))
         tool.set_dump_switch("OFF")
         return npu.calls
 
     calls, output = record(tmp_path, body)
     assert calls == DUMP and "Dump Torch_relu_1_forward op file." in output
-    assert names(rank_dir(tmp_path) / "dump.pkl") == ["Torch_relu_1_forward_stack_info"]
+    assert names(rank_dir(tmp_path) / "dump.pkl") == ["Torch_relu_1_forward_stack_info", "Torch_relu_3_forward_stack_info"]
 
 
 def test_mode_acl_repeats_a_backward_with_the_given_gradient(tmp_path):

@@ -87,6 +87,11 @@ class LegacyRecorder(Recorder):
             os.makedirs(data_dir, mode=0o750, exist_ok=True)
         probe.legacy_unit(self.form, folder, file, data_dir, mark)
 
+    def give_up(self, error):
+        """The files cannot be made: training goes on without them."""
+        probe.legacy_rules(self.form, muted=True)
+        self._on_failure(str(error))
+
     def rules(self, **rules):
         if os.getpid() == self.pid and not self.ended:
             probe.legacy_rules(self.form, **rules)
@@ -118,9 +123,11 @@ class Claims:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except BlockingIOError:
                 os.close(fd)
                 return False
+            except OSError:
+                pass  # a file system without locks
             if not _is_same_file(fd, path):
                 os.close(fd)  # somebody has moved it since it was opened
             elif os.fstat(fd).st_size > 0:

@@ -42,10 +42,13 @@ def set_dump_path(fpath=None):
     recorder = legacy.recorder(legacy.HOOKS)
     if recorder.ended or os.getpid() != recorder.pid:
         return
-    os.makedirs(os.path.dirname(path), mode=0o750, exist_ok=True)
-    folder, file = os.path.split(_claim(path))
-    recorder.target(folder, folder, file, None, 0)
-    recorder.rules()
+    try:
+        os.makedirs(os.path.dirname(path), mode=0o750, exist_ok=True)
+        folder, file = os.path.split(_claim(path))
+        recorder.target(folder, folder, file, None, 0)
+        recorder.rules()
+    except OSError as e:
+        recorder.give_up(e)
 
 
 def _claim(path):
