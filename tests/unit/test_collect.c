@@ -302,6 +302,28 @@ start_producer(const char *dir, const char *unit_dir, int *progress_fd)
     return pid;
 }
 
+/*
+ * Who a process is, is told by its number and its start. qemu tells a process another start than everybody else hears,
+ * so that living ones pass for dead.
+ */
+static void
+skip_where_processes_are_strangers(void)
+{
+#if defined(MSP_TEST_EMULATED)
+    skip();
+#endif
+}
+
+/* Come back when the producer has committed a few records, however slow the machine is. */
+static void
+wait_until_it_records(int fd)
+{
+    int n = 0;
+
+    while (n < 20)
+        assert_int_equal(read(fd, &n, sizeof(n)), sizeof(n));
+}
+
 static int
 last_committed(int fd)
 {
@@ -317,6 +339,7 @@ static void
 after_kill_9_of_the_training_process_everything_committed_is_there(void **state)
 {
     (void)state;
+    skip_where_processes_are_strangers();
     for (int round = 0; round < 3; round++) {
         char name[32], unit_name[64];
         const char *dir, *unit_dir;
@@ -328,7 +351,8 @@ after_kill_9_of_the_training_process_everything_committed_is_there(void **state)
         dir = scratch_path(name);
         unit_dir = scratch_path(unit_name);
         pid = start_producer(dir, unit_dir, &fd);
-        sleep_ms(300 + 170 * round);
+        wait_until_it_records(fd);
+        sleep_ms(100 + 170 * round);
         kill(pid, SIGKILL);
         waitpid(pid, &status, 0);
         last = last_committed(fd);
@@ -369,10 +393,13 @@ after_everything_is_killed_the_files_are_valid_and_a_reader_recovers_the_rest(vo
     const char *dir = scratch_path("group"), *unit_dir = scratch_path("group/step0/rank0");
     int64_t recovered = 0, before, writer;
     int fd, last, status;
-    pid_t pid = start_producer(dir, unit_dir, &fd);
+    pid_t pid;
 
     (void)state;
-    sleep_ms(700);
+    skip_where_processes_are_strangers();
+    pid = start_producer(dir, unit_dir, &fd);
+    wait_until_it_records(fd);
+    sleep_ms(300);
     writer = writer_of(dir);
     assert_true(writer > 0);
     kill((pid_t)writer, SIGKILL);
@@ -396,17 +423,23 @@ static void
 a_killed_writer_is_replaced_and_nothing_is_lost(void **state)
 {
     const char *dir = scratch_path("revive"), *unit_dir = scratch_path("revive/step0/rank");
-    msp_collect *c = open_collect(dir, true);
-    uint32_t unit = open_unit(c, unit_dir);
     msp_record r = {0};
+    msp_collect *c;
+    uint32_t unit;
+    int64_t writer;
 
     (void)state;
+    skip_where_processes_are_strangers();
+    c = open_collect(dir, true);
+    unit = open_unit(c, unit_dir);
     for (int n = 0; n < 100; n++)
         commit_call(c, &r, unit, n);
     flush(c);
     for (int n = 100; n < 200; n++)
         commit_call(c, &r, unit, n);
-    kill((pid_t)writer_of(dir), SIGKILL);
+    writer = writer_of(dir);
+    assert_true(writer > 0); /* 0 would kill this program too */
+    kill((pid_t)writer, SIGKILL);
     for (int n = 200; n < 300; n++)
         commit_call(c, &r, unit, n);
     flush(c);
