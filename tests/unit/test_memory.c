@@ -15,7 +15,7 @@
 #include "io/zip.h"
 #include "json/yaml.h"
 
-enum { EXTRA = 16 << 20, SIZE = 24 << 20 };
+enum { EXTRA = 16 << 20, SIZE = 18 << 20 };
 
 typedef msp_status reader(const char *p, size_t size, msp_error *err);
 
