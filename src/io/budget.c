@@ -42,6 +42,9 @@ msp_budget_alloc(void **out, msp_budget *b, size_t n, size_t size, msp_error *er
 {
     msp_status st = msp_budget_spend(b, n, size, err);
 
+    if (st == MSP_OK)
+        st = msp_budget_spend(b, 1, -(n * size) % 16, err); /* what aligning it costs */
+
     *out = NULL;
     if (st != MSP_OK)
         return st;

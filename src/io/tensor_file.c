@@ -43,7 +43,7 @@ grow_items(msp_tensor_file *f)
 msp_status
 msp_tensor_file_add(msp_tensor_file *f, msp_str name, const msp_tensor *t, msp_error *err)
 {
-    msp_status st = msp_budget_spend(&f->budget, 1, name.len + 1 + 2 * sizeof(*f->items), err);
+    msp_status st = msp_budget_spend(&f->budget, 1, name.len + 16 + 2 * sizeof(*f->items), err);
     char *text;
 
     if (st != MSP_OK)
