@@ -37,10 +37,13 @@ read_path(char **out, const msp_json *root, const char *key, bool required, msp_
 
     if (v != NULL && msp_json_kind_of(v) != MSP_JSON_STRING && msp_json_kind_of(v) != MSP_JSON_NULL)
         return msp_error_set(err, MSP_E_INVALID, "%s must be a path in quotes", key);
+    if (text.len == 0 && required)
+        return msp_error_set(err, MSP_E_INVALID, "Missing %s in input configuration file, please check!%s", key,
+                             msp_json_get(root, "data") != NULL
+                                 ? " This is a dump itself: compare two of them with msprobe compare NPU BENCH"
+                                 : "");
     if (text.len == 0)
-        return required
-                   ? msp_error_set(err, MSP_E_INVALID, "Missing %s in input configuration file, please check!", key)
-                   : MSP_OK;
+        return MSP_OK;
     if (memchr(text.p, '\0', text.len) != NULL)
         return msp_error_set(err, MSP_E_INVALID, "%s holds a zero byte", key);
     *out = msp_result_text(text);

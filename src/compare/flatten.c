@@ -12,11 +12,12 @@
 #include "core/vec.h"
 #include "msprobe/stats.h"
 
-enum { MAX_DEPTH = 400, TICK_BYTES = 1 << 20 };
+enum { MAX_DEPTH = 400, TICK_BYTES = 1 << 20, ROOM = 16384 };
 
 typedef struct flattener {
     msp_rows *out;
     const msp_dump *dump;
+    void *room;      /* for the tree of one record: most need no other memory */
     msp_buf name;    /* of the place that the walk has reached */
     msp_buf scratch; /* short texts being put together */
     uint32_t api;
@@ -579,7 +580,7 @@ add_record(flattener *f, size_t i)
 {
     msp_row_api *api = &f->out->apis[i];
     msp_json_doc doc;
-    msp_status st = msp_dump_record(f->dump, i, &doc, f->err);
+    msp_status st = msp_dump_record(f->dump, i, &doc, f->room, ROOM, f->err);
 
     if (st != MSP_OK)
         return st;
@@ -597,7 +598,8 @@ add_record(flattener *f, size_t i)
 msp_status
 msp_rows_flatten(msp_rows *out, const msp_dump *d, msp_rows_tick *tick, void *payload, msp_error *err)
 {
-    flattener f = {.out = out, .dump = d, .err = err};
+    _Alignas(16) char room[ROOM];
+    flattener f = {.out = out, .dump = d, .room = room, .err = err};
     size_t n = msp_dump_count(d), bytes = 0;
     msp_status st = MSP_OK;
 

@@ -59,6 +59,8 @@ msp_py_repr_text(msp_buf *out, msp_str s)
     size_t run = 0, i = 0;
 
     msp_buf_char(out, quote);
+    while (i < s.len && s.p[i] >= ' ' && s.p[i] < 0x7f && s.p[i] != quote && s.p[i] != '\\')
+        i++; /* all of it, most times */
     while (i < s.len) {
         uint32_t cp;
         size_t n = decode((const unsigned char *)s.p + i, s.len - i, &cp);

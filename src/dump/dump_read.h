@@ -23,9 +23,11 @@ MSP_CHECK msp_status msp_stack_open_text(msp_stack **out, const char *text, size
 
 /*
  * Parse the i-th record. Strings without escapes are views of the mapped file and live as long as d; the others, and
- * the tree, live until doc is released. A record that is no JSON gives MSP_E_FORMAT with the place in the whole file.
+ * the tree, live until doc is released; a small tree lives in the caller's room. A record that is no JSON gives
+ * MSP_E_FORMAT with the place in the whole file.
  */
-MSP_CHECK msp_status msp_dump_record(const msp_dump *d, size_t i, msp_json_doc *doc, msp_error *err);
+MSP_CHECK msp_status msp_dump_record(const msp_dump *d, size_t i, msp_json_doc *doc, void *room, size_t room_size,
+                                     msp_error *err);
 
 /* True when p points into the file's own text, so that it lives as long as d. */
 bool msp_dump_owns(const msp_dump *d, const void *p);

@@ -267,10 +267,10 @@ msp_dump_name(const msp_dump *d, size_t i, size_t *len)
 }
 
 msp_status
-msp_dump_record(const msp_dump *d, size_t i, msp_json_doc *doc, msp_error *err)
+msp_dump_record(const msp_dump *d, size_t i, msp_json_doc *doc, void *room, size_t room_size, msp_error *err)
 {
     msp_str text = d->scan.spans[i].value;
-    msp_status st = msp_json_parse(doc, text.p, text.len, err);
+    msp_status st = msp_json_parse_in(doc, room, room_size, text.p, text.len, err);
 
     if (st != MSP_E_FORMAT && st != MSP_E_LIMIT)
         return st;

@@ -74,12 +74,12 @@ a_record_is_parsed_when_asked_for(void **state)
     msp_str text;
 
     (void)state;
-    assert_int_equal(msp_dump_record(d, 1, &doc, NULL), MSP_OK);
+    assert_int_equal(msp_dump_record(d, 1, &doc, NULL, 0, NULL), MSP_OK);
     text = msp_json_string(msp_json_at(msp_json_get(doc.root, "output"), 1));
     assert_int_equal(text.len, 3);
     assert_memory_equal(text.p, "}{\"", 3);
     msp_json_doc_release(&doc);
-    assert_int_equal(msp_dump_record(d, 2, &doc, NULL), MSP_OK);
+    assert_int_equal(msp_dump_record(d, 2, &doc, NULL, 0, NULL), MSP_OK);
     assert_int_equal(msp_json_kind_of(doc.root), MSP_JSON_NULL);
     msp_json_doc_release(&doc);
     msp_dump_close(d);
@@ -94,7 +94,7 @@ a_record_that_is_no_json_is_told_with_its_place_in_the_file(void **state)
     msp_error err;
 
     (void)state;
-    assert_int_equal(msp_dump_record(d, 0, &doc, &err), MSP_E_FORMAT);
+    assert_int_equal(msp_dump_record(d, 0, &doc, NULL, 0, &err), MSP_E_FORMAT);
     assert_non_null(strstr(err.message, "line 3"));
     msp_dump_close(d);
 }
@@ -178,7 +178,7 @@ of_two_records_with_one_name_the_last_counts_in_the_first_place(void **state)
 
     (void)state;
     assert_int_equal(msp_dump_count(d), 2);
-    assert_int_equal(msp_dump_record(d, 0, &doc, NULL), MSP_OK);
+    assert_int_equal(msp_dump_record(d, 0, &doc, NULL, 0, NULL), MSP_OK);
     assert_true(msp_json_to_i64(doc.root, &v));
     assert_int_equal(v, 3);
     msp_json_doc_release(&doc);
@@ -269,7 +269,7 @@ records_end_where_they_end_whatever_their_strings_hold(void **state)
         for (size_t r = 0; r < 5; r++) {
             msp_json_doc doc;
 
-            assert_int_equal(msp_dump_record(d, r, &doc, NULL), MSP_OK);
+            assert_int_equal(msp_dump_record(d, r, &doc, NULL, 0, NULL), MSP_OK);
             assert_int_equal(msp_json_count(doc.root), 60);
             msp_json_doc_release(&doc);
         }

@@ -479,7 +479,7 @@ read_dump(const char *p, size_t size, msp_error *err)
     for (size_t i = 0; st == MSP_OK && i < msp_dump_count(d) && i < 3; i++) {
         msp_json_doc doc;
 
-        st = msp_dump_record(d, i, &doc, err);
+        st = msp_dump_record(d, i, &doc, NULL, 0, err);
         msp_json_doc_release(&doc);
     }
     msp_dump_close(d);
