@@ -46,22 +46,42 @@ static void
 put_text(msp_record *r, PyObject *s)
 {
     Py_ssize_t len;
-    const char *p;
+    const char *p = PyUnicode_AsUTF8AndSize(s, &len);
+    PyObject *escaped;
 
-    text_of(s, &p, &len);
-    msp_record_text(r, p, (size_t)len);
+    if (p != NULL) {
+        msp_record_text(r, p, (size_t)len);
+        return;
+    }
+    PyErr_Clear(); /* a lone surrogate cannot be UTF-8 */
+    escaped = PyUnicode_AsEncodedString(s, "utf-8", "backslashreplace");
+    if (escaped != NULL)
+        msp_record_text(r, PyBytes_AS_STRING(escaped), (size_t)PyBytes_GET_SIZE(escaped));
+    else
+        msp_record_text(r, "?", 1);
+    Py_XDECREF(escaped);
+    PyErr_Clear();
 }
 
+/* Beyond 64 bits a number is written as text: its digits, or, when there are thousands, base 16. */
 static void
 put_int(msp_record *r, PyObject *v)
 {
     int overflow;
     long long n = PyLong_AsLongLongAndOverflow(v, &overflow);
+    PyObject *digits = overflow == 0 ? NULL : PyNumber_ToBase(v, 10);
 
+    if (overflow != 0 && digits == NULL) {
+        PyErr_Clear(); /* the interpreter refuses to make that many */
+        digits = PyNumber_ToBase(v, 16);
+    }
     if (overflow == 0)
         msp_record_int(r, n);
+    else if (digits != NULL)
+        put_text(r, digits);
     else
-        msp_record_float(r, PyLong_AsDouble(v)); /* beyond 64 bits */
+        msp_record_null(r);
+    Py_XDECREF(digits);
     PyErr_Clear();
 }
 

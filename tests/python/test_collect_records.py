@@ -129,6 +129,34 @@ def test_values_of_every_kind(tmp_path):
     assert record["output"][1]["count"] == {"type": "int", "value": 3}
 
 
+def test_values_that_do_not_fit(tmp_path):
+    """Numbers beyond 64 bits, text that is not UTF-8, structures without end: exact where they can be, and never in the way."""
+    class Module:
+        @staticmethod
+        def api(x, value):
+            return x
+
+    endless, deep = [1], []
+    endless.append(endless)
+    inner = deep
+    for _ in range(500):
+        inner.append([])
+        inner = inner[0]
+    values = [2**64, -10**30, 10**5000, "\udcff\0\n\u2028", endless, deep, {("t",): 1, None: 2, 1.5: 3}]
+
+    def body(d):
+        d.register_custom_api(Module, "api", "Mine")
+        step(d, lambda: [Module.api(R(2), v) for v in values] and None)
+
+    r = collect(tmp_path, body)
+    got = [record["input_args"][1] for record in r.data().values()]
+    assert got[:2] == [{"type": "int", "value": str(2**64)}, {"type": "int", "value": str(-10**30)}]
+    assert int(got[2]["value"], 0) == 10**5000
+    assert got[3] == {"type": "str", "value": "\\udcff\0\n\u2028"}
+    assert len(got) == len(values) and set(got[6]) == {"('t',)", "None", "1.5"}
+    assert "failed" not in r.output
+
+
 DTYPES = ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool", "complex64", "complex128"]
 
 
