@@ -7,6 +7,7 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -164,6 +165,43 @@ def test_tensor_files_are_whole_or_absent(tmp_path, seed):
     assert len(names) > 20
     for name in names:
         assert torch.load(folder / name, weights_only=True) is not None
+
+
+def test_a_writer_that_does_not_keep_up_slows_the_program_and_memory_stays_bounded(tmp_path):
+    """The writer stands still for a second and a half: the ring fills, the program waits, and nothing is lost or kept aside."""
+    class Module:
+        @staticmethod
+        def api(text):
+            return torch.sin(R(2))
+
+    def memory():
+        with open("/proc/self/statm") as f:
+            return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def body(d):
+        text, calls = "x" * (128 << 10), 0
+        d.register_custom_api(Module, "api", "Mine")
+        d.start()
+        Module.api(text)
+        before = memory()
+        stopped = writers(tmp_path)
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        threading.Timer(1.5, lambda: [os.kill(pid, signal.SIGCONT) for pid in stopped]).start()
+        end = time.monotonic() + 1.6
+        while time.monotonic() < end:
+            Module.api(text)
+            calls += 1
+        grown = memory() - before
+        d.stop()
+        d.step()
+        return calls, grown, len(stopped)
+
+    result = collect(tmp_path, body)
+    calls, grown, stopped = result.value
+    assert stopped == 1 and calls >= 250  # the ring holds 256 of them
+    assert grown < 64 << 20  # the ring itself is 32 MiB, shared with its file
+    assert len(result.names()) == calls + 1
 
 
 def test_leaving_without_stop_loses_nothing(tmp_path):
