@@ -31,22 +31,22 @@ raise(msp_status st, const msp_error *err)
 static PyObject *
 setup(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] =
-        {"tensor",     "parameter",      "sample",    "sequence_nr", "functorch_level", "describe",    "stack_text",
-         "trampoline", "caller",         "on_error",  "on_failure",  "on_parameter",    "on_overflow", "overflow_flag",
-         "task_id",    "queue_callback", "on_kernel", "modes",       "set_eval_frame",  "fetch",       "total",
-         NULL};
+    static char *names[] = {"tensor",         "parameter",    "sample",      "sequence_nr",    "functorch_level",
+                            "describe",       "stack_text",   "trampoline",  "caller",         "on_error",
+                            "on_failure",     "hook_module",  "on_overflow", "overflow_flag",  "task_id",
+                            "queue_callback", "on_kernel",    "modes",       "set_eval_frame", "fetch",
+                            "total",          "global_hooks", NULL};
     PyObject *tensor, *parameter, *sample, *sequence = NULL, *level = NULL, *describe = NULL, *stack = NULL;
-    PyObject *trampoline = NULL, *caller = NULL, *on_error = NULL, *on_failure = NULL, *on_parameter = NULL;
+    PyObject *trampoline = NULL, *caller = NULL, *on_error = NULL, *on_failure = NULL, *hook_module = NULL;
     PyObject *on_overflow = NULL, *overflow_flag = NULL, *task_id = NULL, *queue_callback = NULL, *on_kernel = NULL,
-             *modes = NULL, *set_eval_frame = NULL, *fetch = NULL, *total = NULL;
+             *modes = NULL, *set_eval_frame = NULL, *fetch = NULL, *total = NULL, *global_hooks = NULL;
 
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O|OOOOOOOOOOOOOOOOOO", names, &PyType_Type, &tensor,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O|OOOOOOOOOOOOOOOOOOO", names, &PyType_Type, &tensor,
                                      &PyType_Type, &parameter, &sample, &sequence, &level, &describe, &stack,
-                                     &trampoline, &caller, &on_error, &on_failure, &on_parameter, &on_overflow,
+                                     &trampoline, &caller, &on_error, &on_failure, &hook_module, &on_overflow,
                                      &overflow_flag, &task_id, &queue_callback, &on_kernel, &modes, &set_eval_frame,
-                                     &fetch, &total))
+                                     &fetch, &total, &global_hooks))
         return NULL;
     take((PyObject **)&msp_probe.tensor_type, tensor);
     take((PyObject **)&msp_probe.parameter_type, parameter);
@@ -58,7 +58,7 @@ setup(PyObject *self, PyObject *args, PyObject *kwargs)
     take(&msp_probe.caller, caller);
     take(&msp_probe.on_error, on_error);
     take(&msp_probe.on_failure, on_failure);
-    take(&msp_probe.on_parameter, on_parameter);
+    take(&msp_probe.hook_module, hook_module);
     take(&msp_probe.on_overflow, on_overflow);
     take(&msp_probe.overflow_flag, overflow_flag);
     take(&msp_probe.task_id, task_id);
@@ -67,6 +67,7 @@ setup(PyObject *self, PyObject *args, PyObject *kwargs)
     take(&msp_probe.set_eval_frame, set_eval_frame);
     take(&msp_probe.fetch, fetch);
     take(&msp_probe.total, total);
+    take(&msp_probe.global_hooks, global_hooks != NULL && PyTuple_Check(global_hooks) ? global_hooks : Py_None);
     take(&msp_probe.modes, modes != NULL && PyTuple_Check(modes) && PyTuple_GET_SIZE(modes) == 4 ? modes : Py_None);
     return PyBool_FromLong(msp_probe_tensor_setup(sample));
 }
@@ -224,6 +225,7 @@ start(PyObject *self, PyObject *arg)
     if (apis)
         msp_probe_patch_all();
     msp_probe_grad_start();
+    msp_probe_modules_start();
     msp_probe.on = msp_probe.live = true;
     Py_RETURN_NONE;
 }
@@ -236,6 +238,7 @@ stop(PyObject *self, PyObject *unused)
     msp_probe.on = false;
     msp_probe_unpatch_all();
     msp_probe_grad_stop();
+    msp_probe_modules_stop();
     Py_RETURN_NONE;
 }
 
@@ -294,6 +297,7 @@ close_collect(PyObject *self, PyObject *unused)
     msp_probe_grad_stop();
     msp_probe_device_flush();
     msp_probe_device_reset();
+    msp_probe_modules_stop();
     msp_probe.collect = NULL;
     msp_probe_stack_reset();
     Py_BEGIN_ALLOW_THREADS;
@@ -317,19 +321,6 @@ note_error(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* watch(parameters): a dict parameter -> list, which receives the node and the hook's handle; None: no more */
-static PyObject *
-watch(PyObject *self, PyObject *parameters)
-{
-    (void)self;
-    if (parameters != Py_None && !PyDict_Check(parameters)) {
-        PyErr_SetString(PyExc_TypeError, "a dict or None is needed");
-        return NULL;
-    }
-    take(&msp_probe.parameters, parameters);
-    Py_RETURN_NONE;
-}
-
 /* Data-loader workers inherit the patched functions: there nothing is recorded. */
 static PyObject *
 forked(PyObject *self, PyObject *unused)
@@ -340,6 +331,7 @@ forked(PyObject *self, PyObject *unused)
     msp_probe_unpatch_all();
     msp_probe_grad_stop();
     msp_probe_device_reset();
+    msp_probe_modules_stop();
     Py_RETURN_NONE;
 }
 
@@ -403,7 +395,6 @@ static PyMethodDef functions[] = {
     {"close", close_collect, METH_NOARGS, "close()"},
     {"note_error", note_error, METH_VARARGS, "note_error(text)"},
     {"forked", forked, METH_NOARGS, "forked()"},
-    {"watch", watch, METH_O, "watch(parameters)"},
     {"snapshot", msp_probe_snapshot, METH_VARARGS, "snapshot(value, path)"},
     {"counts", counts, METH_NOARGS, "counts()"},
     {"quiet", quiet, METH_O, "quiet(flag)"},
@@ -411,13 +402,22 @@ static PyMethodDef functions[] = {
     {"called", called, METH_NOARGS, "called()"},
     {"file", msp_probe_file, METH_VARARGS, "file(tensor, path)"},
     {"wanted", msp_probe_wanted, METH_O, "wanted(path)"},
-    {"save", msp_probe_save, METH_VARARGS, "save(value, path)"},
-    {"module_begin", msp_probe_module_begin, METH_VARARGS, "module_begin(name, args, kwargs)"},
-    {"module_end", msp_probe_module_end, METH_VARARGS, "module_end(call, output, parameters, backward_name, raised)"},
+    {"module_begin", msp_probe_module_begin, METH_VARARGS, "module_begin(module, args, kwargs)"},
+    {"module_end", msp_probe_module_end, METH_VARARGS, "module_end(call, output, raised)"},
     {"write", msp_probe_write, METH_VARARGS, "write(name, value, path, place=0)"},
     {"reserve", msp_probe_reserve, METH_NOARGS, "reserve()"},
-    {"selects", msp_probe_py_selects, METH_O, "selects(name)"},
     {"wrapper", msp_probe_wrapper, METH_VARARGS, "wrapper(target, name, flags=0)"},
+    {"module_function", msp_probe_module_function, METH_VARARGS, "module_function(function, call, expected)"},
+    {"modules_begin", msp_probe_modules_begin, METH_VARARGS, "modules_begin(models, how)"},
+    {"modules_end", msp_probe_modules_end, METH_NOARGS, "modules_end()"},
+    {"modules_forget", msp_probe_modules_forget, METH_NOARGS, "modules_forget()"},
+    {"modules_called", msp_probe_modules_called, METH_NOARGS, "modules_called()"},
+    {"modules_step", msp_probe_modules_step, METH_NOARGS, "modules_step()"},
+    {"module_add", msp_probe_module_add, METH_VARARGS, "module_add(module, name, hooked)"},
+    {"module_remove", msp_probe_module_remove, METH_O, "module_remove(module)"},
+    {"module_known", msp_probe_module_known, METH_O, "module_known(module)"},
+    {"parameter_add", msp_probe_parameter_add, METH_VARARGS, "parameter_add(parameter, module, own)"},
+    {"parameter_done", msp_probe_py_parameter_done, METH_O, "parameter_done(parameter)"},
     {"registrar", msp_probe_registrar, METH_VARARGS, "registrar(function, node)"},
     {"trial", msp_probe_trial, METH_VARARGS, "trial(target, call)"},
     {"legacy_rules", (PyCFunction)(void (*)(void))msp_probe_legacy_rules, METH_VARARGS | METH_KEYWORDS,
@@ -436,8 +436,8 @@ msp_probe_add(PyObject *module)
 {
     PyObject *probe = PyModule_Create(&definition);
 
-    if (probe == NULL || msp_probe_grad_setup(probe) != 0 || msp_probe_patch_setup(probe) != 0 ||
-        PyModule_AddObject(module, "probe", probe) != 0) {
+    if (probe == NULL || msp_probe_grad_setup(probe) != 0 || msp_probe_module_setup() != 0 ||
+        msp_probe_patch_setup(probe) != 0 || PyModule_AddObject(module, "probe", probe) != 0) {
         Py_XDECREF(probe);
         return -1;
     }

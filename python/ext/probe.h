@@ -14,7 +14,8 @@
  *     probe_keep.c    overflow_check: inputs as they were before their call
  *     probe_stack.c   call stacks, made into text once
  *     probe_grad.c    gradients, by hooks on the autograd nodes that the call made
- *     probe_module.c  modules, and single values
+ *     probe_module.c  calls of modules, and single values
+ *     probe_tree.c    the modules of a model, and the gradients of their parameters
  *     probe_legacy.c  calls and modules as the older tools record them
  */
 #ifndef MSP_PY_PROBE_H
@@ -119,9 +120,8 @@ typedef struct probe_state {
     PyObject *on_overflow;   /* Python: (name); may raise, and what it raises leaves the call */
     PyObject *overflow_flag; /* Python: () -> bool, a device's own flag after a call, or NULL */
     PyObject *on_kernel;     /* Python: (function, args, kwargs) -> the call's result */
-    PyObject *on_parameter;  /* Python: (parameter): its gradient has been accumulated; -> the name of a record that
-                                overflowed, or None */
-    PyObject *parameters;    /* dict: parameter -> anything; whose gradients are watched, or NULL */
+    PyObject *hook_module;   /* Python: (module): set hooks that call module_begin() and module_end() */
+    PyObject *global_hooks;  /* tuple of torch's dicts of hooks on all modules, or NULL */
     PyObject *sequence_nr, *functorch_level, *task_id, *queue_callback; /* torch's own, or NULL */
     PyObject *set_eval_frame;                                           /* torch's, or NULL */
     PyObject *modes;   /* torch's (count, get state, set state, disabled) for TorchFunctionMode, or NULL */
@@ -181,6 +181,9 @@ PyObject *msp_probe_ask(PyObject *callable, PyObject *first, PyObject *second);
 
 /* Calls whose handle nobody waited for, at the end of a step. */
 void msp_probe_pending_flush(void);
+
+/* Whether an argument is a tensor that only stands for one: a compiler's, and no call of the program. */
+bool msp_probe_any_fake(PyObject *self, PyObject *args, PyObject *kwargs);
 
 /* Run the original. */
 PyObject *msp_probe_invoke(probe_api *api, PyObject *self, PyObject *args, PyObject *kwargs);
@@ -368,6 +371,9 @@ typedef struct probe_site {
 /* The current call stack without its skip innermost frames. */
 probe_site msp_probe_stack(int skip);
 
+/* The current call stack as a hook of the module sees it that is about to return. */
+probe_site msp_probe_module_stack(void);
+
 /* The text of a stack, its frames joined by line ends: a borrowed str, or NULL. */
 PyObject *msp_probe_stack_by_id(uint32_t id);
 
@@ -400,6 +406,9 @@ void msp_probe_grad_start(void);
 void msp_probe_grad_stop(void);
 PyObject *msp_probe_registrar(PyObject *self, PyObject *all);
 
+/* Take out the hook that node.register_hook() gave this handle for. */
+void msp_probe_unhook(PyObject *handle);
+
 /* ---- modules and single values (probe_module.c), as functions for Python
  * -------------------------------------------------- */
 
@@ -410,8 +419,16 @@ PyObject *msp_probe_reserve(PyObject *self, PyObject *unused);
 PyObject *msp_probe_snapshot(PyObject *self, PyObject *all);
 PyObject *msp_probe_file(PyObject *self, PyObject *all);
 PyObject *msp_probe_wanted(PyObject *self, PyObject *path);
-PyObject *msp_probe_save(PyObject *self, PyObject *all);
-PyObject *msp_probe_py_selects(PyObject *self, PyObject *name);
+
+int msp_probe_module_setup(void);
+
+/* While we record, Module._call_impl leads to us, where that was proven: module_function(function, call, expected). */
+void msp_probe_modules_start(void);
+void msp_probe_modules_stop(void);
+PyObject *msp_probe_module_function(PyObject *self, PyObject *all);
+
+/* The elements of a value whose record names their files already (task overflow_check). */
+void msp_probe_save_elements(PyObject *value, probe_path *path);
 
 /* A value that was turned into tokens earlier (snapshot()): appended; false when v is none. */
 bool msp_probe_put_snapshot(msp_record *r, PyObject *v);
@@ -428,6 +445,40 @@ PyObject *msp_probe_legacy_matched(PyObject *self, PyObject *unused);
 
 /* The unit that records go to from now on, with its tensor files in data_dir (NULL: none): None, or an exception. */
 PyObject *msp_probe_open_unit(const msp_unit_info *info, const char *data_dir);
+/* ---- the modules of a model (probe_tree.c)
+ * ------------------------------------------------------------------------------- */
+
+/* A module as it is called in the dump. */
+typedef struct probe_module {
+    const char *text; /* "Module.a.Linear" */
+    size_t len;
+    int64_t count; /* calls in this step */
+    bool hooked;   /* hooks that Python has set record it */
+} probe_module;
+
+/* The module when its calls are recorded, or NULL. */
+probe_module *msp_probe_module_find(PyObject *module);
+
+/* Whether gradients of parameters are recorded; the object that stands for this one's, or NULL: its are not. */
+bool msp_probe_watches(void);
+PyObject *msp_probe_watched(PyObject *variable);
+
+/* Its list [node, handle, ...] of the hooks in this step, or NULL without memory. */
+PyObject *msp_probe_watched_hooks(PyObject *watched);
+
+/* The gradient has been accumulated. Returns true when the program is to be stopped, with an exception set. */
+bool msp_probe_parameter_done(PyObject *watched, PyObject *parameter);
+
+PyObject *msp_probe_modules_begin(PyObject *self, PyObject *all);
+PyObject *msp_probe_modules_end(PyObject *self, PyObject *unused);
+PyObject *msp_probe_modules_forget(PyObject *self, PyObject *unused);
+PyObject *msp_probe_module_add(PyObject *self, PyObject *all);
+PyObject *msp_probe_module_remove(PyObject *self, PyObject *module);
+PyObject *msp_probe_module_known(PyObject *self, PyObject *module);
+PyObject *msp_probe_parameter_add(PyObject *self, PyObject *all);
+PyObject *msp_probe_py_parameter_done(PyObject *self, PyObject *parameter);
+PyObject *msp_probe_modules_called(PyObject *self, PyObject *unused);
+PyObject *msp_probe_modules_step(PyObject *self, PyObject *unused);
 
 /* ---- patching (probe_patch.c)
  * -------------------------------------------------------------------------------------------- */
@@ -442,6 +493,12 @@ PyObject *msp_probe_wrapper(PyObject *self, PyObject *all);
 PyObject *msp_probe_trial(PyObject *self, PyObject *all);
 int msp_probe_patch_setup(PyObject *module);
 void msp_probe_patch_all(void);
+
+/* args and kwnames of a vectorcall as a tuple and a dict (NULL without keywords), or -1 with an exception set. */
+int msp_probe_pack(PyObject **tuple, PyObject **kwargs, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
+
+/* Where calls of f from C lead; those from the interpreter's own bytecode may not (3.11). */
+void msp_probe_set_vectorcall(PyFunctionObject *f, vectorcallfunc call);
 void msp_probe_unpatch_all(void);
 
 /* The name with this text, made when new; NULL with an exception set. */

@@ -50,8 +50,8 @@ is_or_holds_fake(PyObject *v)
     return is_fake(v) || (PyList_CheckExact(v) && PyList_GET_SIZE(v) > 0 && is_fake(PyList_GET_ITEM(v, 0)));
 }
 
-static bool
-any_fake(PyObject *self, PyObject *args, PyObject *kwargs)
+bool
+msp_probe_any_fake(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     PyObject *key, *value;
     Py_ssize_t pos = 0;
@@ -600,7 +600,7 @@ msp_probe_call(probe_api *api, PyObject *self, PyObject *args, PyObject *kwargs)
         return call_kernel(api, self, args, kwargs);
     if (api->flags & PROBE_TRIAL)
         api->trials++;
-    else if (msp_probe_wants() && !any_fake(who, args, kwargs)) {
+    else if (msp_probe_wants() && !msp_probe_any_fake(who, args, kwargs)) {
         if (msp_probe_is_legacy())
             return msp_probe_legacy_call(api, self, who, args, kwargs);
         msp_probe_enter(&q);

@@ -239,7 +239,7 @@ msp_probe_edges_before(PyObject *self, PyObject *args, PyObject *kwargs, bool mo
     each_tensor(self, visit, &e, 0);
     each_tensor(args, visit, &e, 0);
     each_tensor(kwargs, visit, &e, 0);
-    if (e.n == 0 && msp_probe.parameters == NULL && !module)
+    if (e.n == 0 && !msp_probe_watches() && !module)
         return NULL; /* a module has parameters that may need gradients */
     if (msp_probe.sequence_nr != NULL)
         e.first = number(PyObject_CallNoArgs(msp_probe.sequence_nr));
@@ -780,27 +780,29 @@ static PyTypeObject grad_hook_type = {
 
 typedef struct parameter_hook {
     PyObject_HEAD PyObject *parameter; /* borrowed: the node that holds us holds it */
+    PyObject *watched;
     int64_t generation;
 } parameter_hook;
+
+static void
+parameter_hook_dealloc(PyObject *self)
+{
+    Py_XDECREF(((parameter_hook *)self)->watched);
+    PyObject_Free(self);
+}
 
 static PyObject *
 parameter_hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     parameter_hook *h = (parameter_hook *)self;
-    PyObject *done;
     probe_quiet q;
     bool stop = false;
 
     (void)args;
     (void)kwargs;
-    if (msp_probe.live && h->generation == msp_probe.generation && msp_probe.on_parameter != NULL) {
+    if (msp_probe.live && h->generation == msp_probe.generation) {
         msp_probe_enter(&q);
-        done = msp_probe_ask(msp_probe.on_parameter, h->parameter, NULL);
-        if (done == NULL)
-            msp_probe_swallow("reading a parameter's gradient", "");
-        else if (PyUnicode_Check(done))
-            stop = msp_probe_overflow(PyUnicode_AsUTF8(done), 0);
-        Py_XDECREF(done);
+        stop = msp_probe_parameter_done(h->watched, h->parameter);
         msp_probe_leave(&q);
     }
     if (stop)
@@ -811,44 +813,48 @@ parameter_hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
 static PyTypeObject parameter_hook_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "msprobe._core.ParameterHook",
     .tp_basicsize = sizeof(parameter_hook),
+    .tp_dealloc = parameter_hook_dealloc,
     .tp_call = parameter_hook_call,
     .tp_flags = Py_TPFLAGS_DEFAULT,
 };
 
-/* Whether the node that was hooked last is this one: [node, handle, node, handle, ...] */
-static bool
-is_hooked(PyObject *handles, PyObject *accumulate)
+static void
+hook_parameter(PyObject *accumulate, PyObject *variable, PyObject *watched, PyObject *hooks)
 {
-    Py_ssize_t n = PyList_GET_SIZE(handles);
+    parameter_hook *h =
+        PyType_Ready(&parameter_hook_type) == 0 ? PyObject_New(parameter_hook, &parameter_hook_type) : NULL;
+    PyObject *handle;
 
-    return n >= 2 && PyList_GET_ITEM(handles, n - 2) == accumulate;
+    if (h == NULL)
+        return;
+    Py_INCREF(watched);
+    h->parameter = variable;
+    h->watched = watched;
+    h->generation = msp_probe.generation;
+    handle = PyObject_CallMethodObjArgs(accumulate, str_register_hook, (PyObject *)h, NULL);
+    if (handle != NULL && PyList_Append(hooks, accumulate) == 0)
+        PyList_Append(hooks, handle);
+    Py_XDECREF(handle);
+    Py_DECREF(h);
 }
 
 /*
  * AccumulateGrad nodes cannot be asked for without an operation in the graph; they are met on the walk, and hooked when
- * they belong to a watched parameter, once per step. Python keeps the handle, to take the hook out again, and the node:
+ * they belong to a watched parameter, once per step. The handle is kept, to take the hook out again, and the node:
  * torch drops it with the first graph, and the next one would get another.
  */
 static void
 watch_parameter(PyObject *accumulate)
 {
-    PyObject *variable = PyObject_GetAttr(accumulate, str_variable), *handles, *handle;
-    parameter_hook *h;
+    PyObject *variable = PyObject_GetAttr(accumulate, str_variable), *watched, *hooks = NULL;
+    Py_ssize_t n;
 
-    handles = variable == NULL ? NULL : PyDict_GetItem(msp_probe.parameters, variable);
-    if (handles != NULL && PyList_Check(handles) && !is_hooked(handles, accumulate) &&
-        PyType_Ready(&parameter_hook_type) == 0) {
-        h = PyObject_New(parameter_hook, &parameter_hook_type);
-        if (h != NULL) {
-            h->parameter = variable;
-            h->generation = msp_probe.generation;
-            handle = PyObject_CallMethodObjArgs(accumulate, str_register_hook, (PyObject *)h, NULL);
-            if (handle != NULL && PyList_Append(handles, accumulate) == 0)
-                PyList_Append(handles, handle);
-            Py_XDECREF(handle);
-            Py_DECREF(h);
-        }
-    }
+    watched = variable == NULL ? NULL : msp_probe_watched(variable);
+    if (watched != NULL)
+        hooks = msp_probe_watched_hooks(watched);
+    n = hooks == NULL ? 0 : PyList_GET_SIZE(hooks);
+    if (hooks != NULL && (n < 2 || PyList_GET_ITEM(hooks, n - 2) != accumulate))
+        hook_parameter(accumulate, variable, watched, hooks);
     Py_XDECREF(variable);
     PyErr_Clear();
 }
@@ -871,24 +877,48 @@ static PyTypeObject trial_hook_type;
 static bool
 is_our_hook(PyObject *hook)
 {
-    return Py_TYPE(hook) == &grad_hook_type || Py_TYPE(hook) == &trial_hook_type;
+    return Py_TYPE(hook) == &grad_hook_type || Py_TYPE(hook) == &parameter_hook_type ||
+           Py_TYPE(hook) == &trial_hook_type;
 }
 
-/* (dict or None, hook) -> (dict, handle); the key is the hook's place, and handles of torch's own count from 0 up */
+/* (dict or None, hook) -> (dict, handle); ours is (dict, key), and keys of torch's own count from 0 up */
 static PyObject *
 put_hook(PyObject *dict, PyObject *hook)
 {
-    PyObject *key = PyLong_FromLongLong(-1 - registered++), *result = NULL;
+    PyObject *key = PyLong_FromLongLong(-1 - registered++), *handle = NULL, *result = NULL;
 
     if (dict == Py_None)
         dict = PyODict_New(); /* as torch has it: whoever registers next wants a weak reference to it */
     else
         Py_INCREF(dict);
-    if (dict != NULL && key != NULL && PyObject_SetItem(dict, key, hook) == 0)
-        result = PyTuple_Pack(2, dict, key);
+    if (dict != NULL && key != NULL && PyObject_SetItem(dict, key, hook) == 0) {
+        if (Py_TYPE(hook) == &parameter_hook_type) {
+            handle = PyTuple_Pack(2, dict, key);
+        } else {
+            handle = Py_None; /* nobody takes the others out: they go with the graph */
+            Py_INCREF(handle);
+        }
+    }
+    if (handle != NULL)
+        result = PyTuple_Pack(2, dict, handle);
     Py_XDECREF(dict);
     Py_XDECREF(key);
+    Py_XDECREF(handle);
     return result;
+}
+
+void
+msp_probe_unhook(PyObject *handle)
+{
+    PyObject *done;
+
+    if (PyTuple_CheckExact(handle) && PyTuple_GET_SIZE(handle) == 2) {
+        PyObject_DelItem(PyTuple_GET_ITEM(handle, 0), PyTuple_GET_ITEM(handle, 1));
+    } else {
+        done = PyObject_CallMethod(handle, "remove", NULL);
+        Py_XDECREF(done);
+    }
+    PyErr_Clear();
 }
 
 static PyObject *
@@ -899,30 +929,20 @@ registrar_vectorcall(PyObject *callable, PyObject *const *args, size_t nargsf, P
     return registrar_original(callable, args, nargsf, kwnames);
 }
 
-static void
-set_vectorcall(PyFunctionObject *f, vectorcallfunc call)
-{
-#if PY_VERSION_HEX >= 0x030c0000
-    PyFunction_SetVectorcall(f, call);
-#else
-    f->vectorcall = call;
-#endif
-}
-
 void
 msp_probe_grad_start(void)
 {
     if (registrar == NULL || registrar->vectorcall == registrar_vectorcall)
         return;
     registrar_original = registrar->vectorcall;
-    set_vectorcall(registrar, registrar_vectorcall);
+    msp_probe_set_vectorcall(registrar, registrar_vectorcall);
 }
 
 void
 msp_probe_grad_stop(void)
 {
     if (registrar != NULL && registrar->vectorcall == registrar_vectorcall)
-        set_vectorcall(registrar, registrar_original);
+        msp_probe_set_vectorcall(registrar, registrar_original);
 }
 
 static PyTypeObject trial_hook_type = {
@@ -1138,7 +1158,7 @@ follow(walk *w, int n)
         target = PyTuple_GET_ITEM(pair, 0);
         if (target == Py_None)
             continue;
-        if (msp_probe.parameters != NULL && is_accumulate(target))
+        if (msp_probe_watches() && is_accumulate(target))
             watch_parameter(target);
         e = boundary(w, n, target, PyLong_AsLongLong(PyTuple_GET_ITEM(pair, 1)));
         if (e != NULL)

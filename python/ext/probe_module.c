@@ -1,8 +1,12 @@
 /*
- * probe_module.c - modules (levels L0 and mix), and single values.
+ * probe_module.c - calls of modules (levels L0 and mix), and single values.
  *
- * A module's call is two calls of ours, from hooks that Python sets: begin() before the module's forward and end()
- * behind it.
+ * Everything that runs a module's forward between its hooks goes through one function of torch's, Module._call_impl.
+ * torch calls it from C in every version of the interpreter (its caller passes *args and **kwargs on), where a
+ * function's vectorcall field is honoured: while we record, it leads here. Neither hooks nor attributes are set on
+ * modules, and code that a compiler looks at stays as it is. A module with hooks of the program's own gets two of ours
+ * among them (Python, hook_module), because what they change is to be seen; so do all of them where the field does not
+ * hold.
  */
 #include "probe.h"
 #include <stddef.h>
@@ -11,13 +15,30 @@
 
 #define KEY(r, literal) msp_record_key((r), (literal), sizeof(literal) - 1)
 
+enum { MAX_NAME = 400, N_HOOKS = 4 };
+
+static PyObject *str_parameters, *str_hooks[N_HOOKS];
+
+int
+msp_probe_module_setup(void)
+{
+    static const char *const hooks[N_HOOKS] = {"_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks",
+                                               "_backward_hooks"};
+
+    str_parameters = PyUnicode_InternFromString("_parameters");
+    for (int i = 0; i < N_HOOKS; i++)
+        str_hooks[i] = PyUnicode_InternFromString(hooks[i]);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
 typedef struct module_call {
-    PyObject_HEAD msp_record record;
-    bool has_record;
+    msp_record *record; /* NULL: not selected */
     probe_edges *edges;
     probe_site site;
-    char *name;
-    size_t len;
+    PyObject *module; /* lent */
+    char name[MAX_NAME + 40];
+    size_t base, len; /* base: "Module.a.Linear" */
+    int64_t number;
     int64_t generation;
     uint64_t ticket;         /* the last one before the call */
     bool poisoned;           /* an input holds inf or NaN */
@@ -26,25 +47,31 @@ typedef struct module_call {
 } module_call;
 
 static void
-module_call_dealloc(PyObject *self)
+release_call(module_call *m)
 {
-    module_call *m = (module_call *)self;
-
-    msp_record_release(&m->record);
+    msp_probe_record_put(m->record);
     msp_probe_edges_drop(m->edges);
     msp_probe_keep_drop(&m->kept);
-    Py_XDECREF(m->args);
-    Py_XDECREF(m->kwargs);
-    PyMem_Free(m->name);
-    PyObject_Free(self);
+    Py_CLEAR(m->args);
+    Py_CLEAR(m->kwargs);
+    m->record = NULL;
+    m->edges = NULL;
 }
 
-static PyTypeObject module_call_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "msprobe._core.ModuleCall",
-    .tp_basicsize = sizeof(module_call),
-    .tp_dealloc = module_call_dealloc,
-    .tp_flags = Py_TPFLAGS_DEFAULT,
-};
+/* "Module.a.Linear.forward.0", "Module.a.Linear.backward.0" */
+static size_t
+write_name(char *out, const module_call *m, const char *direction)
+{
+    size_t n = m->base, len = strlen(direction);
+
+    if (out != m->name)
+        memcpy(out, m->name, n);
+    memcpy(out + n, direction, len);
+    n += len;
+    n += msp_probe_digits(out + n, (uint64_t)m->number);
+    out[n] = '\0';
+    return n;
+}
 
 static void
 start_path(probe_path *path, const char *name, size_t len, const char *section)
@@ -122,39 +149,17 @@ put_inputs(const module_call *m, msp_record *r, PyObject *args, PyObject *kwargs
 static void
 begin_record(module_call *m, PyObject *args, PyObject *kwargs)
 {
-    m->has_record = true;
-    msp_record_begin(&m->record, msp_probe.unit, m->name, m->len);
-    msp_record_object(&m->record);
+    m->record = msp_probe_record_get();
+    if (m->record == NULL)
+        return;
+    msp_record_begin(m->record, msp_probe.unit, m->name, m->len);
+    msp_record_object(m->record);
     m->ticket = msp_probe_watch_overflow();
     msp_probe_thread.keep = msp_probe.rules.overflow ? &m->kept : NULL;
     if (msp_probe.rules.inputs)
-        put_inputs(m, &m->record, args, kwargs);
+        put_inputs(m, m->record, args, kwargs);
     msp_probe_thread.keep = NULL;
     m->poisoned = msp_probe_saw_overflow(m->ticket);
-}
-
-static module_call *
-new_call(PyObject *name)
-{
-    module_call *m;
-    Py_ssize_t len;
-    const char *text = PyUnicode_AsUTF8AndSize(name, &len);
-
-    if (text == NULL || PyType_Ready(&module_call_type) != 0)
-        return NULL;
-    m = PyObject_New(module_call, &module_call_type);
-    if (m == NULL)
-        return NULL;
-    memset((char *)m + sizeof(PyObject), 0, sizeof(*m) - sizeof(PyObject));
-    m->name = PyMem_Malloc((size_t)len + 1);
-    if (m->name == NULL) {
-        Py_DECREF(m);
-        return (module_call *)PyErr_NoMemory();
-    }
-    memcpy(m->name, text, (size_t)len + 1);
-    m->len = (size_t)len;
-    m->generation = msp_probe.generation;
-    return m;
 }
 
 static bool
@@ -163,45 +168,87 @@ wants_record(const module_call *m)
     return msp_probe.rules.forward && !msp_probe.rules.structure && msp_probe_listed(m->name, m->len);
 }
 
-/* module_begin(name, args, kwargs) -> a call for module_end(); None: nothing is recorded now */
-PyObject *
-msp_probe_module_begin(PyObject *self, PyObject *all)
+static void
+open_module(module_call *m)
 {
-    PyObject *name, *args, *kwargs;
-    module_call *m;
+    PyObject *name = PyUnicode_DecodeUTF8(m->name, (Py_ssize_t)m->len, "replace");
+
+    if (name == NULL || push_module(name) != 0)
+        PyErr_Clear();
+    Py_XDECREF(name);
+}
+
+/* kwargs may be NULL. */
+static void
+begin(module_call *m, probe_module *of, PyObject *module, PyObject *args, PyObject *kwargs)
+{
     probe_quiet q;
 
-    (void)self;
-    if (!PyArg_ParseTuple(all, "UOO", &name, &args, &kwargs))
-        return NULL;
-    if (!msp_probe.on)
-        Py_RETURN_NONE;
-    m = new_call(name);
-    if (m == NULL)
-        return NULL;
+    m->record = NULL;
+    m->edges = NULL;
+    m->kept = NULL;
+    m->args = m->kwargs = NULL;
+    m->site = (probe_site){0};
+    m->poisoned = false;
+    m->module = module;
+    m->base = of->len < MAX_NAME ? of->len : MAX_NAME;
+    m->number = of->count++;
+    m->generation = msp_probe.generation;
+    memcpy(m->name, of->text, m->base);
+    m->len = write_name(m->name, m, ".forward.");
     msp_probe_enter(&q);
     msp_probe_scope_enter(m->name, m->len);
     if (msp_probe.rules.backward || msp_probe.rules.construct)
         m->edges = msp_probe_edges_before(NULL, args, kwargs, true);
-    if (push_module(name) != 0)
-        PyErr_Clear();
+    open_module(m);
     if (wants_record(m) && msp_probe_in_scope())
         begin_record(m, args, kwargs);
     if (msp_probe.rules.scope_begin != NULL) {
         Py_INCREF(args);
-        Py_INCREF(kwargs);
+        Py_XINCREF(kwargs);
         m->args = args;
         m->kwargs = kwargs;
     }
     msp_probe_leave(&q);
-    return (PyObject *)m;
 }
 
 /* ---- after
  * --------------------------------------------------------------------------------------------------------------- */
 
+/* {"weight": ..., "bias": ...} without those that the module has not */
 static void
-put_outputs(const module_call *m, msp_record *r, PyObject *output, PyObject *parameters, bool *overflowed)
+put_parameters(const module_call *m, msp_record *r)
+{
+    PyObject *of = PyObject_GetAttr(m->module, str_parameters);
+    PyObject *items = of != NULL && PyDict_Check(of) ? PyDict_Items(of) : NULL; /* reading one may run other threads */
+    probe_path path;
+    Py_ssize_t len;
+    const char *own;
+    size_t at;
+
+    start_path(&path, m->name, m->len, "parameters");
+    at = path.len;
+    KEY(r, "parameters");
+    msp_record_object(r);
+    for (Py_ssize_t i = 0; items != NULL && i < PyList_GET_SIZE(items); i++) {
+        PyObject *pair = PyList_GET_ITEM(items, i);
+
+        own = PyTuple_GET_ITEM(pair, 1) == Py_None ? NULL : PyUnicode_AsUTF8AndSize(PyTuple_GET_ITEM(pair, 0), &len);
+        if (own == NULL)
+            continue;
+        msp_record_key(r, own, (size_t)len);
+        msp_probe_path_push(&path, own, (size_t)len);
+        msp_probe_value(r, PyTuple_GET_ITEM(pair, 1), &path, 0);
+        path.len = at;
+    }
+    msp_record_end(r);
+    Py_XDECREF(items);
+    Py_XDECREF(of);
+    PyErr_Clear();
+}
+
+static void
+put_outputs(const module_call *m, msp_record *r, PyObject *output, bool *overflowed)
 {
     uint64_t since = msp_probe_watch_overflow();
     probe_path path;
@@ -211,14 +258,12 @@ put_outputs(const module_call *m, msp_record *r, PyObject *output, PyObject *par
         put_sequence(r, "output", output, &path);
     }
     *overflowed = msp_probe_saw_overflow(since);
-    if (msp_probe.rules.inputs) {
-        start_path(&path, m->name, m->len, "parameters");
-        put_members(r, "parameters", parameters, &path);
-    }
+    if (msp_probe.rules.inputs)
+        put_parameters(m, r);
 }
 
 static void
-save_elements(module_call *m, PyObject *output, PyObject *parameters)
+save_elements(module_call *m, PyObject *output)
 {
     msp_record *scratch = msp_probe_record_get();
     bool unused;
@@ -228,36 +273,36 @@ save_elements(module_call *m, PyObject *output, PyObject *parameters)
         return;
     msp_probe_thread.saving = true;
     msp_record_begin(scratch, msp_probe.unit, m->name, m->len);
-    put_outputs(m, scratch, output, parameters, &unused);
+    put_outputs(m, scratch, output, &unused);
     msp_probe_thread.saving = false;
     msp_probe_record_put(scratch);
 }
 
 /* Returns true when the program is to be stopped, with an exception set. */
 static bool
-end_record(module_call *m, PyObject *output, PyObject *parameters)
+end_record(module_call *m, PyObject *output)
 {
     uint64_t since = msp_probe.tickets;
     bool overflowed;
 
-    put_outputs(m, &m->record, output, parameters, &overflowed);
+    put_outputs(m, m->record, output, &overflowed);
     overflowed |= msp_probe_device_overflowed();
     if (msp_probe.rules.overflow && !overflowed && !msp_probe_saw_overflow(since) && !m->poisoned) {
         msp_probe_device_forget(m->ticket);
         return false;
     }
     if (msp_probe.rules.overflow)
-        save_elements(m, output, parameters);
-    KEY(&m->record, "is_recompute");
-    msp_record_bool(&m->record, m->site.recompute);
-    msp_record_end(&m->record);
-    msp_probe_commit_value(&m->record);
+        save_elements(m, output);
+    KEY(m->record, "is_recompute");
+    msp_record_bool(m->record, m->site.recompute);
+    msp_record_end(m->record);
+    msp_probe_commit_value(m->record);
     return msp_probe.rules.overflow && overflowed && msp_probe_overflow(m->name, m->site.stack);
 }
 
 /* A range is looked at when the module ends: one that began before it gets its inputs read now. */
 static bool
-finish(module_call *m, PyObject *output, PyObject *parameters)
+finish(module_call *m, PyObject *output)
 {
     bool selected;
 
@@ -265,43 +310,224 @@ finish(module_call *m, PyObject *output, PyObject *parameters)
         return false;
     selected = msp_probe_selects(m->name, m->len);
     msp_probe_note_site(m->name, m->len, &m->site, selected);
-    if (selected && !m->has_record && m->args != NULL && wants_record(m))
+    if (selected && m->record == NULL && m->args != NULL && wants_record(m))
         begin_record(m, m->args, m->kwargs);
-    return selected && m->has_record && end_record(m, output, parameters);
+    return selected && m->record != NULL && end_record(m, output);
 }
 
-/* module_end(call, output, parameters, backward_name, raised) */
+/* output is NULL when the call raised. Returns true when the program is to be stopped, with an exception set. */
+static bool
+end(module_call *m, PyObject *output, bool by_hook)
+{
+    char backward[MAX_NAME + 40];
+    probe_quiet q;
+    size_t len;
+    bool stop;
+
+    msp_probe_enter(&q);
+    pop_module(m->name);
+    m->site = by_hook ? msp_probe_stack(0) : msp_probe_module_stack();
+    stop = finish(m, output);
+    msp_probe_scope_leave(m->name, m->len);
+    if (!stop && output != NULL && m->edges != NULL) {
+        len = write_name(backward, m, ".backward.");
+        msp_probe_edges_after(m->edges, output, backward, len, true);
+        m->edges = NULL;
+    }
+    release_call(m);
+    msp_probe_leave(&q);
+    return stop;
+}
+
+/* ---- the call
+ * ------------------------------------------------------------------------------------------------------------ */
+
+static PyFunctionObject *call_impl; /* torch.nn.Module._call_impl; NULL: not proven */
+static vectorcallfunc call_impl_original;
+static int64_t trials;
+static bool trying;
+
+/* Hooks of the program's own, on the module or on all of them. */
+static bool
+has_hooks(PyObject *module)
+{
+    for (Py_ssize_t i = 0; msp_probe.global_hooks != NULL && i < PyTuple_GET_SIZE(msp_probe.global_hooks); i++)
+        if (PyDict_Size(PyTuple_GET_ITEM(msp_probe.global_hooks, i)) > 0)
+            return true;
+    for (int i = 0; i < N_HOOKS; i++) {
+        PyObject *hooks = PyObject_GetAttr(module, str_hooks[i]);
+        bool any = hooks != NULL && PyDict_Check(hooks) && PyDict_GET_SIZE(hooks) > 0;
+
+        Py_XDECREF(hooks);
+        if (any)
+            return true;
+    }
+    PyErr_Clear(); /* an older torch does not have all of them */
+    return false;
+}
+
+static PyObject *
+record_call(probe_module *of, PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    PyObject *tuple, *kwargs, *result, *type, *value, *trace;
+    module_call m;
+
+    if (msp_probe_pack(&tuple, &kwargs, args + 1, PyVectorcall_NARGS(nargsf) - 1, kwnames) != 0)
+        return NULL;
+    if (msp_probe_any_fake(NULL, tuple, kwargs)) {
+        result = call_impl_original(callable, args, nargsf, kwnames);
+    } else {
+        begin(&m, of, args[0], tuple, kwargs);
+        result = call_impl_original(callable, args, nargsf, kwnames);
+        PyErr_Fetch(&type, &value, &trace);
+        if (end(&m, result, false)) {
+            Py_CLEAR(result); /* the limit of overflows is reached: our exception is what the program gets */
+            Py_XDECREF(type);
+            Py_XDECREF(value);
+            Py_XDECREF(trace);
+        } else {
+            PyErr_Restore(type, value, trace);
+        }
+    }
+    Py_DECREF(tuple);
+    Py_XDECREF(kwargs);
+    return result;
+}
+
+static bool
+hook_module(PyObject *module)
+{
+    PyObject *done = msp_probe.hook_module == NULL ? NULL : msp_probe_ask(msp_probe.hook_module, module, NULL);
+
+    Py_XDECREF(done);
+    if (done == NULL)
+        msp_probe_swallow("hooking a module", Py_TYPE(module)->tp_name);
+    return done != NULL;
+}
+
+/* _call_impl(module, *args, **kwargs) */
+static PyObject *
+call_module(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    probe_module *of = NULL;
+
+    trials += trying;
+    if (msp_probe.on && PyVectorcall_NARGS(nargsf) > 0)
+        of = msp_probe_module_find(args[0]);
+    if (of != NULL && !of->hooked && has_hooks(args[0]))
+        of->hooked = hook_module(args[0]);
+    if (of == NULL || of->hooked)
+        return call_impl_original(callable, args, nargsf, kwnames);
+    return record_call(of, callable, args, nargsf, kwnames);
+}
+
+void
+msp_probe_modules_start(void)
+{
+    if (call_impl == NULL || call_impl->vectorcall == call_module)
+        return;
+    call_impl_original = call_impl->vectorcall;
+    msp_probe_set_vectorcall(call_impl, call_module);
+}
+
+void
+msp_probe_modules_stop(void)
+{
+    if (call_impl != NULL && call_impl->vectorcall == call_module)
+        msp_probe_set_vectorcall(call_impl, call_impl_original);
+}
+
+/*
+ * module_function(function, call, expected) -> bool: whether function, Module._call_impl, is gone through so often when
+ * call() runs; then it is used from now on. module_function(None, None, 0): it is not.
+ */
+PyObject *
+msp_probe_module_function(PyObject *self, PyObject *all)
+{
+    PyObject *function, *call, *done;
+    long expected;
+
+    (void)self;
+    if (!PyArg_ParseTuple(all, "OOl", &function, &call, &expected))
+        return NULL;
+    msp_probe_modules_stop();
+    Py_CLEAR(call_impl);
+    if (!PyFunction_Check(function))
+        Py_RETURN_FALSE;
+    Py_INCREF(function);
+    call_impl = (PyFunctionObject *)function;
+    trials = 0;
+    trying = true;
+    msp_probe_modules_start();
+    done = PyObject_CallNoArgs(call);
+    msp_probe_modules_stop();
+    trying = false;
+    if (done == NULL)
+        return NULL;
+    Py_DECREF(done);
+    if (trials == expected)
+        Py_RETURN_TRUE;
+    Py_CLEAR(call_impl);
+    Py_RETURN_FALSE;
+}
+
+/* ---- calls that Python's hooks see
+ * ------------------------------------------------------------------------------------------- */
+
+typedef struct call_object {
+    PyObject_HEAD module_call call;
+} call_object;
+
+static void
+call_object_dealloc(PyObject *self)
+{
+    module_call *m = &((call_object *)self)->call;
+
+    release_call(m);
+    Py_XDECREF(m->module);
+    PyObject_Free(self);
+}
+
+static PyTypeObject call_object_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "msprobe._core.ModuleCall",
+    .tp_basicsize = sizeof(call_object),
+    .tp_dealloc = call_object_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+/* module_begin(module, args, kwargs) -> a call for module_end(); None: nothing is recorded now */
+PyObject *
+msp_probe_module_begin(PyObject *self, PyObject *all)
+{
+    PyObject *module, *args, *kwargs;
+    probe_module *of;
+    call_object *c;
+
+    (void)self;
+    if (!PyArg_ParseTuple(all, "OOO", &module, &args, &kwargs) || PyType_Ready(&call_object_type) != 0)
+        return NULL;
+    of = msp_probe.on ? msp_probe_module_find(module) : NULL;
+    if (of == NULL)
+        Py_RETURN_NONE;
+    c = PyObject_New(call_object, &call_object_type);
+    if (c == NULL)
+        return NULL;
+    Py_INCREF(module);
+    begin(&c->call, of, module, args, kwargs);
+    return (PyObject *)c;
+}
+
+/* module_end(call, output, raised) */
 PyObject *
 msp_probe_module_end(PyObject *self, PyObject *all)
 {
-    PyObject *call, *output, *parameters, *backward;
-    module_call *m;
-    Py_ssize_t len;
-    const char *name;
-    probe_quiet q;
+    PyObject *call, *output;
     int raised;
-    bool stop;
 
     (void)self;
-    if (!PyArg_ParseTuple(all, "O!OOUp", &module_call_type, &call, &output, &parameters, &backward, &raised))
+    if (!PyArg_ParseTuple(all, "O!Op", &call_object_type, &call, &output, &raised))
         return NULL;
-    m = (module_call *)call;
-    name = PyUnicode_AsUTF8AndSize(backward, &len);
-    if (name == NULL)
-        return NULL;
-    msp_probe_enter(&q);
-    pop_module(m->name);
-    m->site = msp_probe_stack(0);
-    stop = finish(m, raised ? NULL : output, parameters);
-    m->has_record = false;
-    msp_probe_scope_leave(m->name, m->len);
-    if (!stop && !raised && m->edges != NULL)
-        msp_probe_edges_after(m->edges, output, name, (size_t)len, true);
-    else
-        msp_probe_edges_drop(m->edges);
-    m->edges = NULL;
-    msp_probe_leave(&q);
-    if (stop)
+    if (end(&((call_object *)call)->call, raised ? NULL : output, true))
         return NULL;
     Py_RETURN_NONE;
 }
@@ -420,43 +646,16 @@ msp_probe_snapshot(PyObject *self, PyObject *all)
     return (PyObject *)s;
 }
 
-/* save(value, path): task overflow_check: write the elements of a value whose record names their files */
-PyObject *
-msp_probe_save(PyObject *self, PyObject *all)
+void
+msp_probe_save_elements(PyObject *value, probe_path *path)
 {
-    msp_record *scratch;
-    PyObject *value;
-    Py_ssize_t len;
-    const char *where;
-    probe_path path;
-    probe_quiet q;
+    msp_record *scratch = msp_probe_record_get();
 
-    (void)self;
-    if (!PyArg_ParseTuple(all, "Os#", &value, &where, &len))
-        return NULL;
-    scratch = msp_probe_record_get();
-    if (scratch != NULL) {
-        start_path(&path, where, (size_t)len, NULL);
-        msp_probe_enter(&q);
-        msp_probe_thread.saving = true;
-        scratch->len = 0;
-        msp_probe_value(scratch, value, &path, 0);
-        msp_probe_thread.saving = false;
-        msp_probe_leave(&q);
-    }
+    if (scratch == NULL)
+        return;
+    msp_probe_thread.saving = true;
+    scratch->len = 0;
+    msp_probe_value(scratch, value, path, 0);
+    msp_probe_thread.saving = false;
     msp_probe_record_put(scratch);
-    Py_RETURN_NONE;
-}
-
-/* selects(name) -> bool: whether scope and list let a record of this name pass now */
-PyObject *
-msp_probe_py_selects(PyObject *self, PyObject *name)
-{
-    Py_ssize_t len;
-    const char *text = PyUnicode_AsUTF8AndSize(name, &len);
-
-    (void)self;
-    if (text == NULL)
-        return NULL;
-    return PyBool_FromLong(msp_probe_selects(text, (size_t)len));
 }

@@ -94,9 +94,8 @@ static PyCFunction const stubs0[STUBS] = {PAGE(stub0_, 0), PAGE(stub0_, 1), PAGE
 /* ---- vectorcall forms
  * ------------------------------------------------------------------------------------------------- */
 
-/* args and kwnames as the tuple and dict that tp_call would have got. *kwargs is NULL when there are no keywords. */
-static int
-pack(PyObject **tuple, PyObject **kwargs, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+int
+msp_probe_pack(PyObject **tuple, PyObject **kwargs, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
     *kwargs = NULL;
     *tuple = PyTuple_New(nargs);
@@ -123,7 +122,7 @@ call_packed(probe_api *api, PyObject *self, PyObject *const *args, size_t nargsf
 {
     PyObject *tuple, *kwargs, *result;
 
-    if (pack(&tuple, &kwargs, args, PyVectorcall_NARGS(nargsf), kwnames) != 0)
+    if (msp_probe_pack(&tuple, &kwargs, args, PyVectorcall_NARGS(nargsf), kwnames) != 0)
         return NULL;
     result = msp_probe_call(api, self, tuple, kwargs);
     Py_DECREF(tuple);
@@ -165,6 +164,16 @@ invoke_vectorcall(probe_api *api, PyObject *args, PyObject *kwargs)
     PyMem_Free(stack);
     Py_XDECREF(names);
     return result;
+}
+
+void
+msp_probe_set_vectorcall(PyFunctionObject *f, vectorcallfunc call)
+{
+#if PY_VERSION_HEX >= 0x030c0000
+    PyFunction_SetVectorcall(f, call);
+#else
+    f->vectorcall = call;
+#endif
 }
 
 #if FUNCTIONS_BY_VECTORCALL
@@ -488,11 +497,7 @@ patch_function(probe_api *api)
     PyFunctionObject *f = (PyFunctionObject *)api->target;
 
     api->vectorcall = f->vectorcall;
-#if PY_VERSION_HEX >= 0x030c0000
-    PyFunction_SetVectorcall(f, vectorcall_function);
-#else
-    f->vectorcall = vectorcall_function;
-#endif
+    msp_probe_set_vectorcall(f, vectorcall_function);
     return true;
 #else
     /* another tool, or our own removal of dropout, may have given it other code since */
@@ -515,11 +520,7 @@ unpatch_function(probe_api *api)
 
     if (f->vectorcall != vectorcall_function)
         return;
-#if PY_VERSION_HEX >= 0x030c0000
-    PyFunction_SetVectorcall(f, api->vectorcall);
-#else
-    f->vectorcall = api->vectorcall;
-#endif
+    msp_probe_set_vectorcall(f, api->vectorcall);
 #else
     if (((PyFunctionObject *)api->target)->func_code == api->trampoline)
         set_code(api->target, api->code);

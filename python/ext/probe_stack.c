@@ -231,11 +231,13 @@ intern(PyObject *text)
     return text;
 }
 
-/* probe.stack_text(frame) -> ([text, ...], is_recompute, owner, is_internal) */
+/* probe.stack_text(frame, of a module) -> ([text, ...], is_recompute, owner, is_internal) */
 static probe_site
-describe_stack(PyFrameObject *top)
+describe_stack(PyFrameObject *top, bool module)
 {
-    PyObject *said = msp_probe.stack_text == NULL ? NULL : msp_probe_ask(msp_probe.stack_text, (PyObject *)top, NULL);
+    PyObject *said = msp_probe.stack_text == NULL
+                         ? NULL
+                         : msp_probe_ask(msp_probe.stack_text, (PyObject *)top, module ? Py_True : Py_False);
     probe_site site = {0};
 
     if (said != NULL && PyTuple_Check(said) && PyTuple_GET_SIZE(said) == 4 && PyList_Check(PyTuple_GET_ITEM(said, 0))) {
@@ -252,8 +254,8 @@ describe_stack(PyFrameObject *top)
     return site;
 }
 
-probe_site
-msp_probe_stack(int skip)
+static probe_site
+look_up(int skip, bool module)
 {
     PyFrameObject *top = frame_behind(skip);
     probe_site site = {0};
@@ -262,11 +264,12 @@ msp_probe_stack(int skip)
 
     if (top == NULL)
         return site;
-    hash = hash_stack(top);
+    hash = hash_stack(top) ^ (module ? 0x5bd1e995u : 0);
+    hash += hash == 0;
     if (make_room()) {
         k = find(hash);
         if (k->hash == 0) {
-            site = describe_stack(top);
+            site = describe_stack(top, module);
             keep_codes(top);
             k = find(hash); /* Python ran meanwhile, and may have come here */
             if (k->hash == 0) {
@@ -279,4 +282,16 @@ msp_probe_stack(int skip)
     Py_DECREF(top);
     msp_probe_thread.stack = site.stack;
     return site;
+}
+
+probe_site
+msp_probe_stack(int skip)
+{
+    return look_up(skip, false);
+}
+
+probe_site
+msp_probe_module_stack(void)
+{
+    return look_up(0, true);
 }

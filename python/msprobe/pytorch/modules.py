@@ -1,7 +1,8 @@
-"""Levels L0 and mix: hooks on the modules of a model, there between start() and stop() only.
+"""Levels L0 and mix: which modules of a model are recorded, under which names.
 
-What the hooks do is in the extension: module_begin() reads the inputs, module_end() the outputs and parameters, and gradients come from hooks on
-the autograd nodes, so that no node of ours is in the graph and no gradient is summed in another order.
+Their calls are seen and recorded by the extension (python/ext/probe_module.c). Hooks on modules, there between start() and stop() only, do the same
+for those that have hooks of the program's own, and for all of them where the other way does not hold. Gradients come from hooks on the
+autograd nodes, so that no node of ours is in the graph and no gradient is summed in another order.
 """
 
 import sys
@@ -80,40 +81,38 @@ def modules_of(model):
 
 
 class ModuleHooks:
-    """The hooks on one model, or on a list of models."""
+    """The modules of one model, or of a list of models."""
 
     def __init__(self, probe):
         self._probe = probe
+        self.in_place = False  # calls are seen without hooks
         self._handles = {}  # id of the module -> handles
         self._calls = threading.local()  # .open: id of the module -> the calls that are open, innermost last
-        self._counts = {}
-        self._gradients = {}  # parameter -> [(its module's name, its own name)]: tied weights have several
-        self._expected = {}  # module's name -> how many of its parameters get gradients
-        self._watched = {}  # parameter -> [node, handle, ...] of the hooks that await its gradient
         self._shards = {}  # parameter of FSDP2 -> handle
-        self._waiting = {}  # module's name -> {parameter's name: snapshot}
-        self._written = {}
-        self.only_overflows = False  # task overflow_check
         self.compiled = []  # names of modules that were left alone because torch.compile has them
 
     # ---- in and out --------------------------------------------------------------------------------------------------------
 
     def attach(self, models, parameters_grad):
-        """Hook every module below the models; what is hooked already stays."""
+        """Record every module below the models. Nothing is to be done when they are the same as the last time."""
+        if not self.in_place or self._shards:
+            self._probe.modules_forget()
+        if self._probe.modules_begin([model for _, model in models], int(parameters_grad)):
+            return
         for prefix, model in models:
             found = list(modules_of(model))
             if not found and not is_compiled(model) and not any(True for _ in model.children()):
                 found = [(type(model).__name__, model)]  # the model is one single module: nothing else would stand for it
             for path, module in found:
-                self._hook(module, "Module.%s%s.%s" % (prefix, path, type(module).__name__), parameters_grad)
+                self._add(module, "Module.%s%s.%s" % (prefix, path, type(module).__name__), parameters_grad)
             self.compiled += [prefix + path for path, m in model.named_modules() if is_compiled(m)]
-        self._probe.watch(self._watched if parameters_grad else None)
 
     def attach_one(self, module, name):
-        """Hook one module alone, unless it is hooked already."""
-        self._hook(module, "Module.%s.%s" % (name, type(module).__name__), False)
+        """Record one module alone, unless it is recorded already."""
+        self._add(module, "Module.%s.%s" % (name, type(module).__name__), False)
 
     def detach_one(self, module):
+        self._probe.module_remove(module)
         for handle in self._handles.pop(id(module), ()):
             handle.remove()
 
@@ -124,49 +123,44 @@ class ModuleHooks:
                 handle.remove()
         self._handles.clear()
         self._calls = threading.local()
+        self._probe.modules_end()
 
-    def is_hooked(self, module):
-        return id(module) in self._handles
+    def is_known(self, module):
+        return self._probe.module_known(module)
 
     def called(self):
         """Names of the modules that were called in this step."""
-        return ["%s.forward.0" % name for name in self._counts]
+        return self._probe.modules_called()
 
     def step(self):
-        self.flush_gradients()
-        for hooked in self._watched.values():
-            for handle in hooked[1::2]:
-                handle.remove()
-        self._watched.clear()
+        self._probe.modules_step()
         self._leave_shards()
-        self._gradients.clear()
-        self._expected.clear()
-        self._probe.watch(None)
-        self._counts.clear()
-        self._written.clear()
 
-    def _hook(self, module, name, parameters_grad):
+    def _add(self, module, name, parameters_grad):
+        if self._probe.module_known(module):
+            return
+        self._probe.module_add(module, name, not self.in_place)
+        if not self.in_place:
+            self.hook(module)
+        if parameters_grad:
+            self._watch_parameters(module, name)
+
+    def hook(self, module):
         if id(module) in self._handles:
             return
-        before = _Hook(lambda m, args, kwargs=None: self._before(m, name, args, kwargs or {}))
-        after = _Hook(lambda m, args, *rest: self._after(m, name, rest[-1]))
+        before = _Hook(lambda m, args, kwargs=None: self._before(m, args, kwargs or {}))
+        after = _Hook(lambda m, args, *rest: self._after(m, rest[-1]))
         if TORCH2:
             # behind the program's own hooks, which may change the inputs, and before those that may change the output
             self._handles[id(module)] = (module.register_forward_pre_hook(before, with_kwargs=True),
                                          module.register_forward_hook(after, with_kwargs=True, prepend=True, always_call=True))
         else:
             self._handles[id(module)] = module.register_forward_pre_hook(before), module.register_forward_hook(after)
-        if parameters_grad:
-            self._watch_parameters(module, name)
 
     def _watch_shard(self, parameter):
         """A parameter that FSDP2 keeps in shards is in no graph: torch calls this hook when its shard of the gradient has been reduced. One of tensor
         parallelism is in the graph, and is known by its node."""
-        def take(shard):
-            if not self._watched.get(shard):
-                self.on_parameter(shard)
-
-        self._shards[parameter] = parameter.register_post_accumulate_grad_hook(_Hook(take))
+        self._shards[parameter] = parameter.register_post_accumulate_grad_hook(_Hook(self._probe.parameter_done))
 
     def _leave_shards(self):
         for parameter, handle in self._shards.items():
@@ -177,14 +171,12 @@ class ModuleHooks:
 
     def _watch_parameters(self, module, name):
         for own, parameter in module.named_parameters(recurse=False):
-            if parameter.requires_grad and (name, own) not in self._gradients.setdefault(parameter, []):
-                self._gradients[parameter].append((name, own))
-                self._expected[name] = self._expected.get(name, 0) + 1
-                self._watched.setdefault(parameter, [])
+            if parameter.requires_grad:
+                self._probe.parameter_add(parameter, name, own)
                 if type(parameter).__name__ == "DTensor" and parameter not in self._shards:
                     self._watch_shard(parameter)
 
-    # ---- forward -----------------------------------------------------------------------------------------------------------------
+    # ---- what the hooks do ---------------------------------------------------------------------------------------------------------
 
     def _open(self):
         if not hasattr(self._calls, "open"):
@@ -192,7 +184,7 @@ class ModuleHooks:
         return self._calls.open
 
     def _deeper(self):
-        """(depth in the call stack, module, name) of the open modules, for a torch that does not tell about those that raise."""
+        """(depth in the call stack, module) of the open modules, for a torch that does not tell about those that raise."""
         if not hasattr(self._calls, "deeper"):
             self._calls.deeper = []
         return self._calls.deeper
@@ -201,74 +193,23 @@ class ModuleHooks:
         """Before 2.0 torch calls no hook when a module raises; one that stands no higher in the call stack than what runs now has ended."""
         opened = self._deeper()
         while opened and opened[-1][0] >= depth:
-            _, module, name = opened.pop()
-            self._end(module, name, None, True)
+            self._end(opened.pop()[1], None, True)
 
-    def _before(self, module, name, args, kwargs):
+    def _before(self, module, args, kwargs):
         if not TORCH2:
             self._end_raised(_depth())
-            self._deeper().append((_depth(), module, name))
-        number = self._counts.get(name, 0)
-        call = self._probe.module_begin("%s.forward.%d" % (name, number), args, kwargs)
-        if call is None:
-            return
-        self._counts[name] = number + 1
-        self._open().setdefault(id(module), []).append((call, number))
+            self._deeper().append((_depth(), module))
+        call = self._probe.module_begin(module, args, kwargs)
+        if call is not None:
+            self._open().setdefault(id(module), []).append(call)
 
-    def _after(self, module, name, output):
+    def _after(self, module, output):
         if not TORCH2:
             self._end_raised(_depth() + 1)
             self._deeper().pop()
-        self._end(module, name, output, output is None and sys.exc_info()[0] is not None)
+        self._end(module, output, output is None and sys.exc_info()[0] is not None)
 
-    def _end(self, module, name, output, raised):
+    def _end(self, module, output, raised):
         calls = self._open().get(id(module))
-        if not calls:
-            return
-        call, number = calls.pop()
-        parameters = {n: p for n, p in module._parameters.items() if p is not None}
-        self._probe.module_end(call, output, parameters, "%s.backward.%d" % (name, number), raised)
-
-    # ---- gradients of parameters ----------------------------------------------------------------------------------------------------
-
-    def on_parameter(self, parameter):
-        """The gradient of a parameter has been accumulated. A module's record is written when all of its parameters have theirs."""
-        gradient = getattr(parameter, "main_grad", None)
-        gradient = parameter.grad if gradient is None else gradient
-        if gradient is None:
-            return
-        overflowed = None
-        for name, own in self._gradients.get(parameter, ()):
-            if not self._probe.selects(name + ".parameters_grad"):
-                continue
-            part = self._waiting.setdefault(name, {})
-            if own in part:
-                overflowed = self._write(name) or overflowed
-                part = self._waiting.setdefault(name, {})
-            path = "%s.%s" % (self._record(name), own)
-            snapshot = self._probe.snapshot(gradient, path)
-            if snapshot.overflowed:
-                self._probe.save(gradient, path)
-            part[own] = [snapshot]
-            if len(part) == self._expected[name]:
-                overflowed = self._write(name) or overflowed
-        return overflowed
-
-    def _record(self, name):
-        """The first of a step has no number; where gradients accumulate, the later ones are numbered from 1."""
-        number = self._written.get(name, 0)
-        return "%s.parameters_grad%s" % (name, ".%d" % number if number else "")
-
-    def _write(self, name):
-        """Returns the record's name when it holds inf or NaN and task overflow_check looks for that."""
-        record, part = self._record(name), self._waiting.pop(name)
-        overflowed = any(snapshot.overflowed for snapshot, in part.values())
-        if self.only_overflows and not overflowed:
-            return None
-        self._written[name] = self._written.get(name, 0) + 1
-        self._probe.write(record, part, record)
-        return record if overflowed else None
-
-    def flush_gradients(self):
-        for name in list(self._waiting):
-            self._write(name)
+        if calls:
+            self._probe.module_end(calls.pop(), output, raised)

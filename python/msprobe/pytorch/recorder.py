@@ -91,6 +91,13 @@ def is_full(error):
     return isinstance(error, OSError) and any(os.strerror(code) in str(error) for code in (errno.ENOSPC, errno.EDQUOT))
 
 
+def _global_hooks():
+    """torch's dicts of hooks on all modules."""
+    of = torch.nn.modules.module
+    names = ("_global_forward_pre_hooks", "_global_forward_hooks", "_global_backward_pre_hooks", "_global_backward_hooks")
+    return tuple(getattr(of, name) for name in names if isinstance(getattr(of, name, None), dict))
+
+
 def current_rank():
     """(rank, number of ranks): the process group's, or what a launcher such as torchrun has said before there is one; (None, 1): there are none."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
@@ -131,7 +138,6 @@ class Recorder:
         self._own_folder = None  # of a process without a rank
         self._lock = None
         self._modules = ModuleHooks(probe)
-        self._modules.only_overflows = config.task == "overflow_check"
         self._points = Points(probe)
         self._kernels = KernelDump(probe, config) if config.level == "L2" else None
         self._setup()
@@ -143,6 +149,7 @@ class Recorder:
         if not fast:
             log.info("tensors are read through Python: this torch offers no proven C functions for it")
         selftest.prove_registrar(probe)
+        self._modules.in_place = selftest.prove_modules(probe)
         self._registry = apis.Registry(probe, selftest.in_place_kinds(probe), self.separator)
         if self.config.level in ("L1", "mix"):
             self._registry.register(self.config.api_list)
@@ -162,10 +169,11 @@ class Recorder:
             functorch_level=getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", None),
             task_id=getattr(torch._C, "_current_graph_task_id", None), queue_callback=getattr(engine, "queue_callback", None),
             describe=describe, fetch=_fetch, total=device.total, stack_text=stacks.stack_text, trampoline=_make_trampoline, caller=apis.route,
-            on_error=self._on_error, on_failure=self._on_failure, on_parameter=self._modules.on_parameter, on_overflow=self._on_overflow,
+            on_error=self._on_error, on_failure=self._on_failure, hook_module=self._modules.hook, on_overflow=self._on_overflow,
             overflow_flag=_device_overflow_flag() if self.config.task == "overflow_check" else None,
             on_kernel=self._kernels.run if self._kernels else None, modes=_function_modes(),
             set_eval_frame=getattr(getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None), "set_eval_frame", None),
+            global_hooks=_global_hooks(),
         )
 
     def _forked(self):
@@ -399,7 +407,7 @@ class Recorder:
 
     def module_dump(self, module, name):
         """Until module_dump_end() this one module is recorded, and no API."""
-        if self.single is not None or not self.started or self._modules.is_hooked(module):
+        if self.single is not None or not self.started or self._modules.is_known(module):
             return
         self.single = module
         probe.stop()

@@ -13,7 +13,7 @@ import torch
 from msprobe.pytorch.log import log
 
 KINDS = ("builtin", "method", "function", "slot")
-OTHERS = ("tensor", "sequence", "registrar")
+OTHERS = ("tensor", "sequence", "registrar", "module")
 ROUNDS = 40  # often enough for an adaptive interpreter to specialise the calls
 
 
@@ -38,6 +38,23 @@ def prove_registrar(probe):
     with torch.enable_grad():
         node = (torch.zeros(1, requires_grad=True) * 1).grad_fn
     return probe.registrar(function, node)
+
+
+def prove_modules(probe):
+    """Whether all ways to call a module lead from C to the function that runs its forward between its hooks."""
+    function = None if "module" in chosen_plain() else getattr(torch.nn.Module, "_call_impl", None)
+    module = torch.nn.Identity()
+    if not hasattr(module, "_forward_pre_hooks"):
+        function = None
+    calls = (lambda: module(1), lambda: module.__call__(1), lambda: module(input=1), lambda: torch.nn.Module.__call__(module, 1),
+             lambda: list(map(module, [1])))
+
+    def run():
+        for _ in range(ROUNDS):
+            for call in calls:
+                call()
+
+    return probe.module_function(function, run, ROUNDS * len(calls))
 
 
 def _holds(probe, target, calls, check):

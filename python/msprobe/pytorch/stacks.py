@@ -6,6 +6,8 @@ import re
 
 import torch
 
+from msprobe._core import probe
+
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 
@@ -15,24 +17,56 @@ _COMPILERS = tuple(os.path.join(_TORCH, part) for part in (
     "_functorch/partitioners.py", "fx/experimental"))
 _WRAPPER = os.path.join(_TORCH, "_dynamo", "eval_frame.py")  # also around functions that are kept from being compiled: checkpoint(), optimizers
 _INLINER = os.path.join(_TORCH, "_dynamo", "external_utils.py"), "inner"  # torch.compile's frame around a module of torch's own
+_CALL_IMPL = torch.nn.Module._call_impl.__code__
 _FUNCTION = os.path.join(_TORCH, "autograd", "function.py")
 
 
-def stack_text(frame):
+def _line_of(text):
+    """Number and text of the line of Module._call_impl that holds this."""
+    first, lines = _CALL_IMPL.co_firstlineno, linecache.getlines(_CALL_IMPL.co_filename)
+    for number in range(first, min(first + 150, len(lines) + 1)):
+        if re.search(text, lines[number - 1]):
+            return number, lines[number - 1].strip()
+    return None
+
+
+def _as_with_hooks(inside):
+    """The frames of Module._call_impl as they are when the module has hooks, which is how the original records it; inside: what runs in the
+    innermost of them. Empty in a torch whose source reads differently."""
+    found, outer = _line_of(inside), _line_of(r"^\s+return inner\(\)$")
+    if found is None:
+        return []
+    shown = [(found, "inner" if outer else "_call_impl")] + ([(outer, "_call_impl")] if outer else [])
+    return [_show(_CALL_IMPL.co_filename, number, name, line) for (number, line), name in shown]
+
+
+def _show(path, number, name, line):
+    return "File %s, line %d, in %s, \n %s" % (path, number, name, line)
+
+
+def _texts_of(frame):
+    code = frame.f_code
+    if code.co_filename.startswith(_HERE):
+        return []
+    line = linecache.getline(code.co_filename, frame.f_lineno, frame.f_globals)
+    if code is _CALL_IMPL and "return forward_call(" in line and probe.module_known(frame.f_locals.get("self")):
+        shown = _as_with_hooks(r"^\s+result = forward_call\(")
+        if shown:
+            return shown
+    return [_show(code.co_filename, frame.f_lineno, code.co_name, line.strip())] if line else []
+
+
+def stack_text(frame, of_module=False):
     """([frame text, innermost first], whether the call repeats a forward for activation checkpointing, owner, is_internal)
 
     owner is "optimizer" or "clip_grad" for what an optimizer's step or gradient clipping calls, else None. is_internal: torch's own machinery made
-    the call, and it is not recorded.
+    the call, and it is not recorded. of_module: a module's own record, made without a hook but shown as if by one.
     """
     seen = []
-    texts = []
+    texts = _as_with_hooks(r"^\s+hook_result = hook\(self, args, kwargs, result\)|^\s+hook_result = hook\(self, input, result\)") if of_module else []
     while frame is not None:
-        code = frame.f_code
-        seen.append((code.co_filename, code.co_name))
-        if not code.co_filename.startswith(_HERE):
-            line = linecache.getline(code.co_filename, frame.f_lineno, frame.f_globals)
-            if line:
-                texts.append("File %s, line %d, in %s, \n %s" % (code.co_filename, frame.f_lineno, code.co_name, line.strip()))
+        seen.append((frame.f_code.co_filename, frame.f_code.co_name))
+        texts += _texts_of(frame)
         frame = frame.f_back
     note_compiled(seen)
     return texts or ["The call stack retrieval failed."], is_recompute(seen), owner(seen), is_internal(seen)

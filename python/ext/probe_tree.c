@@ -1,0 +1,670 @@
+/*
+ * probe_tree.c - the modules of a model and their parameters, by address; and the gradients of parameters.
+ *
+ * start() is called for every step, and a model has hundreds of modules: Python names them once, and as long as the
+ * tree is the same one, which is looked at in C, nothing is done again. Between stop() and start() the addresses stay
+ * and no reference does: the model may go, and then its tree is another one.
+ */
+#include "probe.h"
+#include <string.h>
+
+#define KEY(r, literal) msp_record_key((r), (literal), sizeof(literal) - 1)
+
+/* ---- a map from addresses
+ * ------------------------------------------------------------------------------------------------ */
+
+typedef struct address_map {
+    const void **keys; /* NULL: free */
+    void **values;
+    size_t slots, used;
+} address_map;
+
+static size_t
+slot_of(const address_map *m, const void *key)
+{
+    size_t i = ((uintptr_t)key >> 4) * 0x9E3779B97F4A7C15u >> 20 & (m->slots - 1);
+
+    while (m->keys[i] != NULL && m->keys[i] != key)
+        i = (i + 1) & (m->slots - 1);
+    return i;
+}
+
+static void *
+map_get(const address_map *m, const void *key)
+{
+    return m->slots == 0 ? NULL : m->values[slot_of(m, key)];
+}
+
+static void
+map_release(address_map *m)
+{
+    PyMem_Free(m->keys);
+    PyMem_Free(m->values);
+    *m = (address_map){0};
+}
+
+static bool
+map_put(address_map *m, const void *key, void *value)
+{
+    address_map bigger = {.slots = m->slots == 0 ? 256 : m->slots * 2};
+    size_t i;
+
+    if (m->used * 2 >= m->slots) {
+        bigger.keys = PyMem_Calloc(bigger.slots, sizeof(*bigger.keys));
+        bigger.values = PyMem_Calloc(bigger.slots, sizeof(*bigger.values));
+        if (bigger.keys == NULL || bigger.values == NULL) {
+            map_release(&bigger);
+            return false;
+        }
+        for (i = 0; i < m->slots; i++)
+            if (m->keys[i] != NULL)
+                map_put(&bigger, m->keys[i], m->values[i]);
+        map_release(m);
+        *m = bigger;
+    }
+    i = slot_of(m, key);
+    m->used += m->keys[i] == NULL;
+    m->keys[i] = key;
+    m->values[i] = value;
+    return true;
+}
+
+/* ---- names
+ * ----------------------------------------------------------------------------------------------------------- */
+
+/* A gradient that waits for those of the module's other parameters. */
+typedef struct part {
+    char *own;
+    msp_record *tokens;
+    bool overflowed;
+} part;
+
+struct probe_module_name {
+    probe_module shown; /* first */
+    int64_t written;    /* records of its parameters' gradients in this step */
+    int expected;       /* how many of its parameters get gradients */
+    part *parts;
+    int nparts, parts_cap;
+    struct probe_module_name *next;
+};
+
+typedef struct probe_module_name module_name;
+
+static module_name *names; /* never freed: a name that comes back counts on */
+static PyObject *names_by_text;
+
+/* The name with this text, made when it is new; NULL with an exception set. */
+static module_name *
+find_name(PyObject *text)
+{
+    PyObject *known, *address;
+    module_name *n;
+    Py_ssize_t len;
+    const char *p = PyUnicode_AsUTF8AndSize(text, &len);
+
+    if (names_by_text == NULL)
+        names_by_text = PyDict_New();
+    if (p == NULL || names_by_text == NULL)
+        return NULL;
+    known = PyDict_GetItem(names_by_text, text);
+    if (known != NULL)
+        return PyLong_AsVoidPtr(known);
+    n = PyMem_Calloc(1, sizeof(*n) + (size_t)len + 1);
+    address = n == NULL ? NULL : PyLong_FromVoidPtr(n);
+    if (address == NULL || PyDict_SetItem(names_by_text, text, address) != 0) {
+        Py_XDECREF(address);
+        PyMem_Free(n);
+        return (module_name *)PyErr_NoMemory();
+    }
+    Py_DECREF(address);
+    n->shown.text = memcpy(n + 1, p, (size_t)len + 1);
+    n->shown.len = (size_t)len;
+    n->next = names;
+    names = n;
+    return n;
+}
+
+/* ---- gradients of parameters
+ * ------------------------------------------------------------------------------------------------- */
+
+/* A parameter whose gradient is recorded: for which modules, under which name in each; tied weights have several. */
+typedef struct target {
+    module_name *module;
+    char *own;
+} target;
+
+typedef struct watched {
+    PyObject_HEAD target *targets;
+    int n;
+    PyObject *hooks; /* [node, handle, ...] in this step */
+} watched;
+
+static void
+watched_dealloc(PyObject *self)
+{
+    watched *w = (watched *)self;
+
+    for (int i = 0; i < w->n; i++)
+        PyMem_Free(w->targets[i].own);
+    PyMem_Free(w->targets);
+    Py_XDECREF(w->hooks);
+    PyObject_Free(self);
+}
+
+static PyTypeObject watched_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "msprobe._core.Watched",
+    .tp_basicsize = sizeof(watched),
+    .tp_dealloc = watched_dealloc,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+/* "Module.a.Linear.parameters_grad"; where gradients accumulate, the later ones of a step are numbered from 1. */
+static size_t
+record_name(char *out, size_t size, const module_name *n, bool numbered)
+{
+    static const char section[] = ".parameters_grad";
+    size_t len = n->shown.len < size - 64 ? n->shown.len : size - 64;
+
+    memcpy(out, n->shown.text, len);
+    memcpy(out + len, section, sizeof(section));
+    len += sizeof(section) - 1;
+    if (numbered && n->written > 0) {
+        out[len++] = '.';
+        len += msp_probe_digits(out + len, (uint64_t)n->written);
+        out[len] = '\0';
+    }
+    return len;
+}
+
+static void
+drop_parts(module_name *n)
+{
+    for (int i = 0; i < n->nparts; i++)
+        msp_probe_record_put(n->parts[i].tokens);
+    n->nparts = 0;
+}
+
+/* Write what has come. Returns true when the program is to be stopped, with an exception set. */
+static bool
+write_parts(module_name *n)
+{
+    msp_record *r = n->nparts == 0 || !msp_probe.has_unit ? NULL : msp_probe_record_get();
+    bool overflowed = false;
+    char name[512];
+    size_t len = record_name(name, sizeof(name), n, true);
+
+    for (int i = 0; i < n->nparts; i++)
+        overflowed |= n->parts[i].overflowed;
+    if (r != NULL && (overflowed || !msp_probe.rules.overflow)) {
+        msp_record_begin(r, msp_probe.unit, name, len);
+        msp_record_object(r);
+        for (int i = 0; i < n->nparts; i++) {
+            msp_record_key(r, n->parts[i].own, strlen(n->parts[i].own));
+            msp_record_array(r);
+            msp_record_append(r, n->parts[i].tokens);
+            msp_record_end(r);
+        }
+        msp_record_end(r);
+        msp_probe_commit_value(r);
+        n->written++;
+    }
+    msp_probe_record_put(r);
+    drop_parts(n);
+    return overflowed && msp_probe_overflow(name, 0);
+}
+
+static bool
+has_part(const module_name *n, const char *own)
+{
+    for (int i = 0; i < n->nparts; i++)
+        if (strcmp(n->parts[i].own, own) == 0)
+            return true;
+    return false;
+}
+
+static part *
+new_part(module_name *n, char *own)
+{
+    if (n->nparts == n->parts_cap) {
+        int cap = n->parts_cap == 0 ? 4 : n->parts_cap * 2;
+        part *parts = PyMem_Realloc(n->parts, (size_t)cap * sizeof(*parts));
+
+        if (parts == NULL)
+            return NULL;
+        n->parts = parts;
+        n->parts_cap = cap;
+    }
+    n->parts[n->nparts] = (part){own, msp_probe_record_get(), false};
+    return n->parts[n->nparts].tokens == NULL ? NULL : &n->parts[n->nparts++];
+}
+
+static void
+read_gradient(part *p, const module_name *n, PyObject *gradient)
+{
+    probe_path path = {.files = true};
+    uint64_t since;
+
+    path.len = record_name(path.text, 400, n, true);
+    msp_probe_path_push(&path, p->own, strlen(p->own));
+    p->tokens->len = 0;
+    p->tokens->failed = false;
+    since = msp_probe_watch_overflow();
+    msp_probe_value(p->tokens, gradient, &path, 0);
+    p->overflowed = msp_probe_saw_overflow(since);
+    if (p->overflowed)
+        msp_probe_save_elements(gradient, &path);
+}
+
+/* Megatron keeps the gradient that counts beside torch's own. */
+static PyObject *
+gradient_of(PyObject *parameter)
+{
+    PyObject *own = NULL;
+
+#if PY_VERSION_HEX >= 0x030d0000
+    PyObject_GetOptionalAttrString(parameter, "main_grad", &own);
+#else
+    static PyObject *name;
+
+    if (name == NULL)
+        name = PyUnicode_InternFromString("main_grad");
+    if (name != NULL)
+        _PyObject_LookupAttr(parameter, name, &own);
+#endif
+    PyErr_Clear();
+    if (own != NULL && own != Py_None)
+        return own;
+    Py_XDECREF(own);
+    return PyObject_GetAttrString(parameter, "grad");
+}
+
+/* For one module. Returns true when the program is to be stopped, with an exception set. */
+static bool
+take_gradient(const target *t, PyObject *gradient)
+{
+    module_name *n = t->module;
+    char name[512];
+    bool stop = false;
+    part *p;
+
+    if (!msp_probe_selects(name, record_name(name, sizeof(name), n, false)))
+        return false;
+    if (has_part(n, t->own))
+        stop = write_parts(n);
+    p = stop ? NULL : new_part(n, t->own);
+    if (p == NULL)
+        return stop;
+    read_gradient(p, n, gradient);
+    return n->nparts >= n->expected && write_parts(n);
+}
+
+bool
+msp_probe_parameter_done(PyObject *w, PyObject *parameter)
+{
+    PyObject *gradient = gradient_of(parameter);
+    const watched *of = (const watched *)w;
+    bool stop = false;
+
+    for (int i = 0; gradient != NULL && gradient != Py_None && i < of->n && !stop; i++)
+        stop = take_gradient(&of->targets[i], gradient);
+    Py_XDECREF(gradient);
+    if (!stop && PyErr_Occurred())
+        msp_probe_swallow("reading a parameter's gradient", of->n > 0 ? of->targets[0].module->shown.text : "");
+    return stop;
+}
+
+/* ---- the tree
+ * ---------------------------------------------------------------------------------------------------------- */
+
+static struct {
+    address_map modules;    /* -> module_name */
+    address_map parameters; /* -> watched, a reference */
+    PyObject *alive;        /* a list of both while we record: no address is used again; NULL: stopped */
+    PyObject *retired;      /* a list of watched ones of an earlier tree, whose hooks are still there */
+    uintptr_t *shape;       /* everything that makes the tree what it is, in the order of a walk */
+    size_t n, cap;
+} tree;
+
+probe_module *
+msp_probe_module_find(PyObject *module)
+{
+    return tree.alive == NULL ? NULL : map_get(&tree.modules, module);
+}
+
+PyObject *
+msp_probe_watched(PyObject *variable)
+{
+    return tree.alive == NULL ? NULL : map_get(&tree.parameters, variable);
+}
+
+bool
+msp_probe_watches(void)
+{
+    return tree.alive != NULL && tree.parameters.used > 0;
+}
+
+PyObject *
+msp_probe_watched_hooks(PyObject *w)
+{
+    watched *of = (watched *)w;
+
+    if (of->hooks == NULL)
+        of->hooks = PyList_New(0);
+    return of->hooks;
+}
+
+typedef struct shape {
+    uintptr_t *items;
+    size_t n, cap;
+    PyObject *alive;
+    address_map seen;
+    bool failed;
+} shape;
+
+static void
+note(shape *s, uintptr_t v)
+{
+    if (s->n == s->cap) {
+        size_t cap = s->cap == 0 ? 1024 : s->cap * 2;
+        uintptr_t *items = PyMem_Realloc(s->items, cap * sizeof(*items));
+
+        if (items == NULL) {
+            s->failed = true;
+            return;
+        }
+        s->items = items;
+        s->cap = cap;
+    }
+    s->items[s->n++] = v;
+}
+
+static void
+note_parameters(shape *s, PyObject *parameters)
+{
+    PyObject *key, *p, *needs;
+    Py_ssize_t pos = 0;
+
+    while (PyDict_Next(parameters, &pos, &key, &p)) {
+        if (p == Py_None)
+            continue;
+        needs = PyObject_GetAttrString(p, "requires_grad");
+        note(s, (uintptr_t)p | (needs == Py_True));
+        note(s, (uintptr_t)PyObject_Hash(key));
+        Py_XDECREF(needs);
+        s->failed |= PyList_Append(s->alive, p) != 0;
+    }
+}
+
+static void
+note_module(shape *s, PyObject *module, int depth)
+{
+    PyObject *compiled, *parameters, *children, *key, *child;
+    Py_ssize_t pos = 0;
+
+    note(s, (uintptr_t)module);
+    if (s->failed || module == Py_None || map_get(&s->seen, module) != NULL || depth > 200)
+        return;
+    s->failed |= !map_put(&s->seen, module, module) || PyList_Append(s->alive, module) != 0;
+    compiled = PyObject_GetAttrString(module, "_compiled_call_impl");
+    PyErr_Clear(); /* an older torch has none */
+    parameters = PyObject_GetAttrString(module, "_parameters");
+    children = PyObject_GetAttrString(module, "_modules");
+    note(s, (uintptr_t)Py_TYPE(module) | (compiled != NULL && compiled != Py_None));
+    if (parameters != NULL && PyDict_Check(parameters))
+        note_parameters(s, parameters);
+    while (children != NULL && PyDict_Check(children) && PyDict_Next(children, &pos, &key, &child)) {
+        note(s, (uintptr_t)PyObject_Hash(key));
+        note_module(s, child, depth + 1);
+    }
+    note(s, 0);
+    Py_XDECREF(compiled);
+    Py_XDECREF(parameters);
+    Py_XDECREF(children);
+    s->failed |= PyErr_Occurred() != NULL;
+    PyErr_Clear();
+}
+
+static void
+forget(void)
+{
+    if (tree.retired == NULL)
+        tree.retired = PyList_New(0);
+    for (size_t i = 0; i < tree.parameters.slots; i++)
+        if (tree.parameters.keys[i] != NULL) {
+            if (tree.retired == NULL || PyList_Append(tree.retired, tree.parameters.values[i]) != 0)
+                PyErr_Clear();
+            Py_DECREF((PyObject *)tree.parameters.values[i]);
+        }
+    for (module_name *n = names; n != NULL; n = n->next)
+        n->expected = 0;
+    map_release(&tree.parameters);
+    map_release(&tree.modules);
+    PyMem_Free(tree.shape);
+    tree.shape = NULL;
+    tree.n = tree.cap = 0;
+}
+
+/*
+ * modules_begin(models, how) -> bool: whether the models, a list of modules, and how they are recorded, any number, are
+ * as they were the last time, so that everything about them is known. Otherwise module_add() and parameter_add()
+ * follow.
+ */
+PyObject *
+msp_probe_modules_begin(PyObject *self, PyObject *all)
+{
+    shape s = {0};
+    PyObject *models;
+    long how;
+    bool same;
+
+    (void)self;
+    if (!PyArg_ParseTuple(all, "O!l", &PyList_Type, &models, &how))
+        return NULL;
+    s.alive = PyList_New(0);
+    if (s.alive == NULL)
+        return NULL;
+    note(&s, (uintptr_t)how);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(models); i++)
+        note_module(&s, PyList_GET_ITEM(models, i), 0);
+    same = !s.failed && s.n == tree.n && memcmp(s.items, tree.shape, s.n * sizeof(*s.items)) == 0;
+    map_release(&s.seen);
+    Py_XSETREF(tree.alive, s.alive);
+    if (same) {
+        PyMem_Free(s.items);
+        Py_RETURN_TRUE;
+    }
+    forget();
+    if (s.failed) {
+        PyMem_Free(s.items);
+    } else {
+        tree.shape = s.items;
+        tree.n = s.n;
+        tree.cap = s.cap;
+    }
+    Py_RETURN_FALSE;
+}
+
+/* modules_end(): recording is over; nothing of the model is held any more. modules_forget(): not even what it was. */
+PyObject *
+msp_probe_modules_end(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    for (size_t i = 0; i < tree.modules.slots; i++)
+        if (tree.modules.values[i] != NULL)
+            ((probe_module *)tree.modules.values[i])->hooked = false;
+    Py_CLEAR(tree.alive);
+    Py_RETURN_NONE;
+}
+
+PyObject *
+msp_probe_modules_forget(PyObject *self, PyObject *unused)
+{
+    msp_probe_modules_end(self, unused);
+    Py_DECREF(Py_None);
+    forget();
+    Py_RETURN_NONE;
+}
+
+/* module_add(module, name, hooked): record its calls under this name; hooked: Python's hooks on it do */
+PyObject *
+msp_probe_module_add(PyObject *self, PyObject *all)
+{
+    PyObject *module, *text;
+    module_name *n;
+    int hooked;
+
+    (void)self;
+    if (!PyArg_ParseTuple(all, "OUp", &module, &text, &hooked))
+        return NULL;
+    n = find_name(text);
+    if (tree.alive == NULL)
+        tree.alive = PyList_New(0);
+    if (n == NULL || tree.alive == NULL || PyList_Append(tree.alive, module) != 0)
+        return NULL;
+    if (!map_put(&tree.modules, module, n))
+        return PyErr_NoMemory();
+    n->shown.hooked = hooked;
+    Py_RETURN_NONE;
+}
+
+/* module_remove(module): its calls are recorded no more */
+PyObject *
+msp_probe_module_remove(PyObject *self, PyObject *module)
+{
+    (void)self;
+    if (map_get(&tree.modules, module) != NULL)
+        tree.modules.values[slot_of(&tree.modules, module)] = NULL;
+    Py_RETURN_NONE;
+}
+
+/* module_known(module) -> bool: whether its calls are recorded */
+PyObject *
+msp_probe_module_known(PyObject *self, PyObject *module)
+{
+    (void)self;
+    return PyBool_FromLong(msp_probe_module_find(module) != NULL);
+}
+
+static bool
+add_target(watched *w, module_name *n, const char *own)
+{
+    target *more = PyMem_Realloc(w->targets, (size_t)(w->n + 1) * sizeof(*more));
+    char *copy = PyMem_Malloc(strlen(own) + 1);
+
+    if (more != NULL)
+        w->targets = more;
+    if (more == NULL || copy == NULL) {
+        PyMem_Free(copy);
+        return false;
+    }
+    strcpy(copy, own);
+    w->targets[w->n++] = (target){n, copy};
+    n->expected++;
+    return true;
+}
+
+/* parameter_add(parameter, module's name, own name): record its gradient with those of the module's others */
+PyObject *
+msp_probe_parameter_add(PyObject *self, PyObject *all)
+{
+    PyObject *parameter, *text;
+    const char *own;
+    module_name *n;
+    watched *w;
+
+    (void)self;
+    if (!PyArg_ParseTuple(all, "OUs", &parameter, &text, &own) || PyType_Ready(&watched_type) != 0)
+        return NULL;
+    n = find_name(text);
+    w = n == NULL ? NULL : map_get(&tree.parameters, parameter);
+    if (n != NULL && w == NULL) {
+        w = PyObject_New(watched, &watched_type);
+        if (w == NULL)
+            return NULL;
+        w->targets = NULL;
+        w->n = 0;
+        w->hooks = NULL;
+        if (!map_put(&tree.parameters, parameter, w)) {
+            Py_DECREF(w);
+            return PyErr_NoMemory();
+        }
+    }
+    if (n == NULL || !add_target(w, n, own))
+        return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+/* parameter_done(parameter): its gradient is there, and no node of a graph could tell */
+PyObject *
+msp_probe_py_parameter_done(PyObject *self, PyObject *parameter)
+{
+    watched *w = map_get(&tree.parameters, parameter);
+    probe_quiet q;
+    bool stop;
+
+    (void)self;
+    if (w == NULL || !msp_probe.live || (w->hooks != NULL && PyList_GET_SIZE(w->hooks) > 0))
+        Py_RETURN_NONE;
+    Py_INCREF(w);
+    msp_probe_enter(&q);
+    stop = msp_probe_parameter_done((PyObject *)w, parameter);
+    msp_probe_leave(&q);
+    Py_DECREF(w);
+    if (stop)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* modules_called() -> names that were called in this step */
+PyObject *
+msp_probe_modules_called(PyObject *self, PyObject *unused)
+{
+    PyObject *list = PyList_New(0), *text;
+
+    (void)self;
+    (void)unused;
+    for (module_name *n = names; list != NULL && n != NULL; n = n->next) {
+        if (n->shown.count == 0)
+            continue;
+        text = PyUnicode_FromFormat("%s.forward.0", n->shown.text);
+        if (text == NULL || PyList_Insert(list, 0, text) != 0)
+            Py_CLEAR(list);
+        Py_XDECREF(text);
+    }
+    return list;
+}
+
+static void
+remove_hooks(watched *w)
+{
+    for (Py_ssize_t i = 1; w->hooks != NULL && i < PyList_GET_SIZE(w->hooks); i += 2)
+        msp_probe_unhook(PyList_GET_ITEM(w->hooks, i));
+    Py_CLEAR(w->hooks);
+}
+
+/* modules_step(): what waits is written, hooks on parameters go, numbers begin anew */
+PyObject *
+msp_probe_modules_step(PyObject *self, PyObject *unused)
+{
+    PyObject *retired = tree.retired;
+    probe_quiet q;
+
+    (void)self;
+    (void)unused;
+    msp_probe_enter(&q);
+    for (module_name *n = names; n != NULL; n = n->next) {
+        if (write_parts(n))
+            PyErr_Clear(); /* the step is over: there is no call left to stop */
+        n->written = n->shown.count = 0;
+    }
+    msp_probe_leave(&q);
+    for (size_t i = 0; i < tree.parameters.slots; i++)
+        if (tree.parameters.keys[i] != NULL)
+            remove_hooks(tree.parameters.values[i]);
+    tree.retired = NULL;
+    for (Py_ssize_t i = 0; retired != NULL && i < PyList_GET_SIZE(retired); i++)
+        remove_hooks((watched *)PyList_GET_ITEM(retired, i));
+    Py_XDECREF(retired);
+    Py_RETURN_NONE;
+}
