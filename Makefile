@@ -9,7 +9,7 @@ export TORCH TORCH_INDEX
 PARTS := unit cli python asan tsan fuzz format symbols aarch64 torch113
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench install format clean $(PARTS:%=test-%)
+.PHONY: help setup build demo test bench bench-peers install format clean $(PARTS:%=test-%)
 
 help: ## list the targets
 	@tools/help $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ build: ## build the release library, the command and the Python packages, and in
 bench: build ## run the benchmarks: measured ratios beside their targets
 	@tools/setup pytest
 	@tools/bench
+
+bench-peers: build ## the collector beside mindstudio-probe 8.3.3 and 26.2.0, which go into environments of their own
+	@tools/bench-peers
 
 install: ## install library, headers, command, man page and completions under PREFIX (default /usr/local)
 	@tools/setup build

@@ -219,8 +219,8 @@ bool msp_probe_selects(const char *name, size_t len);
  * in backward. */
 bool msp_probe_inside_listed(bool backward);
 
-/* "Module.a.Linear.forward.0" as it is called in backward: a new reference, or NULL. */
-PyObject *msp_probe_backward_name(PyObject *name);
+/* "Module.a.Linear.forward.0" as it is called in backward; returns its length, 0: it does not fit. */
+size_t msp_probe_backward_text(char *out, size_t size, PyObject *name);
 
 /* True when one of the texts in list (a tuple of str, or NULL: no) is part of name. */
 bool msp_probe_in_list(PyObject *list, const char *name, size_t len);
@@ -355,6 +355,9 @@ msp_probe_is_plain_tensor(PyObject *v)
     return Py_TYPE(v) == msp_probe.tensor_type || Py_TYPE(v) == msp_probe.parameter_type;
 }
 
+/* Whether calls made now can make nodes of a graph: false only where that is known. */
+bool msp_probe_grad_enabled(void);
+
 /* Find torch's C functions, and prove on a tensor that they tell the truth; false: the slow way is used. */
 bool msp_probe_tensor_setup(PyObject *sample);
 
@@ -465,6 +468,10 @@ PyObject *msp_probe_watched(PyObject *variable);
 
 /* Its list [node, handle, ...] of the hooks in this step, or NULL without memory. */
 PyObject *msp_probe_watched_hooks(PyObject *watched);
+
+/* Nodes that have their hook in this step. */
+bool msp_probe_is_hooked(PyObject *node);
+void msp_probe_note_hooked(PyObject *node);
 
 /* The gradient has been accumulated. Returns true when the program is to be stopped, with an exception set. */
 bool msp_probe_parameter_done(PyObject *watched, PyObject *parameter);

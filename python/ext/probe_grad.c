@@ -121,7 +121,11 @@ number(PyObject *v) /* takes the reference over */
 static bool
 is_accumulate(PyObject *node)
 {
-    return strstr(Py_TYPE(node)->tp_name, "AccumulateGrad") != NULL;
+    static PyTypeObject *known; /* there is one such type, and it lives as long as torch */
+
+    if (known == NULL && strstr(Py_TYPE(node)->tp_name, "AccumulateGrad") != NULL)
+        known = Py_TYPE(node);
+    return Py_TYPE(node) == known;
 }
 
 /* ---- before the call
@@ -141,7 +145,9 @@ typedef struct input_edge {
 struct probe_edges {
     input_edge *items;
     int n, cap;
+    int leaves;
     int positions; /* tensors seen */
+    bool no_graph; /* the call makes no nodes: what it returns of its inputs is all that may have some */
     int64_t first; /* sequence number of the first node that the call will make; -1: torch has none */
 };
 
@@ -188,6 +194,11 @@ note_input(PyObject *t, void *payload)
         return;
     }
     edge->leaf = fn == Py_None;
+    if (edge->leaf && e->no_graph) {
+        Py_DECREF(fn); /* an optimizer's step, say: nothing will ever lead to it */
+        return;
+    }
+    e->leaves += edge->leaf;
     if (edge->leaf) {
         Py_DECREF(fn);
         Py_INCREF(t);
@@ -234,12 +245,12 @@ probe_edges *
 msp_probe_edges_before(PyObject *self, PyObject *args, PyObject *kwargs, bool module)
 {
     visit_tensor *visit = module && wants_values() ? note_module_input : note_input;
-    probe_edges e = {.first = -1}, *out;
+    probe_edges e = {.first = -1, .no_graph = !module && !msp_probe_grad_enabled()}, *out;
 
     each_tensor(self, visit, &e, 0);
     each_tensor(args, visit, &e, 0);
     each_tensor(kwargs, visit, &e, 0);
-    if (e.n == 0 && !msp_probe_watches() && !module)
+    if (e.n == 0 && (e.no_graph || !msp_probe_watches()) && !module)
         return NULL; /* a module has parameters that may need gradients */
     if (msp_probe.sequence_nr != NULL)
         e.first = number(PyObject_CallNoArgs(msp_probe.sequence_nr));
@@ -283,7 +294,7 @@ typedef struct grad_call {
     int passes;    /* backward passes before this one: torch runs a graph as often as it is asked to */
     int nin, nout; /* gradients that enter (per output), that leave (per input) */
     slot *in, *out;
-    PyObject *parent; /* the module that the call belongs to, in backward; NULL: none */
+    PyObject *parent; /* the module that the call belongs to, as it is called in forward; NULL: none */
     uint32_t stack;   /* from where the call itself was made */
     bool inside;      /* a module around it is in the list */
     bool done;
@@ -467,13 +478,12 @@ static void
 note_parent(const grad_call *g)
 {
     msp_record *r = msp_probe_record_get();
-    Py_ssize_t len = 0;
-    const char *parent = g->parent == NULL ? "" : PyUnicode_AsUTF8AndSize(g->parent, &len);
-    char name[512];
+    char name[512], parent[512];
     size_t n = call_name(name, sizeof(name), g);
+    size_t len = g->parent == NULL ? 0 : msp_probe_backward_text(parent, sizeof(parent), g->parent);
 
-    if (r != NULL && parent != NULL) {
-        msp_record_site(r, msp_probe.unit, name, n, 0, parent, (size_t)len);
+    if (r != NULL) {
+        msp_record_site(r, msp_probe.unit, name, n, 0, parent, len);
         msp_probe_commit(r);
     }
     msp_probe_record_put(r);
@@ -832,8 +842,8 @@ hook_parameter(PyObject *accumulate, PyObject *variable, PyObject *watched, PyOb
     h->watched = watched;
     h->generation = msp_probe.generation;
     handle = PyObject_CallMethodObjArgs(accumulate, str_register_hook, (PyObject *)h, NULL);
-    if (handle != NULL && PyList_Append(hooks, accumulate) == 0)
-        PyList_Append(hooks, handle);
+    if (handle != NULL && PyList_Append(hooks, accumulate) == 0 && PyList_Append(hooks, handle) == 0)
+        msp_probe_note_hooked(accumulate);
     Py_XDECREF(handle);
     Py_DECREF(h);
 }
@@ -992,7 +1002,8 @@ msp_probe_registrar(PyObject *self, PyObject *all)
 /* A node of the call, and which of its edges matter. */
 typedef struct walked {
     PyObject *node;
-    mapping *map; /* entering first */
+    PyObject *next; /* its next_functions, once it was followed */
+    mapping *map;   /* entering first */
     int nin, nout, cap;
 } walked;
 
@@ -1112,7 +1123,7 @@ boundary(walk *w, int n, PyObject *target, int64_t nr)
     PyObject *variable = NULL;
     input_edge *hit = NULL;
 
-    if (is_accumulate(target)) {
+    if (w->edges->leaves > 0 && is_accumulate(target)) {
         variable = PyObject_GetAttr(target, str_variable);
         PyErr_Clear();
     }
@@ -1137,17 +1148,28 @@ boundary(walk *w, int n, PyObject *target, int64_t nr)
     return hit;
 }
 
+/* The node's next_functions, or NULL; the walk keeps them. */
+static PyObject *
+next_of(walk *w, int n)
+{
+    walked *k = &w->nodes[n];
+
+    if (k->next == NULL)
+        k->next = PyObject_GetAttr(k->node, str_next_functions);
+    if (k->next != NULL && !PyTuple_Check(k->next))
+        Py_CLEAR(k->next);
+    PyErr_Clear();
+    return k->next;
+}
+
 /* Follow the edges of one node; nodes of the call that are met for the first time are appended to w->nodes. */
 static void
 follow(walk *w, int n)
 {
-    PyObject *next = PyObject_GetAttr(w->nodes[n].node, str_next_functions);
+    PyObject *next = next_of(w, n);
 
-    if (next == NULL || !PyTuple_Check(next)) {
-        PyErr_Clear();
-        Py_XDECREF(next);
+    if (next == NULL)
         return;
-    }
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(next) && !w->failed; i++) {
         PyObject *pair = PyTuple_GET_ITEM(next, i), *target;
         input_edge *e;
@@ -1158,7 +1180,7 @@ follow(walk *w, int n)
         target = PyTuple_GET_ITEM(pair, 0);
         if (target == Py_None)
             continue;
-        if (msp_probe_watches() && is_accumulate(target))
+        if (msp_probe_watches() && is_accumulate(target) && !msp_probe_is_hooked(target))
             watch_parameter(target);
         e = boundary(w, n, target, PyLong_AsLongLong(PyTuple_GET_ITEM(pair, 1)));
         if (e != NULL)
@@ -1166,7 +1188,6 @@ follow(walk *w, int n)
         else if (is_new(w, target))
             note_node(w, target, &added);
     }
-    Py_DECREF(next);
 }
 
 /* The input that a call without a node of its own hands on gets what arrives for the output. */
@@ -1196,11 +1217,11 @@ note_output(PyObject *t, void *payload)
     outputs *o = payload;
     int index = o->n++, node;
     PyObject *fn = PyObject_GetAttr(t, str_grad_fn);
+    bool new = fn != NULL &&fn != Py_None && !o->through &&is_new(o->walk, fn), added;
     int64_t nr;
-    bool added;
 
-    if (fn != NULL && fn != Py_None && !o->through && (is_new(o->walk, fn) || index == 0)) {
-        o->through = !is_new(o->walk, fn);
+    if (new || (fn != NULL && fn != Py_None && !o->through && index == 0)) {
+        o->through = !new;
         node = note_node(o->walk, fn, &added);
         nr = number(PyObject_GetAttr(t, str_output_nr));
         if (node >= 0)
@@ -1263,31 +1284,29 @@ is_recorded_alone(const walk *w, const walked *k, int at)
 static int
 add_inner_edges(walk *w)
 {
-    PyObject *next = w->n == 0 ? NULL : PyObject_GetAttr(w->nodes[0].node, str_next_functions);
+    PyObject *next = w->n == 0 ? NULL : next_of(w, 0);
     int extra = 0;
 
-    for (Py_ssize_t i = 0; next != NULL && PyTuple_Check(next) && i < PyTuple_GET_SIZE(next); i++) {
+    for (Py_ssize_t i = 0; next != NULL && i < PyTuple_GET_SIZE(next); i++) {
         PyObject *pair = PyTuple_GET_ITEM(next, i);
 
         if (PyTuple_Check(pair) && PyTuple_GET_SIZE(pair) == 2 && PyTuple_GET_ITEM(pair, 0) != Py_None &&
             !is_recorded_alone(w, &w->nodes[0], (int)i))
             add_mapping(w, 0, false, (int)i, w->edges->positions + extra++);
     }
-    Py_XDECREF(next);
-    PyErr_Clear();
     return extra;
 }
 
-/* The innermost open module, as it is called in backward. */
+/* The innermost open module. */
 static PyObject *
-backward_parent(void)
+open_parent(void)
 {
     PyObject *open = msp_probe_thread.modules, *parent;
 
     if (!msp_probe.rules.construct || open == NULL || PyList_GET_SIZE(open) == 0)
         return NULL;
-    parent = msp_probe_backward_name(PyList_GET_ITEM(open, PyList_GET_SIZE(open) - 1));
-    PyErr_Clear();
+    parent = PyList_GET_ITEM(open, PyList_GET_SIZE(open) - 1);
+    Py_INCREF(parent);
     return parent;
 }
 
@@ -1331,7 +1350,7 @@ make_call(const walk *w, int nout, int extra, const char *name, size_t len, bool
     memset((char *)g + sizeof(PyObject), 0, sizeof(*g) - sizeof(PyObject));
     g->generation = msp_probe.generation;
     g->stack = msp_probe_thread.stack;
-    g->parent = backward_parent();
+    g->parent = open_parent();
     g->inside = msp_probe_inside_listed(true);
     g->name = PyMem_Malloc(len + 1);
     g->in = PyMem_Calloc((size_t)nout + 1, sizeof(slot));
@@ -1376,6 +1395,7 @@ free_walk(walk *w)
 {
     for (int i = 0; i < w->n; i++) {
         Py_DECREF(w->nodes[i].node);
+        Py_XDECREF(w->nodes[i].next);
         PyMem_Free(w->nodes[i].map);
     }
     PyMem_Free(w->nodes);

@@ -277,29 +277,46 @@ msp_probe_scope_leave(const char *name, size_t len)
         msp_probe.in_scope = false;
 }
 
-PyObject *
-msp_probe_backward_name(PyObject *name)
+size_t
+msp_probe_backward_text(char *out, size_t size, PyObject *name)
 {
-    static PyObject *before, *after;
+    static const char before[] = ".forward.", after[] = ".backward.";
+    Py_ssize_t len;
+    const char *p = PyUnicode_AsUTF8AndSize(name, &len), *at = NULL;
+    size_t head, tail;
 
-    if (before == NULL)
-        before = PyUnicode_InternFromString(".forward.");
-    if (after == NULL)
-        after = PyUnicode_InternFromString(".backward.");
-    return before == NULL || after == NULL ? NULL : PyUnicode_Replace(name, before, after, -1);
+    if (p == NULL || (size_t)len + sizeof(after) > size) {
+        PyErr_Clear();
+        return 0;
+    }
+    for (const char *next = p; (next = strstr(next, before)) != NULL; next++)
+        at = next;
+    head = at == NULL ? (size_t)len : (size_t)(at - p);
+    tail = at == NULL ? 0 : (size_t)len - head - strlen(before);
+    memcpy(out, p, head);
+    if (at != NULL) {
+        memcpy(out + head, after, strlen(after));
+        memcpy(out + head + strlen(after), at + strlen(before), tail);
+        head += strlen(after) + tail;
+    }
+    out[head] = '\0';
+    return head;
 }
 
 static bool
 is_listed_module(PyObject *name, bool backward)
 {
-    PyObject *other = backward ? msp_probe_backward_name(name) : NULL;
-    const char *p;
+    char other[512];
     Py_ssize_t n;
+    const char *p;
     bool yes;
 
-    p = PyUnicode_AsUTF8AndSize(other == NULL ? name : other, &n);
-    yes = p != NULL && msp_probe_in_list(msp_probe.rules.list, p, (size_t)n);
-    Py_XDECREF(other);
+    if (backward) {
+        yes = msp_probe_in_list(msp_probe.rules.list, other, msp_probe_backward_text(other, sizeof(other), name));
+    } else {
+        p = PyUnicode_AsUTF8AndSize(name, &n);
+        yes = p != NULL && msp_probe_in_list(msp_probe.rules.list, p, (size_t)n);
+    }
     PyErr_Clear();
     return yes;
 }
@@ -309,7 +326,9 @@ msp_probe_inside_listed(bool backward)
 {
     PyObject *open = msp_probe_thread.modules;
 
-    for (Py_ssize_t i = 0; msp_probe.rules.expand && open != NULL && i < PyList_GET_SIZE(open); i++)
+    if (msp_probe.rules.list == NULL || !msp_probe.rules.expand)
+        return false;
+    for (Py_ssize_t i = 0; open != NULL && i < PyList_GET_SIZE(open); i++)
         if (is_listed_module(PyList_GET_ITEM(open, i), backward))
             return true;
     return false;

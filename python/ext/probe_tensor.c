@@ -23,6 +23,7 @@ static struct {
     ask_i64 *dim, *offset;
     ask_sizes *sizes, *strides;
     ask_i32 *dtype, *device, *layout;
+    bool (*grad_enabled)(void); /* NULL: unknown */
     int32_t cpu;
     ptrdiff_t handle; /* of the at::Tensor in the Python object */
     bool ready;
@@ -61,6 +62,7 @@ find_functions(void)
     *(void **)&aoti.dtype = dlsym(lib, "aoti_torch_get_dtype");
     *(void **)&aoti.device = dlsym(lib, "aoti_torch_get_device_type");
     *(void **)&aoti.layout = dlsym(lib, "aoti_torch_get_layout");
+    *(void **)&aoti.grad_enabled = dlsym(lib, "aoti_torch_grad_mode_is_enabled");
     *(void **)&cpu = dlsym(lib, "aoti_torch_device_type_cpu");
     dlclose(lib);
     if (cpu == NULL || aoti.data == NULL || aoti.dim == NULL || aoti.offset == NULL || aoti.sizes == NULL ||
@@ -85,6 +87,12 @@ find_handle(PyObject *t)
             return true;
         }
     return false;
+}
+
+bool
+msp_probe_grad_enabled(void)
+{
+    return !aoti.ready || aoti.grad_enabled == NULL || aoti.grad_enabled();
 }
 
 /* 1: *out describes its memory; 0: there is none that can be read plainly. */

@@ -319,6 +319,7 @@ msp_probe_parameter_done(PyObject *w, PyObject *parameter)
 static struct {
     address_map modules;    /* -> module_name */
     address_map parameters; /* -> watched, a reference */
+    address_map nodes;      /* those in the lists of hooks, which keep them */
     PyObject *alive;        /* a list of both while we record: no address is used again; NULL: stopped */
     PyObject *retired;      /* a list of watched ones of an earlier tree, whose hooks are still there */
     uintptr_t *shape;       /* everything that makes the tree what it is, in the order of a walk */
@@ -351,6 +352,18 @@ msp_probe_watched_hooks(PyObject *w)
     if (of->hooks == NULL)
         of->hooks = PyList_New(0);
     return of->hooks;
+}
+
+bool
+msp_probe_is_hooked(PyObject *node)
+{
+    return map_get(&tree.nodes, node) != NULL;
+}
+
+void
+msp_probe_note_hooked(PyObject *node)
+{
+    map_put(&tree.nodes, node, node); /* without memory it is only asked for once more */
 }
 
 typedef struct shape {
@@ -662,6 +675,7 @@ msp_probe_modules_step(PyObject *self, PyObject *unused)
     for (size_t i = 0; i < tree.parameters.slots; i++)
         if (tree.parameters.keys[i] != NULL)
             remove_hooks(tree.parameters.values[i]);
+    map_release(&tree.nodes);
     tree.retired = NULL;
     for (Py_ssize_t i = 0; retired != NULL && i < PyList_GET_SIZE(retired); i++)
         remove_hooks((watched *)PyList_GET_ITEM(retired, i));

@@ -89,14 +89,15 @@ class ModuleHooks:
         self._handles = {}  # id of the module -> handles
         self._calls = threading.local()  # .open: id of the module -> the calls that are open, innermost last
         self._shards = {}  # parameter of FSDP2 -> handle
+        self._sharded = False  # there are such parameters
         self.compiled = []  # names of modules that were left alone because torch.compile has them
 
     # ---- in and out --------------------------------------------------------------------------------------------------------
 
     def attach(self, models, parameters_grad):
         """Record every module below the models. Nothing is to be done when they are the same as the last time."""
-        if not self.in_place or self._shards:
-            self._probe.modules_forget()
+        if not self.in_place or self._sharded:
+            self._probe.modules_forget()  # hooks are set anew for each step
         if self._probe.modules_begin([model for _, model in models], int(parameters_grad)):
             return
         for prefix, model in models:
@@ -160,6 +161,7 @@ class ModuleHooks:
     def _watch_shard(self, parameter):
         """A parameter that FSDP2 keeps in shards is in no graph: torch calls this hook when its shard of the gradient has been reduced. One of tensor
         parallelism is in the graph, and is known by its node."""
+        self._sharded = True
         self._shards[parameter] = parameter.register_post_accumulate_grad_hook(_Hook(self._probe.parameter_done))
 
     def _leave_shards(self):
