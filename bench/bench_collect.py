@@ -123,8 +123,8 @@ def worker_peer(model_name, folder, settings, rounds):
     bare = min(timed(step)[0] for _ in range(rounds))
     debugger = make_debugger(folder, settings)
     idle = min(timed(step)[0] for _ in range(rounds))
-    recorded_step(debugger, model, step)
-    ours = min(timed(lambda: recorded_step(debugger, model, step))[0] for _ in range(max(2, rounds // 10)))
+    first = timed(lambda: recorded_step(debugger, model, step))[0]  # one step of a slow tool is seconds
+    ours = min(timed(lambda: recorded_step(debugger, model, step))[0] for _ in range(2 if first > 0.5 else rounds))
     stopped = min(timed(step)[0] for _ in range(rounds))
     return {"bare": bare, "idle": idle, "step": ours, "stopped": stopped}
 
@@ -188,19 +188,27 @@ def worker_growth(folder, calls):
     return {"small": small[0] / 1000, "large": large[0] / calls, "small wall": small[1] / 1000, "large wall": large[1] / calls}
 
 
-def write_like_dd(path, megabytes):
-    """Seconds that dd takes for as much data in blocks of 1 MiB, with the sync at the end that a dump has not: twice, with and without."""
+def dd_rate(path, megabytes, sync):
+    """Megabytes per second that dd writes in blocks of 1 MiB, to the disk (sync) or as far as it comes."""
     best = 1e9
     for _ in range(3):
         start = time.perf_counter()
-        subprocess.run(["dd", "if=/dev/zero", "of=" + path, "bs=1M", "count=%d" % megabytes], check=True, stderr=subprocess.DEVNULL)
+        subprocess.run(["dd", "if=/dev/zero", "of=" + path, "bs=1M", "count=%d" % megabytes] + (["conv=fsync"] if sync else []),
+                       check=True, stderr=subprocess.DEVNULL)
         best = min(best, time.perf_counter() - start)
         os.remove(path)
-    return best
+    return megabytes / best
+
+
+def sync_folder(folder):
+    for name in os.listdir(folder):
+        fd = os.open(os.path.join(folder, name), os.O_RDONLY)
+        os.fsync(fd)
+        os.close(fd)
 
 
 def worker_tensors(folder):
-    """Task tensor with large tensors, in bytes per second of the clock, and dd's to the same disk."""
+    """Task tensor with large tensors, and dd to the same disk: with everything on the disk at the end, and without waiting for that."""
     import shutil
 
     import torch
@@ -208,20 +216,23 @@ def worker_tensors(folder):
     torch.set_num_threads(1)
     debugger = make_debugger(folder, {"task": "tensor", "details": {"data_mode": ["forward"]}})
     x = torch.randn(1024, 4096)  # 16 MiB
-    best, step = 1e9, 0
-    for _ in range(3):
+    megabytes, calls = 16 * 2 * 8, 8
+    cached = synced = 1e9
+    for step in range(3):
         start = time.perf_counter()
         debugger.start()
-        for _ in range(16):
+        for _ in range(calls):
             torch.relu(x)
         debugger.stop()
-        best = min(best, time.perf_counter() - start)
+        cached = min(cached, time.perf_counter() - start)
+        sync_folder(os.path.join(folder, "step%d" % step, "rank", "dump_tensor_data"))
+        synced = min(synced, time.perf_counter() - start)
         debugger.step()
         shutil.rmtree(os.path.join(folder, "step%d" % step))
-        step += 1
-    bare = min(timed(lambda: [torch.relu(x) for _ in range(16)])[1] for _ in range(3))
-    megabytes = 16 * 2 * 16
-    return {"ours": megabytes / (best - bare), "dd": megabytes / write_like_dd(os.path.join(folder, "dd"), megabytes)}
+    bare = min(timed(lambda: [torch.relu(x) for _ in range(calls)])[1] for _ in range(3))
+    path = os.path.join(folder, "dd")
+    return {"cached": megabytes / (cached - bare), "synced": megabytes / (synced - bare),
+            "dd cached": dd_rate(path, megabytes, False), "dd synced": dd_rate(path, megabytes, True)}
 
 
 def work(arguments):
@@ -350,8 +361,9 @@ def main(names):
     text = f"100,000 records against 1,000, each {r['large wall'] * 1e6:.1f} and {r['small wall'] * 1e6:.1f} us"
     say(text, ratio, "x", "1.2x", ratio <= 1.2)
     r = ask("tensors")
-    share = r["ours"] / r["dd"] * 100
-    say(f"tensor files: {r['ours']:.0f} MB/s, dd {r['dd']:.0f} MB/s", share, "%", "80%", share >= 80)
+    share = r["synced"] / r["dd synced"] * 100
+    say(f"tensor files on the disk: {r['synced']:.0f} MB/s, dd {r['dd synced']:.0f} MB/s", share, "%", "80%", share >= 80)
+    print(f"tensor files in the page cache: {r['cached']:.0f} MB/s, dd {r['dd cached']:.0f} MB/s{r['cached'] / r['dd cached'] * 100:18.2f}%")
 
 
 if __name__ == "__main__":
