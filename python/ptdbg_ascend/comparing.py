@@ -12,11 +12,11 @@ FILES = ("npu_pkl_path", "bench_pkl_path")
 FOLDERS = ("npu_dump_data_dir", "bench_dump_data_dir")
 
 
-def compare(input_param, output_path, stack_mode=False, auto_analyze=True, suffix=""):
+def compare(input_param, output_path, stack_mode=False, auto_analyze=True, suffix="", fuzzy_match=False):
     """Compare two dumps; the table and the advice are written to output_path. Ends the program with the error's code when it cannot be done."""
     try:
         _check(input_param, output_path, stack_mode, auto_analyze, suffix)
-        _run(input_param["npu_pkl_path"], input_param["bench_pkl_path"], output_path, stack_mode, auto_analyze, suffix=suffix,
+        _run(input_param["npu_pkl_path"], input_param["bench_pkl_path"], output_path, stack_mode, auto_analyze, suffix=suffix, fuzzy=bool(fuzzy_match),
              npu_dir=input_param["npu_dump_data_dir"], bench_dir=input_param["bench_dump_data_dir"],
              log_rows=bool(input_param.get("is_print_compare_log", False)))
     except CompareException as e:
@@ -25,14 +25,15 @@ def compare(input_param, output_path, stack_mode=False, auto_analyze=True, suffi
 
 
 def compare_distributed(npu_dump_dir, bench_dump_dir, output_path, **kwargs):
-    """Compare the ranks of two dumps, folders <dump_tag>_v<version>. kwargs: stack_mode and auto_analyze of compare()."""
-    unknown = sorted(set(kwargs) - {"stack_mode", "auto_analyze"})
+    """Compare the ranks of two dumps, folders <dump_tag>_v<version>. kwargs: stack_mode, auto_analyze and fuzzy_match of compare()."""
+    unknown = sorted(set(kwargs) - {"stack_mode", "auto_analyze", "fuzzy_match"})
     if unknown:
-        raise TypeError("compare_distributed() takes stack_mode and auto_analyze, not %s" % ", ".join(unknown))
+        raise TypeError("compare_distributed() takes stack_mode, auto_analyze and fuzzy_match, not %s" % ", ".join(unknown))
     for path in (npu_dump_dir, bench_dump_dir):
         if not isinstance(path, str) or not os.path.isdir(path):
             refuse(CompareException.INVALID_PATH_ERROR, "The path %r is not a folder that can be read." % (path,))
-    _run(npu_dump_dir, bench_dump_dir, output_path, kwargs.get("stack_mode", False), kwargs.get("auto_analyze", True), log_rows=True)
+    _run(npu_dump_dir, bench_dump_dir, output_path, kwargs.get("stack_mode", False), kwargs.get("auto_analyze", True), log_rows=True,
+         fuzzy=bool(kwargs.get("fuzzy_match", False)))
 
 
 def parse(pkl_file, module_name_prefix):
@@ -88,7 +89,7 @@ def _tell(level, text):
 def _run(npu, bench, output_path, stack_mode, auto_analyze, **options):
     _flush()
     try:
-        pairs = _compare(npu, bench, output_path, stack=stack_mode, advisor=auto_analyze, form="2.3", log=_tell, **options)
+        pairs = _compare(npu, bench, output_path, stack=stack_mode, advisor=auto_analyze, log=_tell, **options)
     except FormatError as e:
         refuse(CompareException.INVALID_DUMP_FILE, str(e))
     except OSError as e:

@@ -98,7 +98,8 @@ static const msp_opt compare_options[] = {
      .metavar = "LIST",
      .choices = "xlsx,csv,json",
      .many = true,
-     .help = "Result files to write: xlsx, csv, json, or several with commas. Default: xlsx."},
+     .help = "Result files to write: xlsx, csv, json, or several with commas. Default: xlsx; for dumps of "
+             "ptdbg_ascend and torch_npu.hooks csv."},
     {.id = MSP_OPT_FAIL_ON,
      .kind = MSP_OPT_VALUE,
      .operand = MSP_OPERAND_CHOICE,

@@ -301,11 +301,41 @@ find_file_name(run_of places, const msp_dump_place *like)
     return NULL;
 }
 
-/* The older tools let users name their files: one on each side go together, of several those of one name. */
+static void
+warn_without_partner(run_of places, run_of others)
+{
+    for (size_t i = 0; i < places.count; i++)
+        if (find_file_name(others, &places.first[i]) == NULL)
+            msp_warning("%s: the other side has no file of this name, left out", places.first[i].path);
+}
+
+/* Files whose names hold a time, such as those of overflows, can only go by their order. */
+static msp_status
+pair_legacy_in_order(planner *p, run_of n, run_of b)
+{
+    msp_status st = MSP_OK;
+
+    if (n.count != b.count) {
+        st = add_lonely(p, n, true);
+        return st == MSP_OK ? add_lonely(p, b, false) : st;
+    }
+    for (size_t i = 0; i < n.count && st == MSP_OK; i++) {
+        msp_warning("%s is compared with %s: their names differ, they are paired in order", n.first[i].path,
+                    b.first[i].path);
+        st = add_pair(p, &n.first[i], &b.first[i]);
+    }
+    return st;
+}
+
+/*
+ * The older tools let users name their files: one on each side go together, of several those of one name. What one side
+ * lacks matters only when nothing else is there.
+ */
 static msp_status
 pair_legacy(planner *p, run_of n, run_of b)
 {
     msp_status st = MSP_OK;
+    size_t common = 0;
 
     if (n.first->kind != b.first->kind)
         return msp_error_set(p->err, MSP_E_INVALID, "%s is of an older tool, %s is not: they cannot be compared",
@@ -314,11 +344,20 @@ pair_legacy(planner *p, run_of n, run_of b)
     if (n.count == 1 && b.count == 1)
         return add_pair(p, n.first, b.first);
     p->several = true;
-    for (size_t i = 0; i < n.count && st == MSP_OK; i++)
-        st = add_pair(p, &n.first[i], find_file_name(b, &n.first[i]));
-    for (size_t i = 0; i < b.count && st == MSP_OK; i++)
-        if (find_file_name(n, &b.first[i]) == NULL)
-            st = add_pair(p, NULL, &b.first[i]);
+    for (size_t i = 0; i < n.count && st == MSP_OK; i++) {
+        const msp_dump_place *partner = find_file_name(b, &n.first[i]);
+
+        if (partner == NULL)
+            continue;
+        common++;
+        st = add_pair(p, &n.first[i], partner);
+    }
+    if (st == MSP_OK && common == 0)
+        st = pair_legacy_in_order(p, n, b);
+    if (st == MSP_OK && common > 0) {
+        warn_without_partner(n, b);
+        warn_without_partner(b, n);
+    }
     p->several = false;
     return st;
 }

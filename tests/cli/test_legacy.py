@@ -210,6 +210,25 @@ def test_the_rest_of_the_npu_side_is_listed_when_the_bench_ends(run, tmp_path):
     assert [x[1] for x in rows[2:]] == ["N/A"] * 4
 
 
+def test_several_files_of_a_rank_go_by_name_or_else_by_order(run, tmp_path):
+    for side, names in (("n", ["dump", "api_stack_dump", "extra"]), ("b", ["dump", "api_stack_dump"])):
+        (tmp_path / side / "rank0").mkdir(parents=True)
+        for name in names:
+            (tmp_path / side / "rank0" / (name + ".pkl")).write_text(ptdbg("Torch_a_0_forward"))
+    r = run("compare", "n", "b", "-o", "out")
+    assert r.rc == 0 and "extra.pkl: the other side has no file of this name, left out" in r.err
+    made = sorted(os.path.basename(f).rsplit("_", 1)[0] for f in glob.glob(str(tmp_path / "out" / "*.csv")))
+    assert made == ["compare_result_rank0-rank0_api_stack_dump", "compare_result_rank0-rank0_dump"]
+    for side, times in (("on", (1, 2)), ("ob", (3, 4))):
+        (tmp_path / side / "rank0").mkdir(parents=True)
+        for t in times:
+            path = tmp_path / side / "rank0" / ("Overflow_info_20230609_00000%d_1.pkl" % t)
+            path.write_text(ptdbg("Torch_%s_0_forward" % "ab"[t % 2]))
+    r = run("compare", "on", "ob", "-o", "over")
+    assert r.rc == 0 and r.err.count("their names differ, they are paired in order") == 2
+    assert len(glob.glob(str(tmp_path / "over" / "*.csv"))) == 2
+
+
 def stack_line(call):
     return [call + "_stack_info", [["/w/train.py", "3", "f", "y = f(x)"], ["/w/main.py", "9", "<module>", None]]]
 
