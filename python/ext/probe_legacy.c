@@ -71,10 +71,10 @@ bare_name(const char *name, size_t len, char *out, size_t size)
     const char *from = memchr(name, '_', len), *end = name + len;
     size_t n = 0;
 
-    for (int parts = 0; from != NULL && parts < 2 && end > from; parts++)
-        do
-            end--;
-        while (end > from && *end != '_');
+    /* the number and the direction stand behind it, and the number of a further backward pass behind them */
+    for (int parts = len > 0 && isdigit((unsigned char)name[len - 1]) ? 3 : 2; from != NULL && parts > 0; parts--)
+        while (end > from && *--end != '_')
+            ;
     while (from != NULL && from < end && *from == '_')
         from++;
     while (from != NULL && end > from && end[-1] == '_')

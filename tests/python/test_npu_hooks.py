@@ -346,7 +346,7 @@ def test_the_manuals_first_script(tmp_path):
 
 
 def test_the_manuals_second_script(tmp_path):
-    """ResNet-50 with an eighth of its channels: with all of them the two files of text have 3 GB."""
+    """ResNet-50 with an eighth of its channels: with all of them the two files of text have 3.7 GB."""
     done = run_script(tmp_path, RESNET, "8", "64")
     assert done.returncode == 0, done.stdout + done.stderr
     cpu, npu = names(tmp_path / "cpu_resnet50_op.pkl"), names(tmp_path / "npu_resnet50_op.pkl")
