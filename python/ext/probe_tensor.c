@@ -580,8 +580,12 @@ msp_probe_tensor_as(msp_record *r, PyObject *t, probe_path *path, const char *ty
 {
     msp_tensor_note note = {.type = type};
     msp_tensor view, shown;
-    int fast = msp_probe_tensor_view(&view, t);
+    bool transforming = msp_probe_thread.transforming;
+    int fast;
 
+    msp_probe_thread.transforming = false; /* Python has made this tensor outside of every transform */
+    fast = msp_probe_tensor_view(&view, t);
+    msp_probe_thread.transforming = transforming;
     if (fast == 0)
         PyErr_SetString(PyExc_TypeError, "the tensor that stands for another has no plain memory");
     if (fast <= 0 || requires_grad(grad_of, &note.requires_grad) != 0)

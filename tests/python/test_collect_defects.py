@@ -244,7 +244,10 @@ def test_what_runs_inside_torch_func_is_recorded_without_values(tmp_path):
         def run():
             rows = torch.func.vmap(lambda t: torch.sin(t).sum())(R(4, 3))
             slope = torch.func.vmap(torch.func.grad(lambda t: torch.exp(t).sum()))(R(4, 3))
+            torch.func.jacrev(lambda t: torch.mul(t, weight))(R(3))
             return bits(rows, slope, torch.cos(R(2)))
+
+        weight = R(3, seed=1)
 
         return step(d, run)
 
@@ -255,6 +258,8 @@ def test_what_runs_inside_torch_func_is_recorded_without_values(tmp_path):
         assert record["Max"] is None and "torch.func" in record["note"]
         assert "output" in data[name]
     assert data["Torch.cos.0.forward"]["output"][0]["Max"] is not None
+    traced, plain = data["Torch.mul.0.forward"]["input_args"]  # what the transform does not touch has its values
+    assert traced["Max"] is None and plain["Norm"] == pytest.approx(R(3, seed=1).norm().item(), rel=1e-6)
 
 
 @needs("float8_e4m3fn", "float8_e5m2")

@@ -263,16 +263,31 @@ def own_tensor(t, path, kind):
         return read(inner, path, kind)
 
 
+_peek = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", None)
+
+
+def outside_transforms():
+    """A context in which what is done to a plain tensor inside vmap or grad is not part of the transform; None in a torch that has none."""
+    if _peek is None or _peek() is None:
+        return contextlib.nullcontext()
+    from torch._functorch import pyfunctorch
+
+    off = getattr(pyfunctorch, "temporarily_clear_interpreter_stack", None)
+    return off() if off is not None else None
+
+
 def tensor(t, path):
     with unseen(), devices.unprofiled():
-        return tensor_itself(t, path)
+        outside = None if _is_wrapped(t) else outside_transforms()
+        if outside is None:
+            return without_values(t, "inside a torch.func transform (vmap, grad, ...)", _TYPES.get(type(t).__name__, "torch.Tensor"))
+        with outside:
+            return tensor_itself(t, path)
 
 
 def tensor_itself(t, path):
     name = type(t).__name__
     kind = _TYPES.get(name, "torch.Tensor")
-    if _is_wrapped(t):
-        return without_values(t, "inside a torch.func transform (vmap, grad, ...)", kind)
     if name == "FakeTensor" or t.device.type == "meta":
         return without_values(t, "a %s tensor has no values" % ("fake" if name == "FakeTensor" else "meta"), kind)
     if name == "DTensor":
