@@ -1,6 +1,7 @@
 """Collecting from PyTorch. Each script runs in a process of its own: the debugger is one per process, and patches torch."""
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -195,7 +196,7 @@ def test_after_kill_9_the_files_are_valid_and_hold_what_is_older_than_a_second(t
     process = subprocess.Popen([sys.executable, str(script)], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     lines = []
     for line in process.stdout:
-        if line[0].isdigit():
+        if len(line.split()) == 2:  # and not a line of the log
             lines.append(line.split())
         if len(lines) >= 1000:
             break
@@ -251,7 +252,8 @@ def test_two_of_our_dumps_can_be_compared_and_the_fault_is_found(tmp_path):
             debugger.stop()
             debugger.step()
         """ % (config(tmp_path / side, level="L1"), offset))
-    command = os.path.join(os.path.dirname(sys.executable), "msprobe")
+    command = shutil.which("msprobe", path=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
+    assert command is not None
     done = subprocess.run([command, "compare", str(tmp_path / "npu" / "dump"), str(tmp_path / "bench" / "dump"), "-o",
                            str(tmp_path / "out")], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -90,7 +90,8 @@ def other(value, path):
         ranks = group_ranks(value)
         return {"type": "torch.ProcessGroup", "group_ranks": ranks, "group_id": group_id(ranks)}
     if name in ("ReduceOp", "RedOpType"):
-        return {"type": "torch.distributed.ReduceOp", "value": str(value)}
+        text = str(value)
+        return {"type": "torch.distributed.ReduceOp", "value": str(value.op) if " object at " in text else text}  # 1.13 has no text of its own
     return None
 
 
