@@ -359,10 +359,10 @@ has_hooks(PyObject *module)
         bool any = hooks != NULL && PyDict_Check(hooks) && PyDict_GET_SIZE(hooks) > 0;
 
         Py_XDECREF(hooks);
+        PyErr_Clear(); /* an older torch does not have all of them */
         if (any)
             return true;
     }
-    PyErr_Clear(); /* an older torch does not have all of them */
     return false;
 }
 
