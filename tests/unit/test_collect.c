@@ -5,6 +5,7 @@
  */
 #include "unit.h"
 #include <dirent.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -324,6 +325,20 @@ wait_until_it_records(int fd)
         assert_int_equal(read(fd, &n, sizeof(n)), sizeof(n));
 }
 
+/* Come back when it has committed a few more than it had when this was called. */
+static void
+wait_for_more(int fd)
+{
+    int n;
+
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    while (read(fd, &n, sizeof(n)) == sizeof(n))
+        ;
+    fcntl(fd, F_SETFL, 0);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(read(fd, &n, sizeof(n)), sizeof(n));
+}
+
 static int
 last_committed(int fd)
 {
@@ -402,6 +417,8 @@ after_everything_is_killed_the_files_are_valid_and_a_reader_recovers_the_rest(vo
     sleep_ms(300);
     writer = writer_of(dir);
     assert_true(writer > 0);
+    kill((pid_t)writer, SIGSTOP); /* so that something stays in the ring */
+    wait_for_more(fd);
     kill((pid_t)writer, SIGKILL);
     kill(pid, SIGKILL);
     waitpid(pid, &status, 0);
