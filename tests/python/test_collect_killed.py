@@ -3,6 +3,7 @@ import json
 import mmap
 import os
 import random
+import shutil
 import signal
 import struct
 import subprocess
@@ -17,7 +18,7 @@ import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
 FILES = ("dump.json", "stack.json", "construct.json")
-COMMAND = os.path.join(os.path.dirname(sys.executable), "msprobe")
+COMMAND = shutil.which("msprobe", path=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
 
 
 class Progress:
