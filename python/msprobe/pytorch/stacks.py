@@ -79,8 +79,9 @@ def place(text):
     return ", called at %s:%s in %s: %s" % mine[0] if mine else ""
 
 
-def stack_parts(frame):
+def stack_parts(frame, of_module=False):
     """As stack_text(), with four texts per frame: path, line number, function and source ("": there is none)."""
+    del of_module  # the older tools have no records of modules
     seen, parts = [], []
     while frame is not None:
         code = frame.f_code
