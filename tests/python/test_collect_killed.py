@@ -240,6 +240,17 @@ def small_disk(tmp_path, request):
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+def leave(folder, room):
+    """Fill the file system of the folder until so many bytes are left."""
+    with open(folder / "ballast", "wb", buffering=0) as f:
+        try:
+            while f.write(bytes(65536)) == 65536:
+                pass
+        except OSError:
+            pass
+        f.truncate(max(f.tell() - room, 0))
+
+
 @pytest.mark.parametrize("task", ["statistics", "tensor"])
 def test_a_full_disk_ends_recording_and_not_the_training(small_disk, task):
     def body(d):
@@ -248,6 +259,7 @@ def test_a_full_disk_ends_recording_and_not_the_training(small_disk, task):
         big = {"list": [float(i) for i in range(2000)]}
         for _ in range(3):
             d.start()
+            leave(small_disk, 256 * 1024)  # a fifth of what one step of statistics takes
             for i in range(300):
                 loss = F.linear(R(4, 64, seed=i), weight).sum()
                 loss.backward()
