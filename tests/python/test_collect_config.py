@@ -9,8 +9,8 @@ from collecting import R, collect, fill, in_process, step, torch, write_config
 import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from msprobe.core.common.exceptions import FileCheckException, MsprobeException, ScopeException  # noqa: E402
-from msprobe.pytorch import seed_all  # noqa: E402
-from msprobe.pytorch.config import Config  # noqa: E402
+from msprobe.pytorch import PrecisionDebugger, seed_all  # noqa: E402
+from msprobe.pytorch.config import COMMON_KEYS, TASK_KEYS, Config  # noqa: E402
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -119,6 +119,19 @@ def test_unknown_keys_are_warned_of_with_the_nearest_known_one(tmp_path, capsys)
     read(tmp_path, {"summry_mode": "md5"}, setp=[1])
     out = capsys.readouterr().out
     assert 'unknown key "setp" (did you mean "step"?)' in out and 'unknown key "summry_mode" in "statistics" (did you mean "summary_mode"?)' in out
+
+
+@pytest.mark.parametrize("task", ["free_benchmark", "run_ut"])
+def test_a_task_that_is_not_there_yet_says_which_are(tmp_path, task):
+    result = in_process(tmp_path, lambda: PrecisionDebugger(write_config(tmp_path, task=task)))
+    assert result[0] != 0 and 'task "%s" is not available yet' % task in result[1] and "statistics, tensor, overflow_check and structure" in result[1]
+
+
+def test_the_guide_names_every_key():
+    with open(os.path.join(os.path.dirname(__file__), "..", "..", "docs", "collect.md"), encoding="utf-8") as f:
+        guide = f.read()
+    for key in COMMON_KEYS + TASK_KEYS["statistics"]:
+        assert "`%s`" % key in guide, key
 
 
 # ---- every key, right ----------------------------------------------------------------------------------------------------------------------

@@ -48,7 +48,8 @@ class PrecisionDebugger:
     def _build(self, config_path=None, task=None, dump_path=None, level=None, model=None, step=None):
         config = Config(config_path, task, dump_path, level, step)
         if config.task in ("free_benchmark", "run_ut", "grad_probe"):
-            raise MsprobeException(MsprobeException.INTERFACE_USAGE_ERROR, 'task "%s" is not collected by PrecisionDebugger' % config.task)
+            raise MsprobeException(MsprobeException.INTERFACE_USAGE_ERROR, 'task "%s" is not available yet; PrecisionDebugger has statistics, '
+                                   'tensor, overflow_check and structure' % config.task)
         if config.seed is not None:
             seed_all(config.seed, config.is_deterministic)
         if config.rm_dropout if config.rm_dropout is not None else config.seed is not None:
