@@ -1,11 +1,10 @@
 /* test_npy.c - promises of msprobe/tensor.h about .npy files. The samples were written by NumPy (make.py beside them).
  */
-#include "hostile.h"
+#include "tensors.h"
 #include "io/bytes.h"
-#include "msprobe/tensor.h"
 
 static void
-open_sample(msp_tensor *t, const char *name)
+open_npy(msp_tensor *t, const char *name)
 {
     char path[512];
     msp_error err;
@@ -13,14 +12,6 @@ open_sample(msp_tensor *t, const char *name)
     snprintf(path, sizeof(path), "%s/io/%s", MSP_TEST_DATA, name);
     if (msp_npy_open(t, path, &err) != MSP_OK)
         fail_msg("%s", err.message);
-}
-
-static void
-assert_values(const msp_tensor *t, const double *expected, int64_t n)
-{
-    assert_int_equal(t->numel, n);
-    for (int64_t i = 0; i < n; i++)
-        assert_true(msp_dtype_load_f64(t->dtype, msp_tensor_at(t, i)) == expected[i]);
 }
 
 static void
@@ -37,7 +28,7 @@ every_element_type_is_read(void **state)
         if (strncmp(type, "float8", 6) == 0)
             continue;
         snprintf(name, sizeof(name), "%s.npy", type);
-        open_sample(&t, name);
+        open_npy(&t, name);
         assert_int_equal(t.dtype, d);
         assert_values(&t, (const double[]){0, 1, d == MSP_BOOL ? 1 : 2}, 3);
         msp_tensor_release(&t);
@@ -56,7 +47,7 @@ every_order_and_version_gives_the_same_matrix(void **state)
         int64_t live = msp_alloc_live();
         msp_tensor t;
 
-        open_sample(&t, names[i]);
+        open_npy(&t, names[i]);
         assert_int_equal(t.ndim, 2);
         assert_int_equal(t.shape[0], 2);
         assert_int_equal(t.shape[1], 3);
@@ -73,16 +64,16 @@ scalars_empty_and_complex_arrays_are_read(void **state)
     msp_tensor t;
 
     (void)state;
-    open_sample(&t, "scalar.npy");
+    open_npy(&t, "scalar.npy");
     assert_int_equal(t.ndim, 0);
     assert_values(&t, (const double[]){-2.5}, 1);
     msp_tensor_release(&t);
-    open_sample(&t, "empty.npy");
+    open_npy(&t, "empty.npy");
     assert_int_equal(t.numel, 0);
     assert_int_equal(t.shape[1], 3);
     assert_null(t.data);
     msp_tensor_release(&t);
-    open_sample(&t, "big_endian_complex.npy");
+    open_npy(&t, "big_endian_complex.npy");
     assert_values(&t, (const double[]){1}, 1);
     assert_true(((const double *)t.data)[1] == 2);
     msp_tensor_release(&t);
@@ -214,23 +205,6 @@ more_than_64_dimensions_are_refused(void **state)
         strcat(header, "1,");
     strcat(header, "), }");
     assert_refused(header, 4, MSP_E_UNSUPPORTED, "byte 189: more than 64 dimensions");
-}
-
-static msp_status
-parse_and_touch(const void *p, size_t size)
-{
-    msp_tensor_file *f;
-    msp_status st = msp_tensor_file_parse(&f, p, size, NULL);
-
-    if (st == MSP_OK && msp_tensor_file_at(f, 0)->numel > 0) {
-        const msp_tensor *t = msp_tensor_file_at(f, 0);
-        volatile double sum = msp_dtype_load_f64(t->dtype, msp_tensor_at(t, 0)) +
-                              msp_dtype_load_f64(t->dtype, msp_tensor_at(t, t->numel - 1));
-
-        (void)sum;
-    }
-    msp_tensor_file_close(f);
-    return st;
 }
 
 static void

@@ -1,43 +1,10 @@
 /* test_pt.c - promises of msprobe/tensor.h about .pt files. The samples were written by torch 2.13 (make.py beside
  * them). */
-#include "hostile.h"
+#include "tensors.h"
 #include <sys/stat.h>
 #include "core/str.h"
 #include "io/tensor_file.h"
 #include "io/zip.h"
-#include "msprobe/tensor.h"
-
-static msp_tensor_file *
-open_sample(const char *name)
-{
-    char path[512];
-    msp_tensor_file *f;
-    msp_error err;
-
-    snprintf(path, sizeof(path), "%s/io/%s", MSP_TEST_DATA, name);
-    if (msp_tensor_file_open(&f, path, &err) != MSP_OK)
-        fail_msg("%s", err.message);
-    return f;
-}
-
-static const msp_tensor *
-find(const msp_tensor_file *f, const char *name)
-{
-    for (size_t i = 0; i < msp_tensor_file_count(f); i++)
-        if (strcmp(msp_tensor_file_name(f, i), name) == 0)
-            return msp_tensor_file_at(f, i);
-    fail_msg("no tensor '%s'", name);
-    return NULL;
-}
-
-/* The elements, in order, are these. */
-static void
-assert_values(const msp_tensor *t, const double *expected, int64_t n)
-{
-    assert_int_equal(t->numel, n);
-    for (int64_t i = 0; i < n; i++)
-        assert_true(msp_dtype_load_f64(t->dtype, msp_tensor_at(t, i)) == expected[i]);
-}
 
 #define ASSERT_VALUES(t, ...) \
     assert_values(t, (const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__}) / sizeof(double))
@@ -710,28 +677,6 @@ legacy_files_with_missing_or_foreign_parts_are_refused(void **state)
 }
 
 /* ---- damage ----------------------------------------------------------------------------------------------------- */
-
-static msp_status
-parse_and_touch(const void *p, size_t size)
-{
-    msp_tensor_file *f;
-    msp_error err;
-    msp_status st = msp_tensor_file_parse(&f, p, size, &err);
-
-    for (size_t i = 0; f != NULL && i < msp_tensor_file_count(f); i++) {
-        const msp_tensor *t = msp_tensor_file_at(f, i);
-        volatile double sum = (double)strlen(msp_tensor_file_name(f, i));
-
-        if (t->numel > 0)
-            sum += msp_dtype_load_f64(t->dtype, msp_tensor_at(t, 0)) +
-                   msp_dtype_load_f64(t->dtype, msp_tensor_at(t, t->numel - 1));
-        (void)sum;
-    }
-    if (st != MSP_OK)
-        assert_true(err.message[0] != '\0');
-    msp_tensor_file_close(f);
-    return st;
-}
 
 static void
 cut_flipped_and_starved_files_are_errors(void **state)

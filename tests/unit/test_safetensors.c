@@ -1,36 +1,6 @@
 /* test_safetensors.c - promises of msprobe/tensor.h about .safetensors files. */
-#include "hostile.h"
+#include "tensors.h"
 #include "io/bytes.h"
-#include "msprobe/tensor.h"
-
-static msp_tensor_file *
-open_sample(const char *name)
-{
-    char path[512];
-    msp_tensor_file *f;
-    msp_error err;
-
-    snprintf(path, sizeof(path), "%s/io/%s", MSP_TEST_DATA, name);
-    if (msp_tensor_file_open(&f, path, &err) != MSP_OK)
-        fail_msg("%s", err.message);
-    return f;
-}
-
-static const msp_tensor *
-find(const msp_tensor_file *f, const char *name)
-{
-    for (size_t i = 0; i < msp_tensor_file_count(f); i++)
-        if (strcmp(msp_tensor_file_name(f, i), name) == 0)
-            return msp_tensor_file_at(f, i);
-    fail_msg("no tensor '%s'", name);
-    return NULL;
-}
-
-static double
-element(const msp_tensor *t, int64_t i)
-{
-    return msp_dtype_load_f64(t->dtype, msp_tensor_at(t, i));
-}
 
 static void
 tensors_are_found_by_name(void **state)
@@ -190,24 +160,6 @@ more_than_64_dimensions_are_refused(void **state)
         strcat(header, ",1");
     strcat(header, "],\"data_offsets\":[0,4]}}");
     assert_refused(header, 4, MSP_E_FORMAT, "tensor 'a': more than 64 dimensions");
-}
-
-static msp_status
-parse_and_touch(const void *p, size_t size)
-{
-    msp_tensor_file *f;
-    msp_status st = msp_tensor_file_parse(&f, p, size, NULL);
-
-    for (size_t i = 0; f != NULL && i < msp_tensor_file_count(f); i++) {
-        const msp_tensor *t = msp_tensor_file_at(f, i);
-        volatile double sum = 0;
-
-        if (t->numel > 0)
-            sum = element(t, 0) + element(t, t->numel - 1);
-        (void)sum;
-    }
-    msp_tensor_file_close(f);
-    return st;
 }
 
 static void

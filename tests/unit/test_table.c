@@ -1,5 +1,5 @@
 /* test_table.c - what every table writer promises, and the exact text of csv and json. xlsx: test_xlsx.c. */
-#include "unit.h"
+#include "tables.h"
 #include "report/writer.h"
 #include <math.h>
 #include <signal.h>
@@ -8,8 +8,6 @@
 #include "core/alloc.h"
 #include "core/file.h"
 #include "core/path.h"
-#include "core/pool.h"
-#include "msprobe/table.h"
 
 static const msp_column two_columns[] = {{"name", 0}, {"value", 0}};
 
@@ -50,16 +48,6 @@ add_row(msp_table *t, msp_cell a, msp_cell b)
 
     if (msp_table_row(t, cells, MSP_ROW_PLAIN, &err) != MSP_OK)
         fail_msg("%s", err.message);
-}
-
-static void
-finish(msp_table *t)
-{
-    msp_error err;
-
-    if (msp_table_finish(t, &err) != MSP_OK)
-        fail_msg("%s", err.message);
-    msp_table_close(t);
 }
 
 static void
@@ -352,13 +340,6 @@ whichever_allocation_fails_nothing_is_left(void **state)
     }
 }
 
-static int
-leave(void **state)
-{
-    msp_pool_shutdown();
-    return remove_scratch(state);
-}
-
 int
 main(void)
 {
@@ -377,5 +358,5 @@ main(void)
         TEST(whichever_allocation_fails_nothing_is_left),
     };
 
-    return cmocka_run_group_tests(tests, NULL, leave);
+    return cmocka_run_group_tests(tests, NULL, stop_pool_and_remove_scratch);
 }

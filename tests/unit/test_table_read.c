@@ -1,10 +1,10 @@
 /* test_table_read.c - promises of report/table_read.h: tables of ours, of libxlsxwriter, and of nobody in particular.
  */
 #include "hostile.h"
+#include "tables.h"
 #include <math.h>
 #include <xlsxwriter.h>
 #include "core/number.h"
-#include "core/pool.h"
 #include "report/table_read.h"
 #include "report/zip_out.h"
 
@@ -438,13 +438,6 @@ the_sink_may_stop_the_reading(void **state)
     msp_buf_release(&out);
 }
 
-static int
-leave(void **state)
-{
-    msp_pool_shutdown();
-    return remove_scratch(state);
-}
-
 int
 main(void)
 {
@@ -463,5 +456,5 @@ main(void)
         TEST(the_sink_may_stop_the_reading),
     };
 
-    return cmocka_run_group_tests(tests, NULL, leave);
+    return cmocka_run_group_tests(tests, NULL, stop_pool_and_remove_scratch);
 }

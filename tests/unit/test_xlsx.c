@@ -1,13 +1,11 @@
 /* test_xlsx.c - the XML that the xlsx writer makes of cells, rows and sheets. tests/python reads it with openpyxl. */
-#include "unit.h"
+#include "tables.h"
 #include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include "core/alloc.h"
 #include "core/path.h"
-#include "core/pool.h"
 #include "io/zip.h"
-#include "msprobe/table.h"
 #include "report/xlsx_book.h"
 
 static const msp_column two_columns[] = {{"name", 0}, {"value", 30}};
@@ -37,16 +35,6 @@ add_row(msp_table *t, msp_cell a, msp_cell b, msp_row_colour colour)
 
     if (msp_table_row(t, cells, colour, &err) != MSP_OK)
         fail_msg("%s", err.message);
-}
-
-static void
-finish(msp_table *t)
-{
-    msp_error err;
-
-    if (msp_table_finish(t, &err) != MSP_OK)
-        fail_msg("%s", err.message);
-    msp_table_close(t);
 }
 
 /* One part of the workbook as text, for msp_free(); NULL when there is none. */
@@ -357,13 +345,6 @@ a_disk_that_fills_up_at_the_very_end_is_said(void **state)
     msp_dir_list_release(&list);
 }
 
-static int
-leave(void **state)
-{
-    msp_pool_shutdown();
-    return remove_scratch(state);
-}
-
 int
 main(void)
 {
@@ -381,5 +362,5 @@ main(void)
         TEST(a_disk_that_fills_up_at_the_very_end_is_said),
     };
 
-    return cmocka_run_group_tests(tests, NULL, leave);
+    return cmocka_run_group_tests(tests, NULL, stop_pool_and_remove_scratch);
 }

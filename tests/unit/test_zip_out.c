@@ -1,7 +1,6 @@
 /* test_zip_out.c - promises of report/zip_out.h, read back with io/zip.h, which was written by other rules. */
-#include "unit.h"
+#include "tables.h"
 #include "core/alloc.h"
-#include "core/pool.h"
 #include "io/zip.h"
 #include "report/zip_out.h"
 
@@ -132,13 +131,6 @@ the_bytes_do_not_depend_on_the_number_of_threads(void **state)
     free(text);
 }
 
-static int
-leave(void **state)
-{
-    msp_pool_shutdown();
-    return remove_scratch(state);
-}
-
 int
 main(void)
 {
@@ -148,5 +140,5 @@ main(void)
         TEST(the_bytes_do_not_depend_on_the_number_of_threads),
     };
 
-    return cmocka_run_group_tests(tests, NULL, leave);
+    return cmocka_run_group_tests(tests, NULL, stop_pool_and_remove_scratch);
 }
