@@ -4,16 +4,11 @@
  */
 #include <stdint.h>
 #include <stdlib.h>
+#include "check.h"
 #include "compare/highlight.h"
 #include "compare/match.h"
 #include "compare/measure.h"
 #include "compare/show.h"
-
-#define CHECK(condition)      \
-    do {                      \
-        if (!(condition))     \
-            __builtin_trap(); \
-    } while (0)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

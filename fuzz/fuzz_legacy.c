@@ -5,13 +5,8 @@
  */
 #include <stdint.h>
 #include <stdlib.h>
+#include "check.h"
 #include "compare/legacy.h"
-
-#define CHECK(condition)      \
-    do {                      \
-        if (!(condition))     \
-            __builtin_trap(); \
-    } while (0)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

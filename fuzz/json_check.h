@@ -1,32 +1,10 @@
-/* json_check.h - for the JSON and YAML targets: a check that stops the fuzzer, and when two values are equal. */
+/* json_check.h - for the JSON and YAML targets: what is written reads back. */
 #ifndef MSP_FUZZ_JSON_CHECK_H
 #define MSP_FUZZ_JSON_CHECK_H
 
-#include <stdio.h>
-#include <stdlib.h>
+#include "check.h"
 
-#include "json/json.h"
-
-#define CHECK(condition)                                                            \
-    do {                                                                            \
-        if (!(condition)) {                                                         \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-            abort();                                                                \
-        }                                                                           \
-    } while (0)
-
-static inline bool
-values_equal(const msp_json *a, const msp_json *b)
-{
-    if (msp_json_kind_of(a) != msp_json_kind_of(b) || msp_json_count(a) != msp_json_count(b) ||
-        !msp_str_eq(msp_json_string(a), msp_json_string(b)) ||
-        !msp_str_eq(msp_json_number_text(a), msp_json_number_text(b)))
-        return false;
-    for (size_t i = 0; i < msp_json_count(a); i++)
-        if (!msp_str_eq(msp_json_key(a, i), msp_json_key(b, i)) || !values_equal(msp_json_at(a, i), msp_json_at(b, i)))
-            return false;
-    return true;
-}
+#include "../tests/unit/json_equal.h"
 
 /* What is written reads back as the same value, and numbers convert. */
 static inline void

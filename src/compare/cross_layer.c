@@ -59,19 +59,6 @@ pop_part(msp_str *s)
     return (msp_str){p, (size_t)(end - p)};
 }
 
-/* Cut the first part off and return it. */
-static msp_str
-shift_part(msp_str *s)
-{
-    const char *dot = msp_str_find(*s, MSP_STR("."));
-    msp_str part = {s->p, dot != NULL ? (size_t)(dot - s->p) : s->len};
-    size_t used = part.len + (dot != NULL);
-
-    s->p += used;
-    s->len -= used;
-    return part;
-}
-
 static void
 add_part(msp_buf *b, msp_str part)
 {
@@ -99,7 +86,7 @@ split_layer(msp_str name, msp_str *path, msp_str *type, msp_str *state)
 
     *state = is_digits(last) ? pop_part(&rest) : last;
     *type = pop_part(&rest);
-    shift_part(&rest);
+    msp_str_shift(&rest);
     *path = rest;
     return state->len > 0 && type->len > 0 && rest.len > 0;
 }
@@ -285,14 +272,14 @@ numbered_part(const msp_map *transformers, msp_str scope, msp_str *part)
 
     while (rest.len > 0) {
         msp_str before = {scope.p, rest.p > scope.p ? (size_t)(rest.p - scope.p) - 1 : 0};
-        msp_str name = shift_part(&rest);
+        msp_str name = msp_str_shift(&rest);
         msp_str next = rest;
         msp_map_entry *e;
 
         if (!msp_str_eq(name, MSP_STR("layers")) || rest.len == 0)
             continue;
         e = msp_map_get(transformers, before);
-        *part = shift_part(&next);
+        *part = msp_str_shift(&next);
         if (e != NULL && number_of_part(*part) >= 0)
             return e;
     }
@@ -513,7 +500,7 @@ convert_scope(msp_buf *out, const scopes *s, const msp_map *types, msp_str scope
         const msp_json *rule = longest_rule(rules_of(rules, type_at(types, s, prefix)), rest, &len);
 
         if (rule == NULL) {
-            add_part(out, shift_part(&rest));
+            add_part(out, msp_str_shift(&rest));
             continue;
         }
         add_part(out, target_of(rule));

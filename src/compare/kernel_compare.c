@@ -8,6 +8,7 @@
 #include <time.h>
 #include "compare/judge.h"
 #include "compare/kernel.h"
+#include "compare/outputs.h"
 #include "compare/pytext.h"
 #include "core/alloc.h"
 #include "core/log.h"
@@ -39,8 +40,8 @@ typedef struct kernel {
     size_t nrows;
     const msp_kernel_item *(*pairs)[2]; /* all rows */
     size_t npairs, cap;
-    msp_table *tables[3];
-    char *paths[3];
+    msp_table *tables[MSP_OUTPUTS_FORMATS];
+    char *paths[MSP_OUTPUTS_FORMATS];
     size_t ntables;
     int64_t first_wrong; /* row number, -1: none yet */
 } kernel;
@@ -422,13 +423,7 @@ result_path(const kernel *k, const char *ext)
 static msp_status
 open_tables(kernel *k)
 {
-    static const struct {
-        unsigned bit;
-        msp_table_format format;
-        const char *ext;
-    } formats[] = {{MSP_COMPARE_XLSX, MSP_TABLE_XLSX, "xlsx"},
-                   {MSP_COMPARE_CSV, MSP_TABLE_CSV, "csv"},
-                   {MSP_COMPARE_JSON, MSP_TABLE_JSON, "json"}};
+    const msp_outputs_format *formats = msp_outputs_formats;
     unsigned wanted = k->run->opt->formats;
     msp_table_options opt = {.total_rows = (int64_t)k->npairs, .threads = k->run->opt->threads};
     msp_column columns[MAX_COLUMNS];
@@ -437,7 +432,7 @@ open_tables(kernel *k)
 
     if (wanted == 0)
         wanted = k->common ? MSP_COMPARE_CSV : MSP_COMPARE_XLSX;
-    for (size_t i = 0; st == MSP_OK && i < COUNT(formats); i++) {
+    for (size_t i = 0; st == MSP_OK && i < MSP_OUTPUTS_FORMATS; i++) {
         size_t t = k->ntables;
 
         if ((wanted & formats[i].bit) == 0)

@@ -15,18 +15,6 @@ no_memory(msp_error *err)
 
 /* ---- names --------------------------------------------------------------------------------------------------- */
 
-static msp_str
-shift_part(msp_str *s)
-{
-    const char *dot = msp_str_find(*s, MSP_STR("."));
-    msp_str part = {s->p, dot != NULL ? (size_t)(dot - s->p) : s->len};
-    size_t used = part.len + (dot != NULL);
-
-    s->p += used;
-    s->len -= used;
-    return part;
-}
-
 static bool
 is_number(msp_str s)
 {
@@ -52,15 +40,15 @@ msp_kernel_name(msp_str name, msp_buf *scratch, int64_t *time)
     if (!msp_str_ends(rest, MSP_STR(".npy")))
         return false;
     rest.len -= 4;
-    type = shift_part(&rest);
-    op = shift_part(&rest);
-    task = shift_part(&rest);
-    stream = shift_part(&rest);
-    part = shift_part(&rest);
+    type = msp_str_shift(&rest);
+    op = msp_str_shift(&rest);
+    task = msp_str_shift(&rest);
+    stream = msp_str_shift(&rest);
+    part = msp_str_shift(&rest);
     if (type.len == 0 || op.len == 0 || task.len == 0 || stream.len == 0 || !msp_str_to_u64(part, &t) || t > INT64_MAX)
         return false;
     do
-        part = shift_part(&rest);
+        part = msp_str_shift(&rest);
     while (is_number(part));
     if (!is_direction(part))
         return false;
@@ -68,10 +56,10 @@ msp_kernel_name(msp_str name, msp_buf *scratch, int64_t *time)
     msp_buf_clear(scratch);
     msp_buf_printf(scratch, "%.*s.%.*s.%.*s", (int)op.len, op.p, (int)task.len, task.p, (int)part.len, part.p);
     /* two parts, slot and format, stand at the end; numbers before them belong to the input or output */
-    slot = shift_part(&rest);
+    slot = msp_str_shift(&rest);
     while (is_number(slot) && msp_str_find(rest, MSP_STR(".")) != NULL) {
         msp_buf_printf(scratch, ".%.*s", (int)slot.len, slot.p);
-        slot = shift_part(&rest);
+        slot = msp_str_shift(&rest);
     }
     if (slot.len == 0 || rest.len == 0)
         return false;

@@ -8,6 +8,12 @@
 #include "core/path.h"
 #include "report/writer.h"
 
+const msp_outputs_format msp_outputs_formats[MSP_OUTPUTS_FORMATS] = {
+    {MSP_COMPARE_XLSX, MSP_TABLE_XLSX, "xlsx"},
+    {MSP_COMPARE_CSV, MSP_TABLE_CSV, "csv"},
+    {MSP_COMPARE_JSON, MSP_TABLE_JSON, "json"},
+};
+
 static msp_status
 no_memory(msp_error *err)
 {
@@ -51,13 +57,7 @@ open_table(msp_outputs *o, msp_table_format format, const char *ext, msp_error *
 static msp_status
 open_tables(msp_outputs *o, msp_error *err)
 {
-    static const struct {
-        unsigned bit;
-        msp_table_format format;
-        const char *ext;
-    } formats[] = {{MSP_COMPARE_XLSX, MSP_TABLE_XLSX, "xlsx"},
-                   {MSP_COMPARE_CSV, MSP_TABLE_CSV, "csv"},
-                   {MSP_COMPARE_JSON, MSP_TABLE_JSON, "json"}};
+    const msp_outputs_format *formats = msp_outputs_formats;
     unsigned wanted = o->rule.formats != 0 ? o->rule.formats : MSP_COMPARE_XLSX;
     msp_status st = MSP_OK;
 

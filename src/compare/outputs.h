@@ -5,6 +5,16 @@
 #include "compare/diff_analyze.h"
 #include "compare/show.h"
 
+/* Every format that tables are written in, in the order in which they are opened. */
+typedef struct msp_outputs_format {
+    unsigned bit; /* MSP_COMPARE_* */
+    msp_table_format format;
+    const char *ext;
+} msp_outputs_format;
+
+enum { MSP_OUTPUTS_FORMATS = 3 };
+extern const msp_outputs_format msp_outputs_formats[MSP_OUTPUTS_FORMATS];
+
 typedef struct msp_outputs_rule {
     const char *dir, *stem, *timestamp;
     unsigned formats;  /* MSP_COMPARE_* together */
@@ -24,8 +34,8 @@ typedef struct msp_outputs {
     msp_outputs_rule rule;
     msp_column columns[SHOW_MAX_COLUMNS];
     size_t ncolumns;
-    msp_table *tables[3];
-    char *paths[3];
+    msp_table *tables[MSP_OUTPUTS_FORMATS];
+    char *paths[MSP_OUTPUTS_FORMATS];
     size_t count;
     size_t xlsx, csv; /* which of the tables; SIZE_MAX: none */
     msp_da_rank *da;

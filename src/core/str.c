@@ -26,6 +26,18 @@ msp_str_find(msp_str s, msp_str needle)
     return s.len == 0 ? NULL : memmem(s.p, s.len, needle.p, needle.len);
 }
 
+msp_str
+msp_str_shift(msp_str *s)
+{
+    const char *dot = msp_str_find(*s, MSP_STR("."));
+    msp_str part = {s->p, dot != NULL ? (size_t)(dot - s->p) : s->len};
+    size_t used = part.len + (dot != NULL);
+
+    s->p += used;
+    s->len -= used;
+    return part;
+}
+
 int
 msp_str_cmp(msp_str a, msp_str b)
 {

@@ -38,6 +38,9 @@ bool msp_str_ends(msp_str s, msp_str suffix);
 /* Where needle first stands in s, or NULL. An empty needle is found at the start. */
 const char *msp_str_find(msp_str s, msp_str needle);
 
+/* Cut the part up to the first dot off s, and the dot, and return it; the whole of s when there is no dot. */
+msp_str msp_str_shift(msp_str *s);
+
 /* Byte order, shorter first: <0, 0, >0. */
 int msp_str_cmp(msp_str a, msp_str b);
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <zlib.h>
 #include "core/alloc.h"
+#include "report/zlib_memory.h"
 
 enum { MAX_NAME = 1024 }; /* bytes of a relation's id and of a part's name */
 
@@ -18,20 +19,6 @@ typedef struct stream {
     uint64_t size;
     uint32_t crc;
 } stream;
-
-static void *
-zlib_alloc(void *unused, unsigned n, unsigned size)
-{
-    (void)unused;
-    return msp_alloc(n, size);
-}
-
-static void
-zlib_free(void *unused, void *p)
-{
-    (void)unused;
-    msp_free(p);
-}
 
 static msp_status
 stream_open(stream *s, const msp_zip *zip, const msp_zip_entry *e, msp_error *err)
@@ -48,7 +35,7 @@ stream_open(stream *s, const msp_zip *zip, const msp_zip_entry *e, msp_error *er
         return MSP_OK;
     if (e->method != Z_DEFLATED)
         return msp_error_set(err, MSP_E_UNSUPPORTED, "compression method %u, and only deflate is read", e->method);
-    s->inflate = (z_stream){.zalloc = zlib_alloc, .zfree = zlib_free};
+    s->inflate = (z_stream){.zalloc = msp_zlib_alloc, .zfree = msp_zlib_free};
     if (inflateInit2(&s->inflate, -MAX_WBITS) != Z_OK)
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     s->compressed = true;

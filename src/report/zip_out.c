@@ -5,6 +5,7 @@
 #include <zlib.h>
 #include "core/alloc.h"
 #include "core/pool.h"
+#include "report/zlib_memory.h"
 
 enum {
     BLOCK = 128 * 1024, /* small enough to share out, large enough that the 5 bytes between blocks do not matter */
@@ -50,20 +51,6 @@ struct msp_zip_out {
     block blocks[BLOCKS];
 };
 
-static void *
-zlib_alloc(void *unused, unsigned n, unsigned size)
-{
-    (void)unused;
-    return msp_alloc(n, size);
-}
-
-static void
-zlib_free(void *unused, void *p)
-{
-    (void)unused;
-    msp_free(p);
-}
-
 msp_status
 msp_zip_out_open(msp_zip_out **out, msp_file *file, int threads, msp_error *err)
 {
@@ -82,7 +69,7 @@ msp_zip_out_open(msp_zip_out **out, msp_file *file, int threads, msp_error *err)
         return msp_error_set(err, MSP_E_NOMEM, "%s: out of memory", file->path);
     }
     for (size_t i = 0; i < BLOCKS; i++) {
-        z->blocks[i].stream = (z_stream){.zalloc = zlib_alloc, .zfree = zlib_free};
+        z->blocks[i].stream = (z_stream){.zalloc = msp_zlib_alloc, .zfree = msp_zlib_free};
         z->blocks[i].out = z->packed_text + i * BLOCK_ROOM;
     }
     *out = z;

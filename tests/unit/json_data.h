@@ -1,11 +1,11 @@
-/* json_data.h - for the tests of src/json: files of tests/data/json, and when two values are equal. */
+/* json_data.h - for the tests of src/json: files of tests/data/json. */
 #ifndef MSP_TESTS_JSON_DATA_H
 #define MSP_TESTS_JSON_DATA_H
 
 #include "unit.h"
 #include "core/alloc.h"
 #include "core/file.h"
-#include "json/json.h"
+#include "json_equal.h"
 
 /* A file of tests/data/json; msp_free() gives it back. */
 static inline msp_str
@@ -31,20 +31,6 @@ parse_data(const char *name, msp_str *text)
     if (msp_json_parse(&doc, text->p, text->len, &err) != MSP_OK)
         fail_msg("%s: %s", name, err.message);
     return doc;
-}
-
-/* Same kinds, texts, keys and order. */
-static inline bool
-values_equal(const msp_json *a, const msp_json *b)
-{
-    if (msp_json_kind_of(a) != msp_json_kind_of(b) || msp_json_count(a) != msp_json_count(b) ||
-        !msp_str_eq(msp_json_string(a), msp_json_string(b)) ||
-        !msp_str_eq(msp_json_number_text(a), msp_json_number_text(b)))
-        return false;
-    for (size_t i = 0; i < msp_json_count(a); i++)
-        if (!msp_str_eq(msp_json_key(a, i), msp_json_key(b, i)) || !values_equal(msp_json_at(a, i), msp_json_at(b, i)))
-            return false;
-    return true;
 }
 
 /* The value as text, in one of two rotating buffers. */

@@ -26,6 +26,19 @@ pieces_of_text_are_found(void **state)
 }
 
 static void
+parts_are_cut_off_at_their_dots(void **state)
+{
+    msp_str s = MSP_STR("a..bc");
+
+    (void)state;
+    assert_true(msp_str_eq(msp_str_shift(&s), MSP_STR("a")));
+    assert_true(msp_str_eq(msp_str_shift(&s), MSP_STR("")));
+    assert_true(msp_str_eq(msp_str_shift(&s), MSP_STR("bc")));
+    assert_int_equal(s.len, 0);
+    assert_int_equal(msp_str_shift(&s).len, 0);
+}
+
+static void
 order_is_by_bytes_and_shorter_first(void **state)
 {
     (void)state;
@@ -136,6 +149,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(pieces_of_text_are_found),
+        TEST(parts_are_cut_off_at_their_dots),
         TEST(order_is_by_bytes_and_shorter_first),
         TEST(numbers_are_digits_that_fit_and_nothing_else),
         TEST(a_buffer_grows_and_stays_terminated),
