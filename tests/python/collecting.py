@@ -4,10 +4,12 @@ The process is a fork of this one, so that torch is loaded once; it exits as a s
 """
 import atexit
 import functools
+import importlib
 import json
 import os
 import pickle
 import signal
+import subprocess
 import sys
 import time
 import traceback
@@ -162,6 +164,27 @@ def bare(folder, body):
     return value
 
 
+def afresh(folder, body, tool=True, limit=LIMIT, **config):
+    """As collect() and bare(), but in an interpreter of its own and not in a fork: torch itself may crash when several threads make the first calls
+    after one. body stands at the top level of its module."""
+    path = write_config(folder, **config) if tool else ""
+    value = folder / "value.pickle"
+    done = subprocess.run([sys.executable, os.path.abspath(__file__), body.__module__, body.__name__, str(value), path], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, errors="replace", timeout=limit)
+    assert done.returncode == 0, done.stdout
+    return Result(done.returncode, done.stdout, str(folder / "dump"), pickle.loads(value.read_bytes()))
+
+
+def run_afresh(module, name, value, config):
+    """What the interpreter of afresh() does."""
+    from msprobe.pytorch import PrecisionDebugger
+
+    body = getattr(importlib.import_module(module), name)
+    torch.set_num_threads(1)
+    with open(value, "wb") as f:
+        pickle.dump(body(PrecisionDebugger(config) if config else NoTool()), f)
+
+
 def R(*shape, seed=0, grad=False, dtype=torch.float32):
     """Random numbers that are the same everywhere."""
     t = torch.randn(shape, generator=torch.Generator().manual_seed(seed + 17))
@@ -184,3 +207,7 @@ def step(debugger, body, model=None):
     debugger.stop()
     debugger.step()
     return result
+
+
+if __name__ == "__main__":
+    run_afresh(*sys.argv[1:])

@@ -3,7 +3,7 @@ import os
 import threading
 
 import pytest
-from collecting import R, bare, collect, fill, step, torch
+from collecting import R, afresh, bare, collect, fill, step, torch
 
 import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
@@ -21,11 +21,11 @@ def bits(*tensors):
     return [t.detach().reshape(-1).contiguous().view(torch.uint8).numpy().tobytes() for t in tensors]
 
 
-def both(tmp_path, body, **config):
+def both(tmp_path, body, run=None, **config):
     plain, tool = tmp_path / "bare", tmp_path / "tool"
     plain.mkdir(), tool.mkdir()
-    expected = bare(plain, body)
-    result = collect(tool, body, **config)
+    expected = run(plain, body, tool=False).value if run else bare(plain, body)
+    result = (run or collect)(tool, body, **config)
     assert result.value == expected
     assert "failed for" not in result.output and "Traceback" not in result.output, result.output
     return result
@@ -102,28 +102,28 @@ def test_hooks_of_the_programs_own(tmp_path):
     assert {"Module.0.Linear.backward.0", "Module.1.GELU.backward.0", "Module.2.Linear.backward.0"} <= set(data)
 
 
+def four_threads(d):
+    results = [None] * 4
+
+    def work(i):
+        x = R(3, 3, seed=i, grad=True)
+        for _ in range(20):
+            F.cross_entropy(torch.sin(x) @ x, torch.tensor([0, 1, 2])).backward()
+        results[i] = bits(x.grad)
+
+    d.start()
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    d.stop()
+    d.step()
+    return results
+
+
 def test_threads_record_without_disturbing_one_another(tmp_path):
-    def body(d):
-        results = [None] * 4
-
-        def work(i):
-            x = R(3, 3, seed=i, grad=True)
-            for _ in range(20):
-                F.cross_entropy(torch.sin(x) @ x, torch.tensor([0, 1, 2])).backward()
-            results[i] = bits(x.grad)
-
-        work(0)  # torch itself crashes, about once in 30 runs, when the first calls after a fork come from several threads
-        d.start()
-        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
-        d.stop()
-        d.step()
-        return results
-
-    names = both(tmp_path, body).names()
+    names = both(tmp_path, four_threads, run=afresh).names()
     for api, kind in (("Torch.sin", "forward"), ("Torch.sin", "backward"), ("Functional.cross_entropy", "forward"), ("Functional.cross_entropy", "backward")):
         assert sorted(n for n in names if n.startswith(api) and n.endswith(kind)) == sorted("%s.%d.%s" % (api, i, kind) for i in range(80))
     assert not [n for n in names if "log_softmax" in n]
