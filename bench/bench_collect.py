@@ -188,16 +188,14 @@ def worker_growth(folder, calls):
     return {"small": small[0] / 1000, "large": large[0] / calls, "small wall": small[1] / 1000, "large wall": large[1] / calls}
 
 
-def dd_rate(path, megabytes, sync):
-    """Megabytes per second that dd writes in blocks of 1 MiB, to the disk (sync) or as far as it comes."""
-    best = 1e9
-    for _ in range(3):
-        start = time.perf_counter()
-        subprocess.run(["dd", "if=/dev/zero", "of=" + path, "bs=1M", "count=%d" % megabytes] + (["conv=fsync"] if sync else []),
-                       check=True, stderr=subprocess.DEVNULL)
-        best = min(best, time.perf_counter() - start)
-        os.remove(path)
-    return megabytes / best
+def dd_seconds(path, megabytes, sync):
+    """dd writes a file in blocks of 1 MiB and waits for the disk (sync) or does not."""
+    start = time.perf_counter()
+    subprocess.run(["dd", "if=/dev/zero", "of=" + path, "bs=1M", "count=%d" % megabytes] + (["conv=fsync"] if sync else []),
+                   check=True, stderr=subprocess.DEVNULL)
+    took = time.perf_counter() - start
+    os.remove(path)
+    return took
 
 
 def sync_folder(folder):
@@ -205,6 +203,28 @@ def sync_folder(folder):
         fd = os.open(os.path.join(folder, name), os.O_RDONLY)
         os.fsync(fd)
         os.close(fd)
+
+
+def saved(debugger, data, call, sync):
+    """Seconds for one step of task tensor whose files go to the folder data, with a wait for the disk (sync) or without."""
+    start = time.perf_counter()
+    debugger.start()
+    call()
+    debugger.stop()
+    if sync:
+        sync_folder(data)
+    took = time.perf_counter() - start
+    debugger.step()
+    return took
+
+
+def in_turns(ways, rounds):
+    """The best time of each way."""
+    best = dict.fromkeys(ways, 1e9)
+    for _ in range(rounds):
+        for name, way in ways.items():
+            best[name] = min(best[name], way())
+    return best
 
 
 def worker_tensors(folder):
@@ -215,24 +235,43 @@ def worker_tensors(folder):
 
     torch.set_num_threads(1)
     debugger = make_debugger(folder, {"task": "tensor", "details": {"data_mode": ["forward"]}})
-    x = torch.randn(1024, 4096)  # 16 MiB
-    megabytes, calls = 16 * 2 * 8, 8
-    cached = synced = 1e9
-    for step in range(3):
-        start = time.perf_counter()
-        debugger.start()
-        for _ in range(calls):
+    x, steps, path = torch.randn(1024, 4096), iter(range(1000)), os.path.join(folder, "dd")
+    megabytes = 16 * 2 * 8  # 8 calls, each with an input and an output of 16 MiB
+
+    def calls():
+        for _ in range(8):
             torch.relu(x)
-        debugger.stop()
-        cached = min(cached, time.perf_counter() - start)
-        sync_folder(os.path.join(folder, "step%d" % step, "rank", "dump_tensor_data"))
-        synced = min(synced, time.perf_counter() - start)
-        debugger.step()
-        shutil.rmtree(os.path.join(folder, "step%d" % step))
-    bare = min(timed(lambda: [torch.relu(x) for _ in range(calls)])[1] for _ in range(3))
-    path = os.path.join(folder, "dd")
-    return {"cached": megabytes / (cached - bare), "synced": megabytes / (synced - bare),
-            "dd cached": dd_rate(path, megabytes, False), "dd synced": dd_rate(path, megabytes, True)}
+
+    def ours(sync):
+        rank = os.path.join(folder, "step%d" % next(steps), "rank")
+        took = saved(debugger, os.path.join(rank, "dump_tensor_data"), calls, sync)
+        shutil.rmtree(rank)
+        return took
+
+    best = in_turns({"bare": lambda: timed(calls)[1], "cached": lambda: ours(False), "dd cached": lambda: dd_seconds(path, megabytes, False),
+                     "synced": lambda: ours(True), "dd synced": lambda: dd_seconds(path, megabytes, True)}, 8)
+    return {"cached": megabytes / (best["cached"] - best["bare"]), "synced": megabytes / (best["synced"] - best["bare"]),
+            "dd cached": megabytes / best["dd cached"], "dd synced": megabytes / best["dd synced"]}
+
+
+def worker_tiny_tensors(folder):
+    """Task tensor with tiny tensors, against making as many empty files. Nothing is removed: ext4 steps over each inode that was freed in the last minutes."""
+    import torch
+
+    torch.set_num_threads(1)
+    debugger = make_debugger(folder, {"task": "tensor", "details": {"data_mode": ["forward"]}})
+    x, calls, numbers = torch.randn(4, 4), 1000, iter(range(1000))
+
+    def empty():
+        to = os.path.join(folder, "empty%d" % next(numbers))
+        os.mkdir(to)
+        start = time.perf_counter()
+        for i in range(2 * calls):
+            os.close(os.open("%s/Torch.relu.%d.forward.input.0.pt" % (to, i), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640))
+        return time.perf_counter() - start
+
+    best = in_turns({"tiny": lambda: saved(debugger, None, lambda: [torch.relu(x) for _ in range(calls)], False), "empty": empty}, 6)
+    return {name: seconds / calls / 2 for name, seconds in best.items()}
 
 
 def work(arguments):
@@ -243,7 +282,7 @@ def work(arguments):
         return worker_peer(arguments[2], folder, json.loads(arguments[3]), int(arguments[4]))
     if what == "growth":
         return worker_growth(folder, int(arguments[2]))
-    return {"stack": worker_stack, "tensors": lambda: worker_tensors(folder)}[what]()
+    return {"stack": worker_stack, "tensors": lambda: worker_tensors(folder), "tiny tensors": lambda: worker_tiny_tensors(folder)}[what]()
 
 
 # ---- in the process that asks ----------------------------------------------------------------------------------------------------------
@@ -364,6 +403,8 @@ def main(names):
     share = r["synced"] / r["dd synced"] * 100
     say(f"tensor files on the disk: {r['synced']:.0f} MB/s, dd {r['dd synced']:.0f} MB/s", share, "%", "80%", share >= 80)
     print(f"tensor files in the page cache: {r['cached']:.0f} MB/s, dd {r['dd cached']:.0f} MB/s{r['cached'] / r['dd cached'] * 100:18.2f}%")
+    r = ask("tiny tensors")
+    print(f"a file of a tiny tensor: {r['tiny'] * 1e6:.1f} us, an empty file {r['empty'] * 1e6:.1f} us{r['tiny'] / r['empty']:18.2f}x")
 
 
 if __name__ == "__main__":

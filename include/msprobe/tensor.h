@@ -74,6 +74,7 @@ MSP_API MSP_CHECK msp_status msp_pt_open(msp_tensor *out, const char *path, msp_
  * names are then joined with dots ("model.layers.0.weight"). A single tensor has the name "".
  */
 typedef struct msp_tensor_file msp_tensor_file;
+struct msp_stats;
 
 MSP_API MSP_CHECK msp_status msp_tensor_file_open(msp_tensor_file **out, const char *path, msp_error *err);
 
@@ -99,6 +100,13 @@ MSP_API void msp_tensor_file_close(msp_tensor_file *f);
  */
 MSP_API MSP_CHECK msp_status msp_pt_save(const char *path, const msp_tensor *t, msp_error *err);
 MSP_API MSP_CHECK msp_status msp_npy_save(const char *path, const msp_tensor *t, msp_error *err);
+
+/*
+ * msp_pt_save(), and the statistics of t (stats.h) in *stats (NULL: not wanted) when it succeeds. Of a large tensor one
+ * thread writes the elements while others read them: the file's checksum and the statistics are ready before they are.
+ */
+MSP_API MSP_CHECK msp_status msp_pt_save_measured(const char *path, const msp_tensor *t, struct msp_stats *stats,
+                                                  msp_error *err);
 
 #ifdef __cplusplus
 }

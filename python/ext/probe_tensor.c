@@ -360,8 +360,9 @@ msp_probe_remove_file(const char *name)
         unlink(file);
 }
 
-int
-msp_probe_save_tensor(const msp_tensor *t, const char *name)
+/* Save its elements, and measure it (stats NULL: no) meanwhile. */
+static int
+save_and_measure(const msp_tensor *t, const char *name, msp_stats *stats)
 {
     char file[4096];
     msp_error err;
@@ -373,13 +374,19 @@ msp_probe_save_tensor(const msp_tensor *t, const char *name)
         return -1;
     }
     saved = PyEval_SaveThread();
-    st = msp_pt_save(file, t, &err);
+    st = msp_pt_save_measured(file, t, stats, &err);
     PyEval_RestoreThread(saved);
     if (st != MSP_OK) {
         PyErr_SetString(PyExc_OSError, err.message);
         return -1;
     }
     return 0;
+}
+
+int
+msp_probe_save_tensor(const msp_tensor *t, const char *name)
+{
+    return save_and_measure(t, name, NULL);
 }
 
 static void
@@ -486,6 +493,20 @@ requires_grad(PyObject *t, bool *yes)
     return v == NULL ? -1 : 0;
 }
 
+/* What the rules want to know of a tensor; its elements go to their file at the same time where that is wanted now. */
+static int
+measure_and_file(const msp_tensor *t, probe_path *path, char *file, size_t size, msp_stats *stats, uint32_t *crc)
+{
+    bool wants = wants_file(path), is_complex = t->dtype == MSP_C64 || t->dtype == MSP_C128;
+
+    if (wants && !msp_probe.rules.overflow && !msp_probe.rules.checksum && msp_probe.rules.statistics && !is_complex) {
+        file_name(path, file, size);
+        return save_and_measure(t, file, stats);
+    }
+    measure(t, stats, crc);
+    return wants ? file_now_or_later(t, path, file, size) : 0;
+}
+
 /* The record of a tensor whose memory is known. */
 static int
 put(msp_record *r, const msp_tensor *view, probe_path *path, msp_tensor_note *note, PyObject *extra)
@@ -494,6 +515,7 @@ put(msp_record *r, const msp_tensor *view, probe_path *path, msp_tensor_note *no
     msp_stats stats;
     int failed = 0;
 
+    file[0] = '\0'; /* it has none */
     if (msp_probe_thread.no_values != NULL) {
         note->shape_of = view;
         note->why_no_values = msp_probe_thread.no_values;
@@ -502,18 +524,15 @@ put(msp_record *r, const msp_tensor *view, probe_path *path, msp_tensor_note *no
     }
     if (msp_probe_thread.saving)
         return wants_file(path) ? save_as(view, path, file, sizeof(file)) : 0;
-    measure(view, &stats, &note->crc);
+    if (measure_and_file(view, path, file, sizeof(file), &stats, &note->crc) != 0)
+        return -1;
     if (msp_probe.rules.overflow && stats.nan + stats.pos_inf + stats.neg_inf > 0)
         msp_probe_thread.overflowed = true;
     if (note->shape_of == NULL)
         note->shape_of = view;
     note->stats = msp_probe.rules.statistics ? &stats : NULL;
     note->has_crc = msp_probe.rules.checksum;
-    if (wants_file(path)) {
-        if (file_now_or_later(view, path, file, sizeof(file)) != 0)
-            return -1;
-        note->data_name = file;
-    }
+    note->data_name = file[0] == '\0' ? NULL : file;
     if (extra == NULL) {
         msp_record_tensor(r, note);
     } else {

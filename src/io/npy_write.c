@@ -50,6 +50,8 @@ msp_npy_save(const char *path, const msp_tensor *t, msp_error *err)
     msp_npy_header(&header, t);
     st = msp_buf_status(&header, err);
     if (st == MSP_OK)
+        st = msp_file_reserve(&f, (uint64_t)t->numel * msp_dtype_size(t->dtype), err);
+    if (st == MSP_OK)
         st = msp_file_write(&f, header.p, header.len, err);
     if (st == MSP_OK)
         st = msp_tensor_pieces(t, write_piece, &f, err);

@@ -9,13 +9,15 @@
 #include "msprobe/tensor.h"
 
 #include "core/file.h"
+#include "core/pool.h"
 #include "core/str.h"
 #include "io/bytes.h"
 #include "io/pieces.h"
 #include "io/torch_pickle.h"
 #include "io/zip.h"
+#include "msprobe/stats.h"
 
-enum { MODE = 0640, DATA_ALIGN = 64 };
+enum { MODE = 0640, DATA_ALIGN = 64, THREADS_FROM_BYTES = 1 << 20 }; /* below, waking one costs more than it saves */
 
 static void
 add_global(msp_buf *b, const char *module, const char *name)
@@ -122,18 +124,71 @@ write_piece(const void *p, size_t n, void *payload, msp_error *err)
 }
 
 static msp_status
-write_elements(msp_zip_writer *w, const msp_tensor *t, msp_error *err)
+write_raw_piece(const void *p, size_t n, void *payload, msp_error *err)
+{
+    return msp_zip_writer_raw(payload, p, n, err);
+}
+
+/* Elements that several threads read at the same time. */
+typedef struct element_job {
+    msp_zip_writer *w;
+    const msp_tensor *t;
+    msp_stats *stats;
+    uint32_t crc;
+    msp_status st;
+    msp_error *err;
+} element_job;
+
+enum { PART_WRITE, PART_CHECKSUM, PART_STATS, PARTS };
+
+static void
+run_part(size_t part, void *payload)
+{
+    element_job *j = payload;
+
+    if (part == PART_WRITE)
+        j->st = msp_tensor_pieces(j->t, write_raw_piece, j->w, j->err);
+    else if (part == PART_CHECKSUM)
+        j->crc = msp_crc32(j->t);
+    else
+        msp_stats_compute(j->stats, j->t);
+}
+
+/*
+ * The copy into the page cache is what takes longest, and the file system lets one thread at a time do it. The checksum
+ * stands behind the data, so that others can make it meanwhile.
+ */
+static msp_status
+share_elements(msp_zip_writer *w, const msp_tensor *t, msp_stats *stats, msp_error *err)
+{
+    element_job j = {w, t, stats, 0, MSP_OK, err};
+
+    msp_pool_run(stats == NULL ? PARTS - 1 : PARTS, 0, run_part, &j);
+    w->crc = j.crc;
+    return j.st;
+}
+
+static msp_status
+write_alone(msp_zip_writer *w, const msp_tensor *t, msp_stats *stats, msp_error *err)
+{
+    if (stats != NULL)
+        msp_stats_compute(stats, t);
+    return msp_tensor_pieces(t, write_piece, w, err);
+}
+
+static msp_status
+write_elements(msp_zip_writer *w, const msp_tensor *t, msp_stats *stats, bool share, msp_error *err)
 {
     uint64_t size = (uint64_t)t->numel * msp_dtype_size(t->dtype);
     msp_status st = msp_zip_writer_begin(w, MSP_STR("archive/data/0"), size, DATA_ALIGN, err);
 
     if (st == MSP_OK)
-        st = msp_tensor_pieces(t, write_piece, w, err);
+        st = (share && size >= THREADS_FROM_BYTES ? share_elements : write_alone)(w, t, stats, err);
     return st == MSP_OK ? msp_zip_writer_end(w, err) : st;
 }
 
 static msp_status
-write_archive(msp_file *f, const msp_tensor *t, msp_error *err)
+write_archive(msp_file *f, const msp_tensor *t, msp_stats *stats, bool share, msp_error *err)
 {
     const uint16_t one = 1;
     bool big = *(const unsigned char *)&one == 0;
@@ -149,7 +204,7 @@ write_archive(msp_file *f, const msp_tensor *t, msp_error *err)
     if (st == MSP_OK)
         st = write_entry(&w, "archive/byteorder", big ? MSP_STR("big") : MSP_STR("little"), err);
     if (st == MSP_OK)
-        st = write_elements(&w, t, err);
+        st = write_elements(&w, t, stats, share, err);
     if (st == MSP_OK)
         st = write_entry(&w, "archive/version", MSP_STR("3\n"), err);
     if (st == MSP_OK)
@@ -159,8 +214,8 @@ write_archive(msp_file *f, const msp_tensor *t, msp_error *err)
     return st;
 }
 
-msp_status
-msp_pt_save(const char *path, const msp_tensor *t, msp_error *err)
+static msp_status
+save(const char *path, const msp_tensor *t, msp_stats *stats, bool share, msp_error *err)
 {
     msp_file f;
     msp_status st;
@@ -170,11 +225,25 @@ msp_pt_save(const char *path, const msp_tensor *t, msp_error *err)
     st = msp_file_create(&f, path, MODE, err);
     if (st != MSP_OK)
         return st;
-    st = write_archive(&f, t, err);
+    st = msp_file_reserve(&f, (uint64_t)t->numel * msp_dtype_size(t->dtype), err);
+    if (st == MSP_OK)
+        st = write_archive(&f, t, stats, share, err);
     if (st == MSP_OK)
         return msp_file_commit(&f, err);
     if (st == MSP_E_NOMEM) /* other errors come from the file, which names itself */
         msp_error_prefix(err, st, "%s: ", path);
     msp_file_abandon(&f);
     return st;
+}
+
+msp_status
+msp_pt_save(const char *path, const msp_tensor *t, msp_error *err)
+{
+    return save(path, t, NULL, false, err);
+}
+
+msp_status
+msp_pt_save_measured(const char *path, const msp_tensor *t, msp_stats *stats, msp_error *err)
+{
+    return save(path, t, stats, true, err);
 }

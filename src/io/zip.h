@@ -124,6 +124,9 @@ MSP_CHECK msp_status msp_zip_writer_begin(msp_zip_writer *w, msp_str name, uint6
 /* The next n bytes of the entry; together exactly size, or it is an assert. */
 MSP_CHECK msp_status msp_zip_writer_data(msp_zip_writer *w, const void *p, size_t n, msp_error *err);
 
+/* The same for a caller who sees to the entry's CRC-32 himself: it must stand in w->crc before msp_zip_writer_end(). */
+MSP_CHECK msp_status msp_zip_writer_raw(msp_zip_writer *w, const void *p, size_t n, msp_error *err);
+
 /* The entry is complete. */
 MSP_CHECK msp_status msp_zip_writer_end(msp_zip_writer *w, msp_error *err);
 

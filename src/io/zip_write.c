@@ -201,6 +201,17 @@ msp_zip_writer_data(msp_zip_writer *w, const void *p, size_t n, msp_error *err)
 }
 
 msp_status
+msp_zip_writer_raw(msp_zip_writer *w, const void *p, size_t n, msp_error *err)
+{
+    msp_status st = flush(w, err);
+
+    assert(n <= w->entry_left);
+    w->entry_left -= n;
+    w->at += n;
+    return st == MSP_OK ? msp_file_write(w->file, p, n, err) : st;
+}
+
+msp_status
 msp_zip_writer_end(msp_zip_writer *w, msp_error *err)
 {
     msp_buf *b = &w->pending;

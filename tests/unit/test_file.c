@@ -311,6 +311,52 @@ a_full_disk_is_an_error_with_the_path(void **state)
 }
 
 static void
+reserved_blocks_are_there_and_change_nothing(void **state)
+{
+    const uint64_t size = 4 << 20;
+    const char *dir = fresh_dir("reserved");
+    struct stat sb;
+    char path[600];
+    bool can;
+    msp_file f;
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/out", dir);
+    assert_int_equal(msp_file_create(&f, path, 0640, NULL), MSP_OK);
+    can = fallocate(f.fd, FALLOC_FL_KEEP_SIZE, 0, 4096) == 0; /* not every file system has it */
+    assert_int_equal(msp_file_reserve(&f, size, NULL), MSP_OK);
+    assert_int_equal(fstat(f.fd, &sb), 0);
+    assert_int_equal(sb.st_size, 0);
+    assert_true(!can || (uint64_t)sb.st_blocks * 512 >= size);
+    assert_int_equal(msp_file_write(&f, "hello", 5, NULL), MSP_OK);
+    assert_int_equal(msp_file_commit(&f, NULL), MSP_OK);
+    assert_int_equal(stat(path, &sb), 0);
+    assert_int_equal(sb.st_size, 5);
+}
+
+static void
+more_than_the_disk_has_cannot_be_reserved(void **state)
+{
+    const char *dir = fresh_dir("reserved");
+    char path[600];
+    msp_error err;
+    msp_file f;
+    int why;
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/out", dir);
+    assert_int_equal(msp_file_create(&f, path, 0640, NULL), MSP_OK);
+    why = fallocate(f.fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)1 << 43) == 0 ? 0 : errno;
+    if (why == ENOSPC) { /* 8 TiB, unless the file system cannot reserve at all */
+        assert_int_equal(msp_file_reserve(&f, (uint64_t)1 << 43, &err), MSP_E_IO);
+        assert_non_null(strstr(err.message, "No space left on device; free some space"));
+    } else {
+        assert_int_equal(msp_file_reserve(&f, (uint64_t)1 << 43, &err), MSP_OK);
+    }
+    msp_file_abandon(&f);
+}
+
+static void
 only_a_full_disk_comes_with_advice(void **state)
 {
     msp_error err;
@@ -341,6 +387,8 @@ main(void)
         TEST(the_longest_name_that_a_file_may_have_can_be_written),
         TEST(a_place_that_cannot_be_written_is_named),
         TEST(a_full_disk_is_an_error_with_the_path),
+        TEST(reserved_blocks_are_there_and_change_nothing),
+        TEST(more_than_the_disk_has_cannot_be_reserved),
         TEST(only_a_full_disk_comes_with_advice),
     };
 

@@ -1,10 +1,15 @@
 /* test_pt.c - promises of msprobe/tensor.h about .pt files. The samples were written by torch 2.13 (make.py beside
  * them). */
 #include "tensors.h"
+#include <errno.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include "core/file.h"
 #include "core/str.h"
 #include "io/tensor_file.h"
 #include "io/zip.h"
+#include "msprobe/stats.h"
 
 #define ASSERT_VALUES(t, ...) \
     assert_values(t, (const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__}) / sizeof(double))
@@ -836,6 +841,79 @@ strided_tensors_are_saved_contiguous(void **state)
     assert_round_trip(&t);
 }
 
+/* One thread writes while others read, and file and statistics are what each of them alone gives. */
+static void
+assert_measured_as_alone(const msp_tensor *t)
+{
+    char alone_path[600], path[600], *alone, *bytes;
+    size_t alone_size, size;
+    msp_stats stats, expected;
+
+    snprintf(alone_path, sizeof(alone_path), "%s", scratch_path("alone.pt"));
+    snprintf(path, sizeof(path), "%s", scratch_path("measured.pt"));
+    memset(&stats, 0, sizeof(stats));
+    memset(&expected, 0, sizeof(expected));
+    msp_stats_compute(&expected, t);
+    assert_int_equal(msp_pt_save(alone_path, t, NULL), MSP_OK);
+    for (int with_stats = 0; with_stats < 2; with_stats++) {
+        assert_int_equal(msp_pt_save_measured(path, t, with_stats ? &stats : NULL, NULL), MSP_OK);
+        assert_int_equal(msp_file_read(&alone, &alone_size, alone_path, SIZE_MAX, NULL), MSP_OK);
+        assert_int_equal(msp_file_read(&bytes, &size, path, SIZE_MAX, NULL), MSP_OK);
+        assert_int_equal(size, alone_size);
+        assert_memory_equal(bytes, alone, size);
+        msp_free(alone);
+        msp_free(bytes);
+    }
+    assert_memory_equal(&stats, &expected, sizeof(stats));
+}
+
+static void
+a_tensor_saved_and_measured_at_once_is_the_same(void **state)
+{
+    const int64_t large[] = {1 << 10, 1000}, small[] = {3, 5}, none[] = {0, 7};
+    float *p = malloc(sizeof(float) * (1 << 20));
+    msp_tensor t;
+
+    (void)state;
+    for (int i = 0; i < 1 << 20; i++)
+        p[i] = (float)(i % 1009) - 300.5f;
+    assert_int_equal(msp_tensor_view(&t, p, MSP_F32, 2, large, NULL), MSP_OK);
+    assert_measured_as_alone(&t);
+    t.strides[0] = 1; /* the same memory, turned */
+    t.strides[1] = 1 << 10;
+    assert_measured_as_alone(&t);
+    assert_int_equal(msp_tensor_view(&t, p, MSP_F32, 2, small, NULL), MSP_OK);
+    assert_measured_as_alone(&t);
+    assert_int_equal(msp_tensor_view(&t, p, MSP_F32, 2, none, NULL), MSP_OK);
+    assert_measured_as_alone(&t);
+    free(p);
+}
+
+static void
+a_full_disk_leaves_no_half_of_a_measured_tensor(void **state)
+{
+    const struct rlimit little = {3 << 20, RLIM_INFINITY}, none = {RLIM_INFINITY, RLIM_INFINITY};
+    const int64_t shape[] = {1 << 20};
+    const char *path = scratch_path("big.pt");
+    char *p = calloc(1 << 20, 4);
+    msp_tensor t;
+    msp_stats stats;
+    msp_error err;
+    msp_status st;
+
+    (void)state;
+    assert_int_equal(msp_tensor_view(&t, p, MSP_F32, 1, shape, NULL), MSP_OK);
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
+    st = msp_pt_save_measured(path, &t, &stats, &err);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+    assert_int_equal(st, MSP_E_IO);
+    assert_non_null(strstr(err.message, path));
+    assert_non_null(strstr(err.message, strerror(EFBIG)));
+    assert_int_equal(access(path, F_OK), -1);
+    free(p);
+}
+
 static void
 saving_is_whole_or_nothing(void **state)
 {
@@ -914,6 +992,8 @@ main(void)
         TEST(strided_elements_of_every_size_are_saved),
         TEST(long_rows_with_gaps_are_saved),
         TEST(strided_tensors_are_saved_contiguous),
+        TEST(a_tensor_saved_and_measured_at_once_is_the_same),
+        TEST(a_full_disk_leaves_no_half_of_a_measured_tensor),
         TEST(saving_is_whole_or_nothing),
     };
 
