@@ -13,7 +13,9 @@
  *     probe_device.c  tensors on another device: reduced there, fetched in batches
  *     probe_keep.c    overflow_check: inputs as they were before their call
  *     probe_stack.c   call stacks, made into text once
- *     probe_grad.c    gradients, by hooks on the autograd nodes that the call made
+ *     probe_edges.c   which autograd nodes a call made, and which of their edges carry its gradients
+ *     probe_grad.c    gradients, by hooks on these nodes
+ *     probe_register.c putting hooks on nodes
  *     probe_module.c  calls of modules, and single values
  *     probe_tree.c    the modules of a model, and the gradients of their parameters
  *     probe_legacy.c  calls and modules as the older tools record them
@@ -113,7 +115,7 @@ typedef struct probe_state {
     PyObject *fetch;         /* Python: () -> statistics that were computed on devices; see probe_device.c */
     PyObject *total;         /* Python: (list of tensors) -> their sum */
     uint64_t tickets;        /* the last one that was given out for such statistics */
-    PyObject *stack_text;    /* Python: frame -> list of str */
+    PyObject *stack_text;    /* Python: (frame, form) -> texts, and what kind of call it is */
     PyObject *caller;        /* Python: function -> PROBE_FIRST_NAME, ... */
     PyObject *on_error;      /* Python: (where, name, exception, traceback) */
     PyObject *on_failure;    /* Python: (text), recording has ended */
@@ -236,6 +238,17 @@ void msp_probe_note_site(const char *name, size_t len, const struct probe_site *
 
 /* An exception of our own becomes the field "error" of what is being recorded, and is told once. */
 void msp_probe_mark(msp_record *r, const char *where, const char *name);
+
+/* What is held of a call, a function's or a module's, until its record is complete; any of it may be NULL. */
+typedef struct probe_held {
+    msp_record *record; /* NULL: not selected */
+    struct probe_edges *edges;
+    kept_tensor *kept;              /* overflow_check: the inputs' elements */
+    PyObject *self, *args, *kwargs; /* references */
+} probe_held;
+
+/* Give all of it back; it is empty then. */
+void msp_probe_let_go(probe_held *held);
 
 /* A free record for this thread; calls nest when hooks of the program run inside others. Give it back when done. */
 msp_record *msp_probe_record_get(void);
@@ -383,7 +396,7 @@ PyObject *msp_probe_stack_by_id(uint32_t id);
 /* Forget the ids: they belong to one collection. */
 void msp_probe_stack_reset(void);
 
-/* ---- gradients (probe_grad.c)
+/* ---- gradients (probe_edges.c, probe_grad.c, probe_register.c)
  * ------------------------------------------------------------------------------------------ */
 
 typedef struct probe_edges probe_edges;

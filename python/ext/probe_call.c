@@ -17,15 +17,13 @@ enum { MAX_NAME = 200 };
 typedef struct call {
     probe_api *api;
     probe_name *name;
-    msp_record *record; /* NULL: not selected */
-    probe_edges *edges;
+    probe_held held;
     probe_site site;
     char text[MAX_NAME + 40]; /* "Functional.relu.0.forward" */
     size_t len, base;         /* base: without the direction */
     bool selected;
-    bool poisoned;     /* an input holds inf or NaN */
-    kept_tensor *kept; /* overflow_check: the inputs' elements */
-    uint64_t ticket;   /* the last one before the call */
+    bool poisoned;   /* an input holds inf or NaN */
+    uint64_t ticket; /* the last one before the call */
 } call;
 
 /*
@@ -204,19 +202,19 @@ begin(call *c, PyObject *self, PyObject *args, PyObject *kwargs)
 {
     msp_probe_scope_enter(c->text, c->len);
     if (msp_probe.rules.backward || msp_probe.rules.construct)
-        c->edges = msp_probe_edges_before(self, args, kwargs, false);
+        c->held.edges = msp_probe_edges_before(self, args, kwargs, false);
     c->selected = msp_probe_selects(c->text, c->len);
     if (!c->selected || !msp_probe.rules.forward || msp_probe.rules.structure)
         return;
-    c->record = msp_probe_record_get();
-    if (c->record == NULL)
+    c->held.record = msp_probe_record_get();
+    if (c->held.record == NULL)
         return;
-    msp_record_begin(c->record, msp_probe.unit, c->text, c->len);
-    msp_record_object(c->record);
+    msp_record_begin(c->held.record, msp_probe.unit, c->text, c->len);
+    msp_record_object(c->held.record);
     c->ticket = msp_probe_watch_overflow();
-    msp_probe_thread.keep = msp_probe.rules.overflow ? &c->kept : NULL;
+    msp_probe_thread.keep = msp_probe.rules.overflow ? &c->held.kept : NULL;
     if (msp_probe.rules.inputs)
-        put_inputs(c, c->record, self, args, kwargs);
+        put_inputs(c, c->held.record, self, args, kwargs);
     msp_probe_thread.keep = NULL;
     c->poisoned = msp_probe_saw_overflow(c->ticket);
 }
@@ -253,7 +251,7 @@ save_elements(call *c, PyObject *self, PyObject *args, PyObject *kwargs, PyObjec
 {
     msp_record *scratch = msp_probe_record_get();
 
-    msp_probe_keep_save(&c->kept);
+    msp_probe_keep_save(&c->held.kept);
     if (scratch == NULL)
         return;
     msp_record_begin(scratch, msp_probe.unit, c->text, c->len);
@@ -268,8 +266,8 @@ save_elements(call *c, PyObject *self, PyObject *args, PyObject *kwargs, PyObjec
 static void
 put_recompute(const call *c)
 {
-    KEY(c->record, "is_recompute");
-    msp_record_bool(c->record, c->site.recompute);
+    KEY(c->held.record, "is_recompute");
+    msp_record_bool(c->held.record, c->site.recompute);
 }
 
 /* ---- calls that go on after they returned
@@ -278,8 +276,7 @@ put_recompute(const call *c)
 /* A collective with a handle: what it needs to be completed when the handle was waited for. */
 typedef struct pending_call {
     PyObject_HEAD call call;
-    PyObject *self, *args, *kwargs; /* let go of when the record is complete */
-    int left;                       /* handles that nobody waited for yet */
+    int left; /* handles that nobody waited for yet */
     uint32_t hole;
     int64_t generation;
 } pending_call;
@@ -287,13 +284,7 @@ typedef struct pending_call {
 static void
 pending_dealloc(PyObject *object)
 {
-    pending_call *p = (pending_call *)object;
-
-    msp_probe_record_put(p->call.record);
-    msp_probe_keep_drop(&p->call.kept);
-    Py_XDECREF(p->self);
-    Py_XDECREF(p->args);
-    Py_XDECREF(p->kwargs);
+    msp_probe_let_go(&((pending_call *)object)->call.held);
     PyObject_Free(object);
 }
 
@@ -354,14 +345,15 @@ postpone(call *c, PyObject *self, PyObject *args, PyObject *kwargs, PyObject *re
     Py_XINCREF(args);
     Py_XINCREF(kwargs);
     p->call = *c;
-    p->self = self;
-    p->args = args;
-    p->kwargs = kwargs;
+    p->call.held.edges = NULL; /* they are followed when the call has returned */
+    p->call.held.self = self;
+    p->call.held.args = args;
+    p->call.held.kwargs = kwargs;
     p->left = (int)n;
     p->hole = msp_probe.rules.overflow ? 0 : ++msp_probe.holes; /* overflow_check may not want the record at all */
     p->generation = msp_probe.generation;
-    c->record = NULL;
-    c->kept = NULL;
+    c->held.record = NULL;
+    c->held.kept = NULL;
     if (p->hole != 0)
         keep_place(p->hole);
     for (Py_ssize_t i = 0; i < n; i++)
@@ -384,7 +376,7 @@ conclude(call *c, PyObject *self, PyObject *args, PyObject *kwargs, PyObject *re
     uint64_t ticket = msp_probe_watch_overflow();
 
     if (result != NULL && msp_probe.rules.outputs)
-        put_outputs(c, c->record, self, args, kwargs, result);
+        put_outputs(c, c->held.record, self, args, kwargs, result);
     if (msp_probe.rules.overflow) {
         overflowed = result != NULL && (msp_probe_saw_overflow(ticket) | msp_probe_device_overflowed());
         wanted = overflowed || c->poisoned;
@@ -395,12 +387,12 @@ conclude(call *c, PyObject *self, PyObject *args, PyObject *kwargs, PyObject *re
         put_recompute(c);
     }
     if (wanted) {
-        msp_record_end(c->record);
-        msp_record_fill(c->record, hole);
-        msp_probe_commit_value(c->record);
+        msp_record_end(c->held.record);
+        msp_record_fill(c->held.record, hole);
+        msp_probe_commit_value(c->held.record);
     }
-    msp_probe_record_put(c->record);
-    c->record = NULL;
+    msp_probe_record_put(c->held.record);
+    c->held.record = NULL;
     return overflowed;
 }
 
@@ -412,14 +404,14 @@ complete(pending_call *p, bool waited)
     bool stop;
     probe_quiet q;
 
-    if (c->record == NULL || p->generation != msp_probe.generation || !msp_probe.has_unit)
+    if (c->held.record == NULL || p->generation != msp_probe.generation || !msp_probe.has_unit)
         return false;
     msp_probe_enter(&q);
     if (!waited) {
-        KEY(c->record, "note");
-        msp_record_text(c->record, "nobody waited for its handle in this step", 41);
+        KEY(c->held.record, "note");
+        msp_record_text(c->held.record, "nobody waited for its handle in this step", 41);
     }
-    stop = conclude(c, p->self, p->args, p->kwargs, waited ? Py_None : NULL, p->hole) &&
+    stop = conclude(c, c->held.self, c->held.args, c->held.kwargs, waited ? Py_None : NULL, p->hole) &&
            msp_probe_overflow(c->text, c->site.stack);
     msp_probe_leave(&q);
     return stop;
@@ -500,18 +492,17 @@ end(call *c, PyObject *self, PyObject *args, PyObject *kwargs, PyObject *result)
     bool stop = false;
 
     msp_probe_note_site(c->text, c->len, &c->site, c->selected);
-    if (c->record != NULL && finish_record(c, self, args, kwargs, result))
+    if (c->held.record != NULL && finish_record(c, self, args, kwargs, result))
         stop = msp_probe_overflow(c->text, c->site.stack);
-    msp_probe_keep_drop(&c->kept);
     msp_probe_scope_leave(c->text, c->len);
-    if (!stop && result != NULL && c->edges != NULL) {
+    if (!stop && result != NULL && c->held.edges != NULL) {
         strcpy(c->text + c->base, ".backward");
         msp_probe_thread.stack = c->site.stack;
-        msp_probe_edges_after(c->edges, differentiable(self, args, result), c->text, c->base + strlen(".backward"),
+        msp_probe_edges_after(c->held.edges, differentiable(self, args, result), c->text, c->base + strlen(".backward"),
                               false);
-    } else {
-        msp_probe_edges_drop(c->edges);
+        c->held.edges = NULL;
     }
+    msp_probe_let_go(&c->held);
     return stop;
 }
 

@@ -32,31 +32,16 @@ msp_probe_module_setup(void)
 }
 
 typedef struct module_call {
-    msp_record *record; /* NULL: not selected */
-    probe_edges *edges;
+    probe_held held; /* args, kwargs: where their values may be wanted after the call (scope) */
     probe_site site;
     PyObject *module; /* lent */
     char name[MAX_NAME + 40];
     size_t base, len; /* base: "Module.a.Linear" */
     int64_t number;
     int64_t generation;
-    uint64_t ticket;         /* the last one before the call */
-    bool poisoned;           /* an input holds inf or NaN */
-    kept_tensor *kept;       /* overflow_check: the inputs' elements */
-    PyObject *args, *kwargs; /* kept where their values may be wanted after the call: scope */
+    uint64_t ticket; /* the last one before the call */
+    bool poisoned;   /* an input holds inf or NaN */
 } module_call;
-
-static void
-release_call(module_call *m)
-{
-    msp_probe_record_put(m->record);
-    msp_probe_edges_drop(m->edges);
-    msp_probe_keep_drop(&m->kept);
-    Py_CLEAR(m->args);
-    Py_CLEAR(m->kwargs);
-    m->record = NULL;
-    m->edges = NULL;
-}
 
 /* "Module.a.Linear.forward.0", "Module.a.Linear.backward.0" */
 static size_t
@@ -149,15 +134,15 @@ put_inputs(const module_call *m, msp_record *r, PyObject *args, PyObject *kwargs
 static void
 begin_record(module_call *m, PyObject *args, PyObject *kwargs)
 {
-    m->record = msp_probe_record_get();
-    if (m->record == NULL)
+    m->held.record = msp_probe_record_get();
+    if (m->held.record == NULL)
         return;
-    msp_record_begin(m->record, msp_probe.unit, m->name, m->len);
-    msp_record_object(m->record);
+    msp_record_begin(m->held.record, msp_probe.unit, m->name, m->len);
+    msp_record_object(m->held.record);
     m->ticket = msp_probe_watch_overflow();
-    msp_probe_thread.keep = msp_probe.rules.overflow ? &m->kept : NULL;
+    msp_probe_thread.keep = msp_probe.rules.overflow ? &m->held.kept : NULL;
     if (msp_probe.rules.inputs)
-        put_inputs(m, m->record, args, kwargs);
+        put_inputs(m, m->held.record, args, kwargs);
     msp_probe_thread.keep = NULL;
     m->poisoned = msp_probe_saw_overflow(m->ticket);
 }
@@ -184,10 +169,7 @@ begin(module_call *m, probe_module *of, PyObject *module, PyObject *args, PyObje
 {
     probe_quiet q;
 
-    m->record = NULL;
-    m->edges = NULL;
-    m->kept = NULL;
-    m->args = m->kwargs = NULL;
+    m->held = (probe_held){0};
     m->site = (probe_site){0};
     m->poisoned = false;
     m->module = module;
@@ -199,15 +181,15 @@ begin(module_call *m, probe_module *of, PyObject *module, PyObject *args, PyObje
     msp_probe_enter(&q);
     msp_probe_scope_enter(m->name, m->len);
     if (msp_probe.rules.backward || msp_probe.rules.construct)
-        m->edges = msp_probe_edges_before(NULL, args, kwargs, true);
+        m->held.edges = msp_probe_edges_before(NULL, args, kwargs, true);
     open_module(m);
     if (wants_record(m) && msp_probe_in_scope())
         begin_record(m, args, kwargs);
     if (msp_probe.rules.scope_begin != NULL) {
         Py_INCREF(args);
         Py_XINCREF(kwargs);
-        m->args = args;
-        m->kwargs = kwargs;
+        m->held.args = args;
+        m->held.kwargs = kwargs;
     }
     msp_probe_leave(&q);
 }
@@ -268,7 +250,7 @@ save_elements(module_call *m, PyObject *output)
     msp_record *scratch = msp_probe_record_get();
     bool unused;
 
-    msp_probe_keep_save(&m->kept);
+    msp_probe_keep_save(&m->held.kept);
     if (scratch == NULL)
         return;
     msp_probe_thread.saving = true;
@@ -285,7 +267,7 @@ end_record(module_call *m, PyObject *output)
     uint64_t since = msp_probe.tickets;
     bool overflowed;
 
-    put_outputs(m, m->record, output, &overflowed);
+    put_outputs(m, m->held.record, output, &overflowed);
     overflowed |= msp_probe_device_overflowed();
     if (msp_probe.rules.overflow && !overflowed && !msp_probe_saw_overflow(since) && !m->poisoned) {
         msp_probe_device_forget(m->ticket);
@@ -293,10 +275,10 @@ end_record(module_call *m, PyObject *output)
     }
     if (msp_probe.rules.overflow)
         save_elements(m, output);
-    KEY(m->record, "is_recompute");
-    msp_record_bool(m->record, m->site.recompute);
-    msp_record_end(m->record);
-    msp_probe_commit_value(m->record);
+    KEY(m->held.record, "is_recompute");
+    msp_record_bool(m->held.record, m->site.recompute);
+    msp_record_end(m->held.record);
+    msp_probe_commit_value(m->held.record);
     return msp_probe.rules.overflow && overflowed && msp_probe_overflow(m->name, m->site.stack);
 }
 
@@ -310,9 +292,9 @@ finish(module_call *m, PyObject *output)
         return false;
     selected = msp_probe_selects(m->name, m->len);
     msp_probe_note_site(m->name, m->len, &m->site, selected);
-    if (selected && m->record == NULL && m->args != NULL && wants_record(m))
-        begin_record(m, m->args, m->kwargs);
-    return selected && m->record != NULL && end_record(m, output);
+    if (selected && m->held.record == NULL && m->held.args != NULL && wants_record(m))
+        begin_record(m, m->held.args, m->held.kwargs);
+    return selected && m->held.record != NULL && end_record(m, output);
 }
 
 /* output is NULL when the call raised. Returns true when the program is to be stopped, with an exception set. */
@@ -329,12 +311,12 @@ end(module_call *m, PyObject *output, bool by_hook)
     m->site = by_hook ? msp_probe_stack(0) : msp_probe_module_stack();
     stop = finish(m, output);
     msp_probe_scope_leave(m->name, m->len);
-    if (!stop && output != NULL && m->edges != NULL) {
+    if (!stop && output != NULL && m->held.edges != NULL) {
         len = write_name(backward, m, ".backward.");
-        msp_probe_edges_after(m->edges, output, backward, len, true);
-        m->edges = NULL;
+        msp_probe_edges_after(m->held.edges, output, backward, len, true);
+        m->held.edges = NULL;
     }
-    release_call(m);
+    msp_probe_let_go(&m->held);
     msp_probe_leave(&q);
     return stop;
 }
@@ -481,10 +463,7 @@ typedef struct call_object {
 static void
 call_object_dealloc(PyObject *self)
 {
-    module_call *m = &((call_object *)self)->call;
-
-    release_call(m);
-    Py_XDECREF(m->module);
+    msp_probe_let_go(&((call_object *)self)->call.held);
     PyObject_Free(self);
 }
 
@@ -512,8 +491,9 @@ msp_probe_module_begin(PyObject *self, PyObject *all)
     c = PyObject_New(call_object, &call_object_type);
     if (c == NULL)
         return NULL;
-    Py_INCREF(module);
     begin(&c->call, of, module, args, kwargs);
+    Py_INCREF(module);
+    c->call.held.self = module;
     return (PyObject *)c;
 }
 

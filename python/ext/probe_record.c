@@ -126,6 +126,18 @@ msp_probe_record_put(msp_record *r)
     PyMem_Free(r);
 }
 
+void
+msp_probe_let_go(probe_held *held)
+{
+    msp_probe_record_put(held->record);
+    msp_probe_edges_drop(held->edges);
+    msp_probe_keep_drop(&held->kept);
+    Py_XDECREF(held->self);
+    Py_XDECREF(held->args);
+    Py_XDECREF(held->kwargs);
+    *held = (probe_held){0};
+}
+
 /* ---- errors of our own
  * ------------------------------------------------------------------------------------------------ */
 

@@ -231,13 +231,14 @@ intern(PyObject *text)
     return text;
 }
 
-/* probe.stack_text(frame, of a module) -> ([text, ...], is_recompute, owner, is_internal) */
+/* probe.stack_text(frame, form) -> ([text, ...], is_recompute, owner, is_internal); the forms: pytorch/stacks.py */
 static probe_site
 describe_stack(PyFrameObject *top, bool module)
 {
-    PyObject *said = msp_probe.stack_text == NULL
+    PyObject *form = PyUnicode_FromString(msp_probe_is_legacy() ? "parts" : module ? "module" : "frames");
+    PyObject *said = msp_probe.stack_text == NULL || form == NULL
                          ? NULL
-                         : msp_probe_ask(msp_probe.stack_text, (PyObject *)top, module ? Py_True : Py_False);
+                         : msp_probe_ask(msp_probe.stack_text, (PyObject *)top, form);
     probe_site site = {0};
 
     if (said != NULL && PyTuple_Check(said) && PyTuple_GET_SIZE(said) == 4 && PyList_Check(PyTuple_GET_ITEM(said, 0))) {
@@ -251,6 +252,7 @@ describe_stack(PyFrameObject *top, bool module)
         msp_probe_swallow("the call stack", "");
     }
     Py_XDECREF(said);
+    Py_XDECREF(form);
     return site;
 }
 

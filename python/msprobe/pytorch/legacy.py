@@ -13,7 +13,6 @@ from types import SimpleNamespace
 
 from msprobe._core import probe
 from msprobe.core.common.exceptions import MsprobeException
-from msprobe.pytorch import stacks
 from msprobe.pytorch.log import log
 from msprobe.pytorch.recorder import Recorder, _writer_path
 
@@ -59,7 +58,7 @@ class LegacyRecorder(Recorder):
         probe.start(True)
 
     def _callbacks(self, plain):
-        return dict(super()._callbacks(plain), stack_text=stacks.stack_parts, on_kernel=self._run_kernel, overflow_flag=self.overflow_flag)
+        return dict(super()._callbacks(plain), on_kernel=self._run_kernel, overflow_flag=self.overflow_flag)
 
     def _run_kernel(self, function, args, kwargs):
         return self.on_kernel(function, args, kwargs)

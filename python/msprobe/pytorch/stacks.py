@@ -18,6 +18,7 @@ _COMPILERS = tuple(os.path.join(_TORCH, part) for part in (
 _WRAPPER = os.path.join(_TORCH, "_dynamo", "eval_frame.py")  # also around functions that are kept from being compiled: checkpoint(), optimizers
 _INLINER = os.path.join(_TORCH, "_dynamo", "external_utils.py"), "inner"  # torch.compile's frame around a module of torch's own
 _CALL_IMPL = torch.nn.Module._call_impl.__code__
+_CALLS_HOOK = r"^\s+hook_result = hook\(self, args, kwargs, result\)|^\s+hook_result = hook\(self, input, result\)"
 _FUNCTION = os.path.join(_TORCH, "autograd", "function.py")
 
 
@@ -44,11 +45,7 @@ def _show(path, number, name, line):
     return "File %s, line %d, in %s, \n %s" % (path, number, name, line)
 
 
-def _texts_of(frame):
-    code = frame.f_code
-    if code.co_filename.startswith(_HERE):
-        return []
-    line = linecache.getline(code.co_filename, frame.f_lineno, frame.f_globals)
+def _frame_text(frame, code, line):
     if code is _CALL_IMPL and "return forward_call(" in line and probe.module_known(frame.f_locals.get("self")):
         shown = _as_with_hooks(r"^\s+result = forward_call\(")
         if shown:
@@ -56,18 +53,29 @@ def _texts_of(frame):
     return [_show(code.co_filename, frame.f_lineno, code.co_name, line.strip())] if line else []
 
 
-def stack_text(frame, of_module=False):
-    """([frame text, innermost first], whether the call repeats a forward for activation checkpointing, owner, is_internal)
+def _frame_parts(frame, code, line):
+    return [code.co_filename, str(frame.f_lineno), code.co_name, line.strip()]
 
+
+def stack_text(frame, form):
+    """([text, ...] innermost first, whether the call repeats a forward for activation checkpointing, owner, is_internal)
+
+    form: "frames", one text per frame; "module", the same for a module's own record, made without a hook but shown as if by one; "parts", what the
+    older tools write: four texts per frame, path, line number, function and source ("": there is none).
     owner is "optimizer" or "clip_grad" for what an optimizer's step or gradient clipping calls, else None. is_internal: torch's own machinery made
-    the call, and it is not recorded. of_module: a module's own record, made without a hook but shown as if by one.
+    the call, and it is not recorded.
     """
+    show = _frame_parts if form == "parts" else _frame_text
+    texts = _as_with_hooks(_CALLS_HOOK) if form == "module" else []
     seen = []
-    texts = _as_with_hooks(r"^\s+hook_result = hook\(self, args, kwargs, result\)|^\s+hook_result = hook\(self, input, result\)") if of_module else []
     while frame is not None:
-        seen.append((frame.f_code.co_filename, frame.f_code.co_name))
-        texts += _texts_of(frame)
+        code = frame.f_code
+        seen.append((code.co_filename, code.co_name))
+        if not code.co_filename.startswith(_HERE):
+            texts += show(frame, code, linecache.getline(code.co_filename, frame.f_lineno, frame.f_globals))
         frame = frame.f_back
+    if form == "parts":
+        return texts, False, None, is_internal(seen)
     note_compiled(seen)
     return texts or ["The call stack retrieval failed."], is_recompute(seen), owner(seen), is_internal(seen)
 
@@ -77,20 +85,6 @@ def place(text):
     frames = re.findall(r"^File (.*), line (\d+), in (.*), \n (.*)$", text or "", re.MULTILINE)
     mine = [f for f in frames if not f[0].startswith(_TORCH)] or frames
     return ", called at %s:%s in %s: %s" % mine[0] if mine else ""
-
-
-def stack_parts(frame, of_module=False):
-    """As stack_text(), with four texts per frame: path, line number, function and source ("": there is none)."""
-    del of_module  # the older tools have no records of modules
-    seen, parts = [], []
-    while frame is not None:
-        code = frame.f_code
-        seen.append((code.co_filename, code.co_name))
-        if not code.co_filename.startswith(_HERE):
-            source = linecache.getline(code.co_filename, frame.f_lineno, frame.f_globals)
-            parts += [code.co_filename, str(frame.f_lineno), code.co_name, source.strip()]
-        frame = frame.f_back
-    return parts, False, None, is_internal(seen)
 
 
 def owner(seen):
