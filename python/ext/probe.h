@@ -17,6 +17,7 @@
  *     probe_grad.c    gradients, by hooks on these nodes
  *     probe_register.c putting hooks on nodes
  *     probe_module.c  calls of modules, and single values
+ *     probe_parent.c  the modules that are open, and the one that a gradient belongs to
  *     probe_tree.c    the modules of a model, and the gradients of their parameters
  *     probe_legacy.c  calls and modules as the older tools record them
  */
@@ -412,6 +413,12 @@ probe_edges *msp_probe_edges_before(PyObject *self, PyObject *args, PyObject *kw
 void msp_probe_edges_after(probe_edges *edges, PyObject *result, const char *name, size_t len, bool module);
 void msp_probe_edges_drop(probe_edges *edges);
 
+/* Whether gradients leave by a module's positional arguments. *first: the number of the first node that it makes. */
+bool msp_probe_edges_return(const probe_edges *edges, int64_t *first);
+
+/* The number that the next node of this thread's graph gets; -1 when this torch does not tell. */
+int64_t msp_probe_next_node(void);
+
 /* Gradient records that wait for more of their nodes are committed as they are. */
 void msp_probe_grad_flush(void);
 
@@ -461,6 +468,19 @@ PyObject *msp_probe_legacy_matched(PyObject *self, PyObject *unused);
 
 /* The unit that records go to from now on, with its tensor files in data_dir (NULL: none): None, or an exception. */
 PyObject *msp_probe_open_unit(const msp_unit_info *info, const char *data_dir);
+/* ---- the open modules (probe_parent.c)
+ * ---------------------------------------------------------------------------------------------- */
+
+/* A module's call begins, and ends. inputs may be NULL. */
+void msp_probe_module_open(const char *name, size_t len, const probe_edges *inputs);
+void msp_probe_module_close(const char *name);
+
+/*
+ * The module that the gradients of a call made now belong to, by its name in forward: a new reference, or NULL.
+ * handed_on: the number of the node whose tensor the call returned as it was; -1: it made nodes of its own.
+ */
+PyObject *msp_probe_gradient_parent(int64_t handed_on);
+
 /* ---- the modules of a model (probe_tree.c)
  * ------------------------------------------------------------------------------- */
 
@@ -486,8 +506,9 @@ PyObject *msp_probe_watched_hooks(PyObject *watched);
 bool msp_probe_is_hooked(PyObject *node);
 void msp_probe_note_hooked(PyObject *node);
 
-/* The gradient has been accumulated. Returns true when the program is to be stopped, with an exception set. */
-bool msp_probe_parameter_done(PyObject *watched, PyObject *parameter);
+/* A backward pass has brought the parameter's gradient; arrived NULL: it is what the parameter has. Returns true when
+ * the program is to be stopped, with an exception set. */
+bool msp_probe_parameter_done(PyObject *watched, PyObject *parameter, PyObject *arrived);
 
 PyObject *msp_probe_modules_begin(PyObject *self, PyObject *all);
 PyObject *msp_probe_modules_end(PyObject *self, PyObject *unused);

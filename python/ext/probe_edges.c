@@ -121,6 +121,7 @@ struct probe_edges {
     int n, cap;
     int leaves;
     int positions; /* tensors seen */
+    bool returns;  /* gradients leave by the positional arguments */
     bool no_graph; /* the call makes no nodes: what it returns of its inputs is all that may have some */
     int64_t first; /* sequence number of the first node that the call will make; -1: torch has none */
 };
@@ -215,6 +216,19 @@ note_module_input(PyObject *t, void *payload)
         look_like(&e->items[before].like, t);
 }
 
+int64_t
+msp_probe_next_node(void)
+{
+    return msp_probe.sequence_nr == NULL ? -1 : msp_probe_number(PyObject_CallNoArgs(msp_probe.sequence_nr));
+}
+
+bool
+msp_probe_edges_return(const probe_edges *e, int64_t *first)
+{
+    *first = e == NULL ? -1 : e->first;
+    return e == NULL || (e->returns && msp_probe_grad_enabled());
+}
+
 probe_edges *
 msp_probe_edges_before(PyObject *self, PyObject *args, PyObject *kwargs, bool module)
 {
@@ -223,11 +237,11 @@ msp_probe_edges_before(PyObject *self, PyObject *args, PyObject *kwargs, bool mo
 
     each_tensor(self, visit, &e, 0);
     each_tensor(args, visit, &e, 0);
+    e.returns = e.n > 0;
     each_tensor(kwargs, visit, &e, 0);
     if (e.n == 0 && (e.no_graph || !msp_probe_watches()) && !module)
         return NULL; /* a module has parameters that may need gradients */
-    if (msp_probe.sequence_nr != NULL)
-        e.first = msp_probe_number(PyObject_CallNoArgs(msp_probe.sequence_nr));
+    e.first = msp_probe_next_node();
     out = PyMem_Malloc(sizeof(*out));
     if (out != NULL)
         *out = e;
@@ -356,6 +370,13 @@ is_known(const walk *w, PyObject *node)
  * few nodes. */
 enum { MOST_NODES = 64 };
 
+/* They count up as nodes are made. */
+static int64_t
+node_number(PyObject *node)
+{
+    return msp_probe_number(PyObject_CallMethodObjArgs(node, str_sequence, NULL));
+}
+
 static bool
 is_new(const walk *w, PyObject *node)
 {
@@ -363,7 +384,7 @@ is_new(const walk *w, PyObject *node)
         return false;
     if (w->edges->first < 0)
         return w->n < MOST_NODES && !is_known(w, node);
-    return msp_probe_number(PyObject_CallMethodObjArgs(node, str_sequence, NULL)) >= w->edges->first;
+    return node_number(node) >= w->edges->first;
 }
 
 /* The input to which this edge of node number n leads, or NULL. One tensor in two places gets each of a node's edges
@@ -561,9 +582,11 @@ expect_zeros(grad_call *g, const probe_edges *edges)
 }
 
 static grad_call *
-make_call(const walk *w, int nout, int extra, const char *name, size_t len, bool module)
+make_call(const walk *w, const outputs *o, int extra, const char *name, size_t len, bool module)
 {
-    grad_call *g = msp_probe_grad_call(name, len, nout, w->edges->positions + extra);
+    bool handed_on = o->through && !module && w->n > 0;
+    grad_call *g = msp_probe_grad_call(name, len, o->n, w->edges->positions + extra,
+                                       handed_on ? node_number(w->nodes[0].node) : -1);
 
     for (int i = 0; g != NULL && i < w->n; i++)
         if (w->nodes[i].nin + w->nodes[i].nout > 0)
@@ -599,7 +622,7 @@ msp_probe_edges_after(probe_edges *edges, PyObject *result, const char *name, si
     merge_same_tensors(&w);
     extra = add_inner_edges(&w);
     if (o.any && !w.failed)
-        g = make_call(&w, o.n, extra, name, len, module);
+        g = make_call(&w, &o, extra, name, len, module);
     if (PyErr_Occurred())
         msp_probe_swallow("hooking the gradients", name);
     Py_XDECREF(g);

@@ -529,21 +529,8 @@ PyTypeObject msp_probe_grad_hook_type = {
 /* ---- setting hooks
  * ------------------------------------------------------------------------------------------------------- */
 
-/* The innermost open module. */
-static PyObject *
-open_parent(void)
-{
-    PyObject *open = msp_probe_thread.modules, *parent;
-
-    if (!msp_probe.rules.construct || open == NULL || PyList_GET_SIZE(open) == 0)
-        return NULL;
-    parent = PyList_GET_ITEM(open, PyList_GET_SIZE(open) - 1);
-    Py_INCREF(parent);
-    return parent;
-}
-
 grad_call *
-msp_probe_grad_call(const char *name, size_t len, int nin, int nout)
+msp_probe_grad_call(const char *name, size_t len, int nin, int nout, int64_t handed_on)
 {
     grad_call *g = PyType_Ready(&grad_call_type) == 0 ? PyObject_New(grad_call, &grad_call_type) : NULL;
 
@@ -552,7 +539,7 @@ msp_probe_grad_call(const char *name, size_t len, int nin, int nout)
     memset((char *)g + sizeof(PyObject), 0, sizeof(*g) - sizeof(PyObject));
     g->generation = msp_probe.generation;
     g->stack = msp_probe_thread.stack;
-    g->parent = open_parent();
+    g->parent = msp_probe_gradient_parent(handed_on);
     g->inside = msp_probe_inside_listed(true);
     g->name = PyMem_Malloc(len + 1);
     g->in = PyMem_Calloc((size_t)nin + 1, sizeof(slot));
@@ -629,6 +616,17 @@ parameter_hook_dealloc(PyObject *self)
     PyObject_Free(self);
 }
 
+/* The gradient that a node of one input was given: a hook gets what left the node and what entered it. Lent, or NULL.
+ */
+static PyObject *
+arriving(PyObject *args)
+{
+    PyObject *entered = PyTuple_GET_SIZE(args) == 2 ? PyTuple_GET_ITEM(args, 1) : NULL;
+
+    return entered != NULL && PyTuple_Check(entered) && PyTuple_GET_SIZE(entered) == 1 ? PyTuple_GET_ITEM(entered, 0)
+                                                                                       : NULL;
+}
+
 static PyObject *
 parameter_hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
@@ -636,11 +634,10 @@ parameter_hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
     probe_quiet q;
     bool stop = false;
 
-    (void)args;
     (void)kwargs;
     if (msp_probe.live && h->generation == msp_probe.generation) {
         msp_probe_enter(&q);
-        stop = msp_probe_parameter_done(h->watched, h->parameter);
+        stop = msp_probe_parameter_done(h->watched, h->parameter, arriving(args));
         msp_probe_leave(&q);
     }
     if (stop)

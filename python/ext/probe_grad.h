@@ -21,8 +21,9 @@ typedef struct grad_mapping {
 
 extern PyTypeObject msp_probe_grad_hook_type, msp_probe_parameter_hook_type;
 
-/* A call without hooks yet, under its name in backward, or NULL. It is an object: its hooks hold it. */
-grad_call *msp_probe_grad_call(const char *name, size_t len, int nin, int nout);
+/* A call without hooks yet, under its name in backward, or NULL. It is an object: its hooks hold it. handed_on: the
+ * number of the node whose tensor it returned as it was, -1: it made nodes of its own. */
+grad_call *msp_probe_grad_call(const char *name, size_t len, int nin, int nout, int64_t handed_on);
 
 /* The call's input of this number gets a gradient of zeros that looks like that, when no other comes. */
 void msp_probe_grad_zeros(grad_call *g, int slot, const msp_tensor *like);

@@ -92,31 +92,6 @@ put_members(msp_record *r, const char *key, PyObject *dict, probe_path *path)
     msp_record_end(r);
 }
 
-/* ---- the open modules
- * ------------------------------------------------------------------------------------------------ */
-
-static int
-push_module(PyObject *name)
-{
-    if (msp_probe_thread.modules == NULL)
-        msp_probe_thread.modules = PyList_New(0);
-    return msp_probe_thread.modules == NULL ? -1 : PyList_Append(msp_probe_thread.modules, name);
-}
-
-/* Take the module's name off the open ones, and whatever a raised exception left above it. */
-static void
-pop_module(const char *name)
-{
-    PyObject *open = msp_probe_thread.modules;
-    Py_ssize_t n = open == NULL ? 0 : PyList_GET_SIZE(open);
-
-    for (Py_ssize_t i = n; i-- > 0;)
-        if (PyUnicode_CompareWithASCIIString(PyList_GET_ITEM(open, i), name) == 0) {
-            PyList_SetSlice(open, i, n, NULL);
-            return;
-        }
-}
-
 /* ---- before
  * ------------------------------------------------------------------------------------------------------------ */
 
@@ -153,16 +128,6 @@ wants_record(const module_call *m)
     return msp_probe.rules.forward && !msp_probe.rules.structure && msp_probe_listed(m->name, m->len);
 }
 
-static void
-open_module(module_call *m)
-{
-    PyObject *name = PyUnicode_DecodeUTF8(m->name, (Py_ssize_t)m->len, "replace");
-
-    if (name == NULL || push_module(name) != 0)
-        PyErr_Clear();
-    Py_XDECREF(name);
-}
-
 /* kwargs may be NULL. */
 static void
 begin(module_call *m, probe_module *of, PyObject *module, PyObject *args, PyObject *kwargs)
@@ -182,7 +147,7 @@ begin(module_call *m, probe_module *of, PyObject *module, PyObject *args, PyObje
     msp_probe_scope_enter(m->name, m->len);
     if (msp_probe.rules.backward || msp_probe.rules.construct)
         m->held.edges = msp_probe_edges_before(NULL, args, kwargs, true);
-    open_module(m);
+    msp_probe_module_open(m->name, m->len, m->held.edges);
     if (wants_record(m) && msp_probe_in_scope())
         begin_record(m, args, kwargs);
     if (msp_probe.rules.scope_begin != NULL) {
@@ -307,7 +272,7 @@ end(module_call *m, PyObject *output, bool by_hook)
     bool stop;
 
     msp_probe_enter(&q);
-    pop_module(m->name);
+    msp_probe_module_close(m->name);
     m->site = by_hook ? msp_probe_stack(0) : msp_probe_module_stack();
     stop = finish(m, output);
     msp_probe_scope_leave(m->name, m->len);

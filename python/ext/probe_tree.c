@@ -255,9 +255,10 @@ read_gradient(part *p, const module_name *n, PyObject *gradient)
         msp_probe_save_elements(gradient, &path);
 }
 
-/* Megatron keeps the gradient that counts beside torch's own. */
+/* What this backward pass has brought, not what it has added up to; Megatron keeps the gradient that counts beside
+ * torch's own. */
 static PyObject *
-gradient_of(PyObject *parameter)
+gradient_of(PyObject *parameter, PyObject *arrived)
 {
     PyObject *own = NULL;
 
@@ -275,7 +276,10 @@ gradient_of(PyObject *parameter)
     if (own != NULL && own != Py_None)
         return own;
     Py_XDECREF(own);
-    return PyObject_GetAttrString(parameter, "grad");
+    if (arrived == NULL)
+        return PyObject_GetAttrString(parameter, "grad");
+    Py_INCREF(arrived);
+    return arrived;
 }
 
 /* For one module. Returns true when the program is to be stopped, with an exception set. */
@@ -299,9 +303,9 @@ take_gradient(const target *t, PyObject *gradient)
 }
 
 bool
-msp_probe_parameter_done(PyObject *w, PyObject *parameter)
+msp_probe_parameter_done(PyObject *w, PyObject *parameter, PyObject *arrived)
 {
-    PyObject *gradient = gradient_of(parameter);
+    PyObject *gradient = gradient_of(parameter, arrived);
     const watched *of = (const watched *)w;
     bool stop = false;
 
@@ -621,7 +625,7 @@ msp_probe_py_parameter_done(PyObject *self, PyObject *parameter)
         Py_RETURN_NONE;
     Py_INCREF(w);
     msp_probe_enter(&q);
-    stop = msp_probe_parameter_done((PyObject *)w, parameter);
+    stop = msp_probe_parameter_done((PyObject *)w, parameter, NULL);
     msp_probe_leave(&q);
     Py_DECREF(w);
     if (stop)

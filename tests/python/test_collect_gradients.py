@@ -2,6 +2,7 @@
 import pytest
 from collecting import R, collect, fill, step, torch
 
+import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
 INDEX = torch.tensor([[0, 1], [2, 0]])
@@ -195,3 +196,58 @@ def test_no_tensor_is_kept(tmp_path):
         return alive
 
     assert collect(tmp_path, body).value == [False, False]
+
+
+class Scale(nn.Module):
+    def forward(self, x):
+        return torch.mul(x, 2.0)
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc, self.scale = nn.Linear(3, 3), Scale()
+
+    def forward(self, x):
+        x = x.float()  # hands on what the block was given
+        h = self.fc(x).float()  # ... what fc has returned
+        return self.scale(x=h.sin().float())  # ... what was made here
+
+
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.emb, self.block, self.head = nn.Embedding(5, 3), Block(), nn.Linear(3, 2)
+
+    def forward(self, ids):
+        return self.head(self.block(self.emb(ids))).float()
+
+
+@pytest.mark.skipif(not hasattr(torch.autograd, "_get_sequence_nr"), reason="this torch does not number the nodes of a graph")
+def test_the_parents_of_gradients_are_the_modules_that_are_open_in_backward(tmp_path):
+    """As mindstudio-probe 8.3.3 wrote them: a module whose positional arguments need no gradient is closed as soon as it is opened."""
+
+    def body(d):
+        model = fill(nn.Sequential(Words()))
+        step(d, lambda: model(torch.tensor([1, 2])).sum().backward(), model)
+
+    construct = collect(tmp_path, body, level="mix").construct()
+    block, fc, head = "Module.0.block.Block.backward.0", "Module.0.block.fc.Linear.backward.0", "Module.0.head.Linear.backward.0"
+    assert {name: parent for name, parent in construct.items() if "backward" in name} == {
+        "Tensor.sum.0.backward": None,
+        "Module.0.Words.backward.0": None,
+        "Tensor.float.3.backward": head,
+        head: None,
+        "Functional.linear.1.backward": head,
+        block: None,
+        "Module.0.block.scale.Scale.backward.0": block,
+        "Torch.mul.0.backward": block,
+        "Tensor.sin.0.backward": block,
+        "Tensor.float.2.backward": block,
+        "Tensor.float.1.backward": fc,
+        fc: block,
+        "Functional.linear.0.backward": fc,
+        "Tensor.float.0.backward": None,
+        "Module.0.emb.Embedding.backward.0": None,
+        "Functional.embedding.0.backward": None,
+    }
