@@ -144,8 +144,8 @@ MSP_API void msp_record_tensor_open(msp_record *r, const msp_tensor_note *note);
 /*
  * Statistics that were not known when the record was built: values on their way from another device. find is called for
  * every tensor with a ticket and says whether *out holds them now, they will never come (they become null), or the
- * record has to wait. Returns whether nothing is left to wait for: only then may the record be committed. A record may
- * be settled again, and parts of it appended to others before.
+ * record has to wait. Returns whether nothing is left to wait for. A record with tickets must be settled before it is
+ * committed, whatever the answer; parts of it may have been appended to others before.
  */
 typedef enum msp_settled { MSP_SETTLED_LATER, MSP_SETTLED_NOW, MSP_SETTLED_NEVER } msp_settled;
 typedef msp_settled msp_settle_find(msp_stats *out, uint64_t ticket, void *payload);
@@ -161,6 +161,17 @@ MSP_API bool msp_record_settle(msp_record *r, msp_settle_find *find, void *paylo
 MSP_API MSP_CHECK msp_status msp_collect_commit(msp_collect *c, msp_record *r, void (*wait)(bool begin, void *payload),
                                                 void *payload, msp_error *err);
 
+/*
+ * A record that has to wait is committed like any other, so that it is not lost with this process: it keeps its place
+ * in the ring, and everything behind it waits with it. Until its statistics come, the files show it, and what is behind
+ * it, with nulls and a note, and so they stay when they never come. This puts into the ring what find knows by now. May
+ * be called from any thread, and does not wait for another one that does.
+ */
+MSP_API void msp_collect_settle(msp_collect *c, msp_settle_find *find, void *payload);
+
+/* Whether what waits holds up so much that it had better be settled now. */
+MSP_API bool msp_collect_is_held_up(msp_collect *c);
+
 /* A call stack as text, innermost frame first. Returns its id through *id; the caller caches it. */
 MSP_API MSP_CHECK msp_status msp_collect_stack(msp_collect *c, uint32_t *id, const char *const *frames, size_t nframes,
                                                msp_error *err);
@@ -168,7 +179,10 @@ MSP_API MSP_CHECK msp_status msp_collect_stack(msp_collect *c, uint32_t *id, con
 /* Append text to the unit's dump_error_info.log. */
 MSP_API MSP_CHECK msp_status msp_collect_note_error(msp_collect *c, uint32_t unit, const char *text, msp_error *err);
 
-/* Wait until everything committed so far is published, or the writer has failed. wait as in msp_collect_commit(). */
+/*
+ * Wait until everything committed so far is published, or the writer has failed. wait as in msp_collect_commit().
+ * Records that still wait for statistics get none: settle them before.
+ */
 MSP_API MSP_CHECK msp_status msp_collect_flush(msp_collect *c, void (*wait)(bool begin, void *payload), void *payload,
                                                msp_error *err);
 

@@ -258,16 +258,19 @@ step(PyObject *self, PyObject *unused)
     Py_CLEAR(msp_probe.owners);
     for (probe_name *n = msp_probe.names; n != NULL; n = n->next)
         n->count = 0;
-    if (msp_probe.has_unit && msp_probe.collect != NULL &&
-        msp_collect_unit_close(msp_probe.collect, msp_probe.unit, &err) != MSP_OK)
+    if (msp_probe.has_unit && msp_probe.collect != NULL) {
         msp_probe.has_unit = false;
-    msp_probe.has_unit = false;
+        Py_BEGIN_ALLOW_THREADS;
+        (void)!msp_collect_unit_close(msp_probe.collect, msp_probe.unit, &err);
+        Py_END_ALLOW_THREADS;
+    }
     Py_RETURN_NONE;
 }
 
 static PyObject *
 flush(PyObject *self, PyObject *unused)
 {
+    PyThreadState *saved = NULL;
     msp_error err;
     msp_status st = MSP_OK;
 
@@ -277,9 +280,8 @@ flush(PyObject *self, PyObject *unused)
     msp_probe_device_flush();
     if (msp_probe.collect == NULL)
         Py_RETURN_NONE;
-    Py_BEGIN_ALLOW_THREADS;
-    st = msp_collect_flush(msp_probe.collect, NULL, NULL, &err);
-    Py_END_ALLOW_THREADS;
+    st = msp_collect_flush(msp_probe.collect, msp_probe_while_waiting, &saved,
+                           &err); /* no other thread records before it waits */
     if (st != MSP_OK)
         return raise(st, &err);
     Py_RETURN_NONE;
@@ -315,9 +317,11 @@ note_error(PyObject *self, PyObject *args)
     (void)self;
     if (!PyArg_ParseTuple(args, "s", &text))
         return NULL;
-    if (msp_probe.collect != NULL && msp_probe.has_unit &&
-        msp_collect_note_error(msp_probe.collect, msp_probe.unit, text, &err) != MSP_OK)
-        PyErr_Clear();
+    if (msp_probe.collect != NULL && msp_probe.has_unit) { /* in a full ring it waits for who may need the lock */
+        Py_BEGIN_ALLOW_THREADS;
+        (void)!msp_collect_note_error(msp_probe.collect, msp_probe.unit, text, &err);
+        Py_END_ALLOW_THREADS;
+    }
     Py_RETURN_NONE;
 }
 

@@ -208,10 +208,12 @@ probe_name *msp_probe_name_of(probe_api *api);
 /* Let Python make the call (on_kernel); receiver: the tensor whose method it is, or NULL. */
 PyObject *msp_probe_call_by_python(probe_api *api, PyObject *receiver, PyObject *args, PyObject *kwargs);
 
+/* Let go of the interpreter lock while the library waits, and take it again; payload: a PyThreadState *. */
+void msp_probe_while_waiting(bool begin, void *payload);
+
 /* Hand a record over; a failure ends the recording and is told once. */
 void msp_probe_commit(msp_record *r);
 void msp_probe_commit_value(msp_record *r); /* an entry of "data" */
-void msp_probe_hand_over(msp_record *r);    /* at once, before those that wait for a device */
 
 /* Whether list lets this name pass, alone or for the module it runs in; whether scope does now; and both. */
 bool msp_probe_listed(const char *name, size_t len);
@@ -320,10 +322,12 @@ int msp_probe_tensor_note(msp_record *r, PyObject *v, probe_path *path, msp_tens
 /* Shape (a tuple) and type (torch.float32) of a tensor without memory here, or -1 with an exception set. */
 int msp_probe_tensor_shape(msp_tensor *view, PyObject *shape, PyObject *dtype);
 
-/* Take a record that must wait, or stands behind one that does; false: it can be handed over now. */
-bool msp_probe_device_delay(msp_record *r);
+/* Put into a record what of its statistics has come; and after it was committed, see whether the rest is to be fetched.
+ */
+void msp_probe_device_settle(msp_record *r);
+void msp_probe_device_look(void);
 
-/* Fetch everything and hand over what waited; the same, and what did not come is lost; and forget everything. */
+/* Fetch everything and put it into the records that wait; the same at the end of a step; and forget everything. */
 void msp_probe_device_flush(void);
 void msp_probe_device_end(void);
 void msp_probe_device_reset(void);

@@ -2,32 +2,25 @@
  * probe_device.c - tensors on another device: reduced there, fetched in batches.
  *
  * Python (pytorch/device.py) has the device compute a tensor's statistics and gives a ticket for them. The record is
- * built with the ticket in the statistics' place and waits here, and everything committed after it waits behind it, so
- * that order and counters stay as they are. One copy brings the results of some hundred tensors; then the records go
- * on. What waits is bounded: by number, by bytes and by time.
+ * built with the ticket in the statistics' place and committed at once, so that it is not lost with this process; the
+ * writer keeps it back, and all that is behind it. One copy brings the results of some hundred tensors; they are put
+ * into the records where these stand. What waits is bounded: by number, by bytes and by time.
  */
 #include "probe.h"
 #include <math.h>
 #include <string.h>
 #include <time.h>
 
-typedef struct waiting_record {
-    struct waiting_record *next;
-    msp_record record;
-} waiting_record;
-
-enum { MOST_TICKETS = 256, MOST_BYTES = 4 << 20 };
-static const double most_seconds = 0.5; /* a second is promised for what is on disk; the writer needs its part */
+enum { MOST_TICKETS = 256, LARGE_RECORD = 1 << 20 };
+static const double most_seconds = 0.5; /* so that who reads the files meanwhile sees numbers */
 
 static struct {
-    waiting_record *first, **last;
-    size_t bytes;
-    double since;      /* when the first of them came */
+    double since;      /* when the oldest of the tickets that were not fetched came */
     PyObject *results; /* dict: ticket -> (Max, Min, Mean, Norm), or None: they are lost */
     uint64_t fetched;  /* the last ticket that was given out before the last fetch */
     bool used;         /* a ticket was given out in this collection */
-    bool draining, fetching;
-} queue = {.last = &queue.first};
+    bool fetching;
+} queue;
 
 static double
 now(void)
@@ -101,7 +94,7 @@ find(msp_stats *out, uint64_t ticket, void *payload)
     return whole ? MSP_SETTLED_NOW : MSP_SETTLED_NEVER;
 }
 
-/* At the end of a step: what is not here will never be. */
+/* At the end of a step, or where nothing more can wait: what is not here will never be. */
 static msp_settled
 find_or_lose(msp_stats *out, uint64_t ticket, void *payload)
 {
@@ -120,6 +113,7 @@ fetch(void)
         return;
     queue.fetching = true;
     queue.fetched = msp_probe.tickets;
+    queue.since = now();
     said = msp_probe_ask(msp_probe.fetch, NULL, NULL);
     queue.fetching = false;
     if (queue.results == NULL)
@@ -129,28 +123,11 @@ fetch(void)
     Py_XDECREF(said);
 }
 
-/* ---- records that wait ----------------------------------------------------------------------------------------------
- */
-
-/* Hand over from the front what has all its statistics. Committing may let other threads run: one of them drains. */
 static void
-drain(msp_settle_find *how)
+settle(msp_settle_find *how)
 {
-    if (queue.draining)
-        return;
-    queue.draining = true;
-    while (queue.first != NULL && msp_record_settle(&queue.first->record, how, NULL)) {
-        waiting_record *w = queue.first;
-
-        queue.first = w->next;
-        if (queue.first == NULL)
-            queue.last = &queue.first;
-        queue.bytes -= w->record.len;
-        msp_probe_hand_over(&w->record);
-        msp_record_release(&w->record);
-        PyMem_RawFree(w);
-    }
-    queue.draining = false;
+    if (msp_probe.collect != NULL)
+        msp_collect_settle(msp_probe.collect, how, NULL);
 }
 
 void
@@ -162,7 +139,7 @@ msp_probe_device_flush(void)
         return;
     msp_probe_enter(&q);
     fetch();
-    drain(find);
+    settle(find);
     msp_probe_leave(&q);
 }
 
@@ -170,50 +147,42 @@ void
 msp_probe_device_end(void)
 {
     msp_probe_device_flush();
-    drain(find_or_lose);
+    settle(find_or_lose);
     Py_CLEAR(queue.results);
 }
 
-bool
-msp_probe_device_delay(msp_record *r)
+void
+msp_probe_device_settle(msp_record *r)
 {
-    waiting_record *w;
-    bool settled;
-
-    if (!queue.used)
-        return false;
-    settled = msp_record_settle(r, find, NULL);
-    if (settled && queue.first == NULL)
-        return false;
-    w = PyMem_RawCalloc(1, sizeof(*w));
-    if (w == NULL) {
+    if (!queue.used || msp_record_settle(r, find, NULL))
+        return;
+    if (r->len > LARGE_RECORD) { /* larger ones do not go through the ring, and cannot be completed later */
         msp_probe_device_flush();
-        return !msp_record_settle(r, find, NULL);
+        (void)msp_record_settle(r, find, NULL);
     }
-    if (queue.first == NULL)
-        queue.since = now();
-    w->record = *r; /* its memory goes with it */
-    *r = (msp_record){0};
-    *queue.last = w;
-    queue.last = &w->next;
-    queue.bytes += w->record.len;
-    if (queue.bytes > MOST_BYTES || now() - queue.since > most_seconds)
-        msp_probe_device_flush();
-    return true;
+}
+
+static bool
+is_held_up(void)
+{
+    return msp_probe.collect != NULL && msp_collect_is_held_up(msp_probe.collect);
+}
+
+void
+msp_probe_device_look(void)
+{
+    bool old = queue.fetched != msp_probe.tickets && now() - queue.since > most_seconds;
+
+    if (!queue.used || (!old && !is_held_up()))
+        return;
+    msp_probe_device_flush();
+    if (!queue.fetching && is_held_up()) /* it would fill the ring, and we would wait for ourselves */
+        settle(find_or_lose);
 }
 
 void
 msp_probe_device_reset(void)
 {
-    while (queue.first != NULL) {
-        waiting_record *w = queue.first;
-
-        queue.first = w->next;
-        msp_record_release(&w->record);
-        PyMem_RawFree(w);
-    }
-    queue.last = &queue.first;
-    queue.bytes = 0;
     queue.used = false;
     Py_CLEAR(queue.results);
 }
@@ -268,6 +237,8 @@ msp_probe_device_put(msp_record *r, PyObject *v, PyObject *said, probe_path *pat
     if (msp_probe_tensor_shape(&view, shape, PyTuple_GET_ITEM(said, 6)) != 0)
         return -1;
     if (note.ticket != 0) {
+        if (msp_probe.tickets == queue.fetched)
+            queue.since = now();
         msp_probe.tickets = note.ticket;
         queue.used = true;
     }

@@ -185,8 +185,8 @@ msp_probe_mark(msp_record *r, const char *where, const char *name)
 /* ---- handing over
  * -------------------------------------------------------------------------------------------------------- */
 
-static void
-let_go(bool begin, void *payload)
+void
+msp_probe_while_waiting(bool begin, void *payload)
 {
     PyThreadState **saved = payload;
 
@@ -206,21 +206,16 @@ msp_probe_commit_value(msp_record *r)
 void
 msp_probe_commit(msp_record *r)
 {
-    if (msp_probe.collect != NULL && !msp_probe_device_delay(r))
-        msp_probe_hand_over(r);
-}
-
-void
-msp_probe_hand_over(msp_record *r)
-{
     PyThreadState *saved = NULL;
     PyObject *done;
     msp_error err;
 
     if (msp_probe.collect == NULL)
         return;
-    if (msp_collect_commit(msp_probe.collect, r, let_go, &saved, &err) == MSP_OK) {
+    msp_probe_device_settle(r);
+    if (msp_collect_commit(msp_probe.collect, r, msp_probe_while_waiting, &saved, &err) == MSP_OK) {
         msp_probe.records++;
+        msp_probe_device_look();
         return;
     }
     msp_probe.on = msp_probe.live = false; /* a full disk, say: training goes on, recording does not */

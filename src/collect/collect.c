@@ -21,13 +21,30 @@
 #include "core/alloc.h"
 #include "core/log.h"
 #include "core/path.h"
+#include "core/vec.h"
 #include "msprobe/collect.h"
 
 extern char **environ;
 
-enum { RING_DEFAULT = 32 << 20, START_MS = 5000, CHECK_MS = 100 };
+enum {
+    RING_DEFAULT = 32 << 20,
+    START_MS = 5000,
+    CHECK_MS = 100,
+    HELD_UP_SHARE = 8 /* of the ring: the rest is for who records while statistics are fetched */
+};
+
+/* A frame in the ring that has no statistics yet: the writer does not go past it. */
+typedef struct waiting_frame {
+    frame_header *frame;
+    uint64_t end; /* the position behind it */
+} waiting_frame;
 
 struct msp_collect {
+    /* taken alone, or inside lock: a thread that waits for room in the ring holds that, and needs what this guards */
+    pthread_mutex_t waiting_lock;
+    waiting_frame *waiting; /* in the order of their places */
+    size_t nwaiting, waiting_cap;
+
     pthread_mutex_t lock; /* guards everything below and the producer's end of the ring */
     msp_ring ring;
     char *writer_path;   /* NULL: a thread writes */
@@ -174,6 +191,7 @@ msp_collect_open(msp_collect **out, const msp_collect_options *opt, msp_error *e
     pthread_once(&once, watch_forks);
     c->generation = forks;
     pthread_mutex_init(&c->lock, NULL);
+    pthread_mutex_init(&c->waiting_lock, NULL);
     st = msp_path_make_dirs(opt->dir, err);
     if (st == MSP_OK && opt->writer_path != NULL) {
         c->writer_path = msp_path_join("", opt->writer_path);
@@ -187,6 +205,7 @@ msp_collect_open(msp_collect **out, const msp_collect_options *opt, msp_error *e
     if (st != MSP_OK) {
         msp_ring_close(&c->ring, true);
         pthread_mutex_destroy(&c->lock);
+        pthread_mutex_destroy(&c->waiting_lock);
         msp_free(c->writer_path);
         msp_free(c);
         return st;
@@ -276,8 +295,61 @@ static bool
 put_frame(msp_collect *c, const void *record)
 {
     const msp_record *r = record;
+    frame_header *at;
+    bool waits = ((const frame_header *)r->p)->waits != 0;
 
-    return msp_ring_put(&c->ring, r->p, r->len);
+    if (!waits)
+        return msp_ring_put(&c->ring, r->p, r->len) != NULL;
+    pthread_mutex_lock(&c->waiting_lock);
+    if (!msp_vec_grow((void **)&c->waiting, &c->waiting_cap, c->nwaiting + 1, sizeof(*c->waiting)))
+        ((frame_header *)r->p)->waits = 0; /* without memory to remember it by, it gets no statistics */
+    at = msp_ring_put(&c->ring, r->p, r->len);
+    if (at != NULL && at->waits != 0)
+        c->waiting[c->nwaiting++] = (waiting_frame){at, atomic_load(&c->ring.shared->head)};
+    pthread_mutex_unlock(&c->waiting_lock);
+    return at != NULL;
+}
+
+void
+msp_collect_settle(msp_collect *c, msp_settle_find *find, void *payload)
+{
+    size_t left = 0;
+
+    if (!is_owner(c))
+        return;
+    pthread_mutex_lock(&c->waiting_lock);
+    for (size_t i = 0; i < c->nwaiting; i++) {
+        frame_header *h = c->waiting[i].frame;
+        msp_record in_ring = {(unsigned char *)h, h->size, h->size, false};
+
+        if (!msp_record_settle(&in_ring, find, payload))
+            c->waiting[left++] = c->waiting[i];
+    }
+    c->nwaiting = left;
+    pthread_mutex_unlock(&c->waiting_lock);
+}
+
+static msp_settled
+find_nothing(msp_stats *out, uint64_t ticket, void *payload)
+{
+    (void)out;
+    (void)ticket;
+    (void)payload;
+    return MSP_SETTLED_NEVER;
+}
+
+bool
+msp_collect_is_held_up(msp_collect *c)
+{
+    uint64_t head = atomic_load_explicit(&c->ring.shared->head, memory_order_relaxed);
+    bool much;
+
+    if (!is_owner(c))
+        return false;
+    pthread_mutex_lock(&c->waiting_lock);
+    much = c->nwaiting > 0 && head - c->waiting[0].end > c->ring.shared->capacity / HELD_UP_SHARE;
+    pthread_mutex_unlock(&c->waiting_lock);
+    return much;
 }
 
 /* A frame that the ring can never hold with room to spare goes through a file of its own. */
@@ -427,16 +499,18 @@ msp_collect_flush(msp_collect *c, void (*wait)(bool, void *), void *payload, msp
         return MSP_OK;
     enter(c, &w);
     ticket = ++c->tickets;
-    leave(c, &w);
     msp_record_frame(&r, FRAME_FLUSH, 0, ticket);
-    st = msp_collect_commit(c, &r, wait, payload, err);
-    msp_record_release(&r);
-    if (st != MSP_OK)
-        return st;
+    st = seal(&r, err);
+    msp_collect_settle(c, find_nothing, NULL); /* what waits would stand before the frame that asks to be reached */
+    if (st == MSP_OK && atomic_load_explicit(&c->ring.shared->failed, memory_order_relaxed))
+        st = failure(c, err);
+    if (st == MSP_OK)
+        st = wait_for(c, put_frame, &r, &w, err);
     msp_ring_wake(&c->ring);
-    enter(c, &w);
-    st = wait_for(c, ticket_is_flushed, &ticket, &w, err);
+    if (st == MSP_OK)
+        st = wait_for(c, ticket_is_flushed, &ticket, &w, err);
     leave(c, &w);
+    msp_record_release(&r);
     return st;
 }
 
@@ -469,6 +543,8 @@ msp_collect_close(msp_collect *c)
     }
     msp_record_release(&c->scratch);
     pthread_mutex_destroy(&c->lock);
+    pthread_mutex_destroy(&c->waiting_lock);
+    msp_free(c->waiting);
     msp_free(c->writer_path);
     msp_free(c);
 }

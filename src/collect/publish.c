@@ -16,6 +16,8 @@
 #define RENAME_EXCHANGE (1 << 1)
 #endif
 
+enum { PREVIEW_MARK = '\t' };
+
 static msp_status
 set_paths(msp_publish *p, const char *path, msp_error *err)
 {
@@ -80,10 +82,33 @@ msp_publish_create(msp_publish *out, const char *path, msp_str head, msp_str tai
     return st == MSP_OK ? msp_publish_reopen(out, path, tail, err) : st;
 }
 
+/* Where a preview begins in the first len bytes, or len. Strings have no tab in them: JSON writes it as \t. */
+static msp_status
+find_preview(uint64_t *out, int fd, const char *path, uint64_t len, msp_error *err)
+{
+    char block[1 << 16];
+
+    *out = len;
+    while (len > 0) {
+        size_t n = len < sizeof(block) ? (size_t)len : sizeof(block);
+        const char *mark;
+
+        if (pread(fd, block, n, (off_t)(len - n)) != (ssize_t)n)
+            return msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot read", path);
+        len -= n;
+        mark = memrchr(block, PREVIEW_MARK, n);
+        if (mark != NULL) {
+            *out = len + (uint64_t)(mark - block);
+            return MSP_OK;
+        }
+    }
+    return MSP_OK;
+}
+
 msp_status
 msp_publish_reopen(msp_publish *out, const char *path, msp_str tail, msp_error *err)
 {
-    char end[64] = {0};
+    char end[64] = {0}, last = '{';
     struct stat sb;
     msp_status st;
 
@@ -95,13 +120,15 @@ msp_publish_reopen(msp_publish *out, const char *path, msp_str tail, msp_error *
     out->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (out->fd < 0 || fstat(out->fd, &sb) != 0) {
         st = msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot open", path);
-    } else if (tail.len + 1 > sizeof(end) || sb.st_size < (off_t)tail.len + 1 ||
-               pread(out->fd, end, tail.len + 1, sb.st_size - (off_t)tail.len - 1) != (ssize_t)tail.len + 1 ||
-               memcmp(end + 1, tail.p, tail.len) != 0) {
+    } else if (tail.len > sizeof(end) || sb.st_size < (off_t)tail.len + 1 ||
+               pread(out->fd, end, tail.len, sb.st_size - (off_t)tail.len) != (ssize_t)tail.len ||
+               memcmp(end, tail.p, tail.len) != 0) {
         st = msp_error_set(err, MSP_E_FORMAT, "%s: does not end as a dump does", path);
     } else {
-        out->len = (uint64_t)sb.st_size - tail.len;
-        out->any = end[0] != '{';
+        st = find_preview(&out->len, out->fd, path, (uint64_t)sb.st_size - tail.len, err);
+        if (st == MSP_OK && out->len > 0 && pread(out->fd, &last, 1, (off_t)out->len - 1) != 1)
+            st = msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot read", path);
+        out->any = last != '{';
     }
     if (st != MSP_OK)
         msp_publish_close(out);
@@ -164,20 +191,19 @@ append_in_place(msp_publish *p, msp_str text, msp_error *err)
     return MSP_OK;
 }
 
-msp_status
-msp_publish_append(msp_publish *p, msp_str text, msp_error *err)
+/* Put text into the twin behind what is kept, and exchange the two; MSP_E_UNSUPPORTED, and nothing is done: not here.
+ */
+static msp_status
+show(msp_publish *p, msp_str text, msp_error *err)
 {
-    msp_status st;
-    uint64_t len;
+    msp_status st = catch_up(p, err);
     int fd;
 
-    if (text.len == 0)
-        return MSP_OK;
-    if (p->no_exchange)
-        return append_in_place(p, text, err);
-    st = catch_up(p, err);
     if (st == MSP_OK)
         st = write_at(p->twin_fd, p->twin, p->twin_len, text, p->tail, err);
+    if (st == MSP_OK &&
+        ftruncate(p->twin_fd, (off_t)(p->twin_len + text.len + p->tail.len)) != 0) /* a longer preview */
+        st = msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot write", p->twin);
     if (st != MSP_OK) {
         drop_twin(p);
         return st;
@@ -187,16 +213,47 @@ msp_publish_append(msp_publish *p, msp_str text, msp_error *err)
             return msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot put in place", p->path);
         p->no_exchange = true;
         drop_twin(p);
-        return append_in_place(p, text, err);
+        return MSP_E_UNSUPPORTED;
     }
-    len = p->twin_len + text.len;
     fd = p->twin_fd;
     p->twin_fd = p->fd;
-    p->twin_len = p->len;
     p->fd = fd;
-    p->len = len;
+    return MSP_OK;
+}
+
+msp_status
+msp_publish_append(msp_publish *p, msp_str text, msp_error *err)
+{
+    msp_status st = MSP_E_UNSUPPORTED;
+
+    if (text.len == 0)
+        return MSP_OK;
+    if (!p->no_exchange)
+        st = show(p, text, err);
+    if (st == MSP_E_UNSUPPORTED)
+        return append_in_place(p, text, err);
+    if (st != MSP_OK)
+        return st;
+    p->len += text.len;
     p->any = true;
     return MSP_OK;
+}
+
+msp_status
+msp_publish_preview(msp_publish *p, msp_str text, msp_error *err)
+{
+    msp_buf marked = {0};
+    msp_status st;
+
+    if (text.len == 0 || p->no_exchange)
+        return MSP_OK;
+    msp_buf_char(&marked, PREVIEW_MARK);
+    msp_buf_str(&marked, text);
+    st = msp_buf_status(&marked, err);
+    if (st == MSP_OK)
+        st = show(p, msp_buf_view(&marked), err);
+    msp_buf_release(&marked);
+    return st == MSP_E_UNSUPPORTED ? MSP_OK : st;
 }
 
 void

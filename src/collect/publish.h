@@ -39,6 +39,13 @@ MSP_CHECK msp_status msp_publish_reopen(msp_publish *out, const char *path, msp_
 /* Append text, which begins with a comma when p->any; the file is valid before, during and after. */
 MSP_CHECK msp_status msp_publish_append(msp_publish *p, msp_str text, msp_error *err);
 
+/*
+ * Show text, which begins as in msp_publish_append(), without keeping it: the next append or preview takes its place.
+ * In the file it begins with a tab, which stands nowhere else in it, so that a later writer finds what was kept. Does
+ * nothing on a file system without that call, where text can only be written over by longer one.
+ */
+MSP_CHECK msp_status msp_publish_preview(msp_publish *p, msp_str text, msp_error *err);
+
 /* Close and remove the twin. Accepts MSP_PUBLISH_NONE. */
 void msp_publish_close(msp_publish *p);
 

@@ -5,6 +5,7 @@
  * process. A tensor is one packed token of some 80 bytes, because a call has several and their field names never
  * change.
  */
+#include <stdatomic.h>
 #include <string.h>
 #include "collect/record.h"
 #include "core/alloc.h"
@@ -363,16 +364,17 @@ settle_tensor(unsigned char *p, msp_settle_find *find, void *payload)
     if (how == MSP_SETTLED_NOW)
         pack_stats(at, (tensor_stats_form)head.form, &stats);
     else
-        head.form = STATS_LOST;
+        p[offsetof(tensor_token, form)] = STATS_LOST;
+    atomic_thread_fence(memory_order_release); /* it may stand in the ring, and we may be killed: the flag goes last */
     head.flags &= ~(uint32_t)TENSOR_WAITS;
-    memcpy(p, &head, sizeof(head));
+    memcpy(p + offsetof(tensor_token, flags), &head.flags, sizeof(head.flags));
     return true;
 }
 
 bool
 msp_record_settle(msp_record *r, msp_settle_find *find, void *payload)
 {
-    const frame_header *h = (const frame_header *)r->p;
+    frame_header *h = (frame_header *)r->p;
     bool all = true;
     size_t at;
 
@@ -382,5 +384,6 @@ msp_record_settle(msp_record *r, msp_settle_find *find, void *payload)
     for (; at < r->len; at += token_bytes(r->p + at))
         if (r->p[at] == TOKEN_TENSOR)
             all &= settle_tensor(r->p + at, find, payload);
+    __atomic_store_n(&h->waits, !all, __ATOMIC_RELEASE);
     return all;
 }

@@ -2,6 +2,7 @@
 #ifndef MSP_COLLECT_RECORD_H
 #define MSP_COLLECT_RECORD_H
 
+#include <stdbool.h>
 #include "collect/token.h"
 #include "core/str.h"
 #include "json/json.h"
@@ -25,7 +26,7 @@ enum {
     TENSOR_FILE = 16,
     TENSOR_WHY = 32,
     TENSOR_OPEN = 64,
-    TENSOR_WAITS = 128, /* a ticket (u64) stands in the place of the first statistic; never in the ring */
+    TENSOR_WAITS = 128, /* a ticket (u64) stands in the place of the first statistic */
     TENSOR_VALUES = 256
 };
 
@@ -39,6 +40,13 @@ typedef struct __attribute__((packed)) tensor_token {
     uint32_t flags;
     uint32_t crc;
 } tensor_token;
+
+/* Whether statistics of a frame in the ring are still to come: what was put in until then is seen by who is told no. */
+static inline bool
+msp_frame_waits(const frame_header *h)
+{
+    return __atomic_load_n(&h->waits, __ATOMIC_ACQUIRE) != 0;
+}
 
 /* Begin a frame of any kind in r, dropping what r held; and put a text into it. */
 void msp_record_frame(msp_record *r, frame_kind kind, uint32_t unit, uint32_t arg);

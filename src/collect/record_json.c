@@ -201,13 +201,27 @@ msp_record_read_tensor(record_reader *r, record_tensor *t)
     take(r, (size_t)t->head.ndim * 8);
     t->stats = *r;
     take(r, t->head.form == STATS_NONE ? 0 : 4 * 8);
-    if (t->head.dtype >= MSP_DTYPE_COUNT || t->head.form > STATS_LOST || (t->head.flags & TENSOR_WAITS))
+    if (t->head.dtype >= MSP_DTYPE_COUNT || t->head.form > STATS_LOST)
         r->bad = true;
+    if ((t->head.flags & TENSOR_WAITS) && t->head.form != STATS_NONE)
+        t->head.form = STATS_LOST; /* what stands there is a ticket */
     if (r->bad)
         return false;
     read_texts(r, t);
     read_values(r, t);
     return !r->bad;
+}
+
+static void
+write_notes(msp_json_writer *w, const record_tensor *t)
+{
+    if (t->head.flags & TENSOR_WHY) {
+        key(w, "note");
+        msp_json_write_string(w, t->why);
+    } else if (t->head.flags & TENSOR_WAITS) {
+        key(w, "note");
+        msp_json_write_string(w, MSP_STR("statistics not fetched from the device"));
+    }
 }
 
 static bool
@@ -240,10 +254,7 @@ write_tensor(record_reader *r, msp_json_writer *w, bool *open)
         key(w, "md5");
         msp_json_write_string(w, msp_str_of(crc));
     }
-    if (t.head.flags & TENSOR_WHY) {
-        key(w, "note");
-        msp_json_write_string(w, t.why);
-    }
+    write_notes(w, &t);
     *open = (t.head.flags & TENSOR_OPEN) != 0;
     if (!*open)
         msp_json_end_object(w);

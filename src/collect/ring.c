@@ -214,7 +214,7 @@ padded(size_t size)
  */
 enum { RING_WARM = 1 << 20 };
 
-bool
+frame_header *
 msp_ring_put(msp_ring *r, const void *frame, size_t size)
 {
     ring_shared *s = r->shared;
@@ -225,13 +225,13 @@ msp_ring_put(msp_ring *r, const void *frame, size_t size)
     size_t skip = need > to_end || restart ? to_end : 0;
 
     if (need + skip > s->capacity - (head - tail))
-        return false;
+        return NULL;
     if (skip >= sizeof(frame_header))
         memset(r->data + at, 0, sizeof(frame_header)); /* FRAME_SKIP; a shorter rest needs no mark */
     at = skip > 0 ? 0 : at;
     memcpy(r->data + at, frame, size);
     atomic_store_explicit(&s->head, head + skip + need, memory_order_release);
-    return true;
+    return (frame_header *)(r->data + at);
 }
 
 const frame_header *

@@ -57,8 +57,8 @@ MSP_CHECK msp_status msp_ring_open(msp_ring *out, const char *path, msp_error *e
 /* Unmap and close; remove also deletes both files. Accepts a zeroed ring. */
 void msp_ring_close(msp_ring *r, bool remove);
 
-/* Copy a whole frame (its header's size set) into the ring; false when there is no room now. */
-bool msp_ring_put(msp_ring *r, const void *frame, size_t size);
+/* Copy a whole frame (its header's size set) into the ring and return where it stands, NULL: there is no room now. */
+frame_header *msp_ring_put(msp_ring *r, const void *frame, size_t size);
 
 /* The frame at position *at, or NULL when there is none; *at moves behind it. *bad is set when the ring is damaged. */
 const frame_header *msp_ring_next(const msp_ring *r, uint64_t *at, bool *bad);

@@ -4,7 +4,7 @@
  * A frame in the ring is a header of 16 bytes and a body, padded to 8 bytes:
  *     u32 size      of header and body, without padding
  *     u16 kind      FRAME_*
- *     u16 reserved
+ *     u16 waits     not 0: statistics of it are still on their way; see msp_collect_settle()
  *     u32 unit      the unit it belongs to
  *     u32 arg       stack id, ticket, ... by kind
  * The body of FRAME_VALUE is a name and one value; values are tokens: one byte TOKEN_*, then the payload. Texts are u32
@@ -32,7 +32,7 @@ typedef enum frame_kind {
 typedef struct frame_header {
     uint32_t size;
     uint16_t kind;
-    uint16_t reserved;
+    uint16_t waits;
     uint32_t unit;
     uint32_t arg;
 } frame_header;

@@ -108,6 +108,16 @@ open_lines(msp_unit *u, msp_unit_kind kind, msp_str data_dir, record_reader *r, 
     return msp_lines_open(&u->lines, kind, u->dir, file, data_dir, strtoll(number, NULL, 10), err);
 }
 
+msp_unit
+msp_unit_without_files(bool debug)
+{
+    return (msp_unit){.debug = debug,
+                      .data = MSP_PUBLISH_NONE,
+                      .stack = MSP_PUBLISH_NONE,
+                      .construct = MSP_PUBLISH_NONE,
+                      .lines = MSP_LINES_NONE};
+}
+
 msp_status
 msp_unit_open(msp_unit *u, const frame_header *h, bool again, msp_error *err)
 {
@@ -118,13 +128,9 @@ msp_unit_open(msp_unit *u, const frame_header *h, bool again, msp_error *err)
     msp_buf head = {0};
     msp_status st;
 
-    *u = (msp_unit){.data = MSP_PUBLISH_NONE,
-                    .stack = MSP_PUBLISH_NONE,
-                    .construct = MSP_PUBLISH_NONE,
-                    .lines = MSP_LINES_NONE};
+    *u = msp_unit_without_files(kind == MSP_UNIT_DEBUG);
     if (r.bad || dir.len == 0 || memchr(dir.p, '\0', dir.len) != NULL)
         return msp_error_set(err, MSP_E_FORMAT, "the description of a dump folder is damaged");
-    u->debug = kind == MSP_UNIT_DEBUG;
     u->dir = msp_alloc(dir.len + 1, 1);
     if (u->dir == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
@@ -398,6 +404,45 @@ msp_unit_publish(msp_unit *u, const unit_stack *stacks, size_t nstacks, msp_erro
     return MSP_OK;
 }
 
+static msp_status
+preview(msp_publish *to, msp_buf *text, msp_error *err)
+{
+    msp_status st = msp_buf_status(text, err);
+
+    if (st == MSP_OK)
+        st = msp_publish_preview(to, members(text, to->any), err);
+    msp_buf_clear(text);
+    return st;
+}
+
+msp_status
+msp_unit_preview(msp_unit *u, msp_unit *more, const unit_stack *stacks, size_t nstacks, msp_error *err)
+{
+    uint64_t keys = u->stack_keys;
+    msp_buf text = {0};
+    msp_status st;
+
+    if (is_lines(u))
+        return MSP_OK;
+    msp_buf_str(&text, msp_buf_view(&u->data_text));
+    msp_buf_str(&text, msp_buf_view(&more->data_text));
+    st = preview(&u->data, &text, err);
+    if (st == MSP_OK && !u->debug) {
+        make_stack_text(u, &text, stacks, nstacks);
+        more->stack_keys = u->stack_keys;
+        make_stack_text(more, &text, stacks, nstacks);
+        u->stack_keys = keys;
+        st = preview(&u->stack, &text, err);
+    }
+    if (st == MSP_OK && !u->debug) {
+        msp_buf_str(&text, msp_buf_view(&u->construct_text));
+        msp_buf_str(&text, msp_buf_view(&more->construct_text));
+        st = preview(&u->construct, &text, err);
+    }
+    msp_buf_release(&text);
+    return st;
+}
+
 void
 msp_unit_close(msp_unit *u)
 {
@@ -411,8 +456,5 @@ msp_unit_close(msp_unit *u)
     msp_free(u->holes);
     msp_free(u->dir);
     msp_arena_release(&u->names);
-    *u = (msp_unit){.data = MSP_PUBLISH_NONE,
-                    .stack = MSP_PUBLISH_NONE,
-                    .construct = MSP_PUBLISH_NONE,
-                    .lines = MSP_LINES_NONE};
+    *u = msp_unit_without_files(false);
 }

@@ -54,6 +54,16 @@ size_t msp_unit_pending(const msp_unit *u);
 /* Put everything that waits into the files. */
 MSP_CHECK msp_status msp_unit_publish(msp_unit *u, const unit_stack *stacks, size_t nstacks, msp_error *err);
 
+/*
+ * Show what waits, and behind it what waits in more, a unit without files that took in later frames; both keep it. What
+ * is published next takes its place. A unit of lines shows nothing.
+ */
+MSP_CHECK msp_status msp_unit_preview(msp_unit *u, msp_unit *more, const unit_stack *stacks, size_t nstacks,
+                                      msp_error *err);
+
+/* One for msp_unit_preview(), to be given back with msp_unit_close(). */
+msp_unit msp_unit_without_files(bool debug);
+
 /* Close the files; what was not published is dropped. */
 void msp_unit_close(msp_unit *u);
 

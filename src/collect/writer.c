@@ -3,8 +3,11 @@
  *
  * Nothing leaves the ring before its text is published. Text is published when somebody waits for it, when a quarter of
  * a second has passed, when 4 MiB wait, or when the ring is half full: often enough that a record is never older than a
- * second outside the files, and rarely enough that small records do not cost a rename each. A place that is kept for a
- * late record holds it up by two seconds at most; nothing is lost by that when the producer is killed.
+ * second outside the files, and rarely enough that small records do not cost a rename each.
+ *
+ * Two things hold that up: a place that is kept for a late record, for two seconds at most, and a record whose
+ * statistics are still on a device, for as long as the producer lives. Meanwhile the files show what is held up as a
+ * preview (publish.h), which the next publishing replaces.
  */
 #include "collect/writer.h"
 
@@ -35,8 +38,9 @@ typedef struct writer {
     uint64_t side_at; /* how much of the side file is read */
     uint32_t ticket;  /* newest flush seen, not yet answered */
     int64_t records, damaged;
-    bool unpublished;
-    struct timespec published;
+    bool unpublished, held_up; /* held_up: the frame at read waits for its statistics */
+    uint64_t shown;            /* position of the ring's head at the last preview */
+    struct timespec published; /* or shown */
 } writer;
 
 static int64_t
@@ -124,7 +128,36 @@ publish(writer *w, msp_error *err)
         atomic_store(&w->ring->shared->flushed, w->ticket);
     w->ticket = 0;
     w->unpublished = false;
+    w->shown = 0; /* the preview is gone */
     clock_gettime(CLOCK_MONOTONIC, &w->published);
+    return MSP_OK;
+}
+
+/* The frame that h says is in a file, to be given back with msp_free(), NULL: it is damaged; path is the file's. */
+static msp_status
+read_spilled(frame_header **out, char *path, size_t path_size, const frame_header *h, msp_error *err)
+{
+    record_reader r = {(const unsigned char *)(h + 1), (const unsigned char *)h + h->size, false};
+    msp_str name = msp_record_read_text(&r);
+    frame_header *frame;
+    msp_status st;
+    size_t size;
+    char *text;
+
+    *out = NULL;
+    path[0] = '\0';
+    if (r.bad || name.len >= path_size)
+        return MSP_OK;
+    memcpy(path, name.p, name.len);
+    path[name.len] = '\0';
+    st = msp_file_read(&text, &size, path, UINT32_MAX, err);
+    if (st != MSP_OK)
+        return st;
+    frame = (frame_header *)text;
+    if (size < sizeof(*frame) || frame->size != size || frame->kind == FRAME_SPILL)
+        msp_free(text);
+    else
+        *out = frame;
     return MSP_OK;
 }
 
@@ -133,31 +166,20 @@ static msp_status take_in(writer *w, const frame_header *h, msp_error *err);
 static msp_status
 take_in_spilled(writer *w, const frame_header *h, msp_error *err)
 {
-    record_reader r = {(const unsigned char *)(h + 1), (const unsigned char *)h + h->size, false};
-    msp_str name = msp_record_read_text(&r);
-    frame_header *frame = NULL;
-    msp_status st;
-    size_t size;
-    char path[4096], *text;
+    char path[4096];
+    frame_header *frame;
+    msp_status st = read_spilled(&frame, path, sizeof(path), h, err);
 
-    if (r.bad || name.len >= sizeof(path)) {
-        w->damaged++;
-        return MSP_OK;
-    }
-    memcpy(path, name.p, name.len);
-    path[name.len] = '\0';
-    st = msp_file_read(&text, &size, path, UINT32_MAX, err);
     if (st != MSP_OK)
         return st;
-    frame = (frame_header *)text;
-    if (size < sizeof(*frame) || frame->size != size || frame->kind == FRAME_SPILL)
+    if (frame == NULL)
         w->damaged++;
     else
         st = take_in(w, frame, err);
-    msp_free(text);
+    msp_free(frame);
     if (st == MSP_OK)
         st = publish(w, err);
-    if (st == MSP_OK)
+    if (st == MSP_OK && path[0] != '\0')
         unlink(path); /* not before its text is safe */
     return st;
 }
@@ -216,16 +238,30 @@ pending(const writer *w)
     return n;
 }
 
+/* The next frame, NULL: there is none, or it waits for its statistics and we are not told to take it all the same. */
+static const frame_header *
+next_frame(writer *w, bool all, bool *bad)
+{
+    uint64_t at = w->read;
+    const frame_header *h = msp_ring_next(w->ring, &at, bad);
+
+    w->held_up = h != NULL && !all && msp_frame_waits(h);
+    if (w->held_up)
+        return NULL;
+    w->read = at;
+    return h;
+}
+
 /* Take in what is there, publishing on the way when it is much. */
 static msp_status
-drain(writer *w, msp_error *err)
+drain(writer *w, bool all, msp_error *err)
 {
     const uint64_t half = w->ring->shared->capacity / 2;
     const frame_header *h;
     msp_status st = MSP_OK;
     bool bad = false;
 
-    while (st == MSP_OK && (h = msp_ring_next(w->ring, &w->read, &bad)) != NULL) {
+    while (st == MSP_OK && (h = next_frame(w, all, &bad)) != NULL) {
         st = take_in(w, h, err);
         w->unpublished = true;
         if (st == MSP_OK &&
@@ -235,6 +271,68 @@ drain(writer *w, msp_error *err)
     if (st == MSP_OK && bad)
         return msp_error_set(err, MSP_E_FORMAT, "%s: damaged at position %llu", w->ring->path,
                              (unsigned long long)w->read);
+    return st;
+}
+
+/* A frame that is held up, for a preview: those that only do something are for later. */
+static msp_status
+peek(writer *w, msp_unit *more, const frame_header *h, msp_error *err)
+{
+    frame_header *spilled = NULL;
+    msp_status st = MSP_OK;
+    int64_t damaged = 0;
+    char path[4096];
+
+    if (h->kind == FRAME_SPILL) {
+        st = read_spilled(&spilled, path, sizeof(path), h, err);
+        h = spilled;
+    }
+    if (st == MSP_OK && h != NULL && h->unit < w->nunits && w->units[h->unit].open &&
+        (h->kind == FRAME_VALUE || h->kind == FRAME_SITE || h->kind == FRAME_HOLE))
+        st = msp_unit_add(&more[h->unit], h, w->stacks, w->nstacks, &damaged, err);
+    msp_free(spilled);
+    return st;
+}
+
+/* Show everything that is held up, as it is now. */
+static msp_status
+preview(writer *w, msp_error *err)
+{
+    uint64_t at = w->read;
+    msp_unit *more = msp_alloc(w->nunits, sizeof(*more));
+    const frame_header *h;
+    msp_status st = MSP_OK;
+    bool bad = false;
+
+    if (more == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    for (size_t i = 0; i < w->nunits; i++)
+        more[i] = msp_unit_without_files(w->units[i].debug);
+    w->shown = atomic_load(&w->ring->shared->head);
+    while (st == MSP_OK && (h = msp_ring_next(w->ring, &at, &bad)) != NULL)
+        st = peek(w, more, h, err);
+    for (size_t i = 0; i < w->nunits; i++) {
+        if (st == MSP_OK && w->units[i].open)
+            st = msp_unit_preview(&w->units[i], &more[i], w->stacks, w->nstacks, err);
+        msp_unit_close(&more[i]);
+    }
+    msp_free(more);
+    clock_gettime(CLOCK_MONOTONIC, &w->published);
+    return st;
+}
+
+/* Bring the files up to date, as far as that is due. */
+static msp_status
+show(writer *w, bool last, msp_error *err)
+{
+    bool hole = !last && has_open_hole(w), due = last || ms_since(&w->published) >= PUBLISH_MS;
+    msp_status st = MSP_OK;
+
+    if (w->unpublished && due && !hole)
+        st = publish(w, err);
+    if (st == MSP_OK && (w->held_up || hole) && (due || w->shown == 0) &&
+        w->shown != atomic_load(&w->ring->shared->head))
+        st = preview(w, err);
     return st;
 }
 
@@ -255,9 +353,9 @@ serve(writer *w, msp_error *err)
         }
         st = read_side(w, err);
         if (st == MSP_OK)
-            st = drain(w, err); /* after last was read: nothing can come behind it */
-        if (st == MSP_OK && w->unpublished && (last || (ms_since(&w->published) >= PUBLISH_MS && !has_open_hole(w))))
-            st = publish(w, err);
+            st = drain(w, last, err); /* after last was read: nothing can come behind it */
+        if (st == MSP_OK)
+            st = show(w, last, err);
         if (st != MSP_OK || last)
             break;
         msp_ring_wait(w->ring, seen, IDLE_MS);

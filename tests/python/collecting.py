@@ -211,3 +211,26 @@ def step(debugger, body, model=None):
 
 if __name__ == "__main__":
     run_afresh(*sys.argv[1:])
+
+
+def until(condition, limit=60.0):
+    end = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < end, "nothing happened in %d seconds" % limit
+        time.sleep(0.002)
+
+
+def writers(folder):
+    """Ids of the writer processes of this dump."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/cmdline" % pid, "rb") as f:
+                words = f.read().split(b"\0")
+            with open("/proc/%s/stat" % pid) as f:
+                gone = f.read().rpartition(")")[2].split()[0] in "ZX"
+        except OSError:
+            continue
+        if b"__write" in words and any(w.startswith(os.fsencode(str(folder))) for w in words) and not gone:
+            found.append(int(pid))
+    return found

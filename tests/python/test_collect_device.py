@@ -1,5 +1,7 @@
 """Tensors on another device: reduced there, fetched in batches. The device is a stand-in (npu.py); on real hardware this was never run."""
 import math
+import os
+import signal
 import time
 
 import pytest
@@ -7,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import npu
-from collecting import R, bare, collect, fill, step
+from collecting import R, bare, begin, collect, fill, step, until, write_config, writers
 
 pytestmark = npu.needed
 
@@ -206,6 +208,84 @@ def test_half_a_second_is_the_longest_wait(tmp_path):
             return list(json.load(f)["data"])
 
     assert collect(tmp_path, body).value[:1] == ["Torch.sin.0.forward"]
+
+
+def in_the_files(tmp_path):
+    import json
+
+    folder = tmp_path / "dump" / "step0" / "rank"
+    return [json.loads((folder / name).read_text()) for name in ("dump.json", "stack.json", "construct.json")]
+
+
+CALLS = ["Torch.%s.%d.forward" % (f, i) for i in range(3) for f in ("sin", "cos")]
+
+
+def call_and_sit(tmp_path, ready):
+    """A program that records on both devices, and then sits in one call: nobody can fetch anything."""
+    from msprobe.pytorch import PrecisionDebugger
+
+    path = write_config(tmp_path, level="mix")
+
+    def body():
+        npu.set_up()
+        x, y = R(3).to("npu"), R(3)
+        d = PrecisionDebugger(path)
+        d.start(torch.nn.Identity())
+        for _ in range(3):
+            torch.sin(x)
+            torch.cos(y)
+        ready.set()
+        time.sleep(600)
+
+    return begin(tmp_path, body)[0]
+
+
+@pytest.mark.parametrize("moment", [0, 1.0])
+def test_after_kill_9_what_was_not_fetched_has_a_record_and_so_has_what_is_behind_it(tmp_path, moment):
+    import multiprocessing
+
+    ready = multiprocessing.Event()
+    pid = call_and_sit(tmp_path, ready)
+    assert ready.wait(120)
+    time.sleep(moment)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    if moment > 0:
+        assert list(in_the_files(tmp_path)[0]["data"]) == CALLS  # at once, and nothing was run
+    until(lambda: not writers(tmp_path))
+    dump, stacks, construct = in_the_files(tmp_path)
+    assert list(dump["data"]) == list(construct) == CALLS
+    assert sorted(name for names, _ in stacks.values() for name in names) == sorted(CALLS)
+    for name, record in dump["data"].items():
+        for tensor in record["input_args"] + record["output"]:
+            assert tensor["shape"] == [3] and tensor["dtype"] == "torch.float32"
+            assert (tensor["Max"] is None) == ("note" in tensor) == ("sin" in name)
+
+
+def test_what_was_shown_without_statistics_gets_them(tmp_path):
+    def body(d):
+        npu.set_up()
+        x, y = R(3).to("npu"), R(3)
+        d.start()
+        for _ in range(3):
+            torch.sin(x)
+            torch.cos(y)
+        shown = until_shown(tmp_path, CALLS)
+        d.stop()
+        d.step()
+        return [record["output"][0]["Max"] for record in shown.values()]
+
+    r = collect(tmp_path, body)
+    assert [value is None for value in r.value] == [True, False] * 3
+    assert r.names() == CALLS
+    for name, record in r.data().items():
+        assert math.isclose(record["output"][0]["Max"], getattr(torch, name.split(".")[1])(R(3)).max().item(), rel_tol=1e-6)
+        assert "note" not in record["output"][0]
+
+
+def until_shown(tmp_path, names):
+    until(lambda: os.path.exists(tmp_path / "dump" / "step0" / "rank" / "construct.json") and list(in_the_files(tmp_path)[0]["data"]) == names)
+    return in_the_files(tmp_path)[0]["data"]
 
 
 def test_what_the_device_cannot_reduce_is_fetched_whole(tmp_path, monkeypatch):

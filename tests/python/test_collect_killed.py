@@ -12,7 +12,7 @@ import threading
 import time
 
 import pytest
-from collecting import R, begin, collect, fill, finish, step, torch, write_config
+from collecting import R, begin, collect, fill, finish, step, torch, until, write_config, writers
 
 import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
@@ -57,29 +57,6 @@ def train(folder, progress, task="statistics", level="mix", pause=0.0):
             time.sleep(pause)
 
     return begin(folder, body)
-
-
-def until(condition, limit=60.0):
-    end = time.monotonic() + limit
-    while not condition():
-        assert time.monotonic() < end, "nothing happened in %d seconds" % limit
-        time.sleep(0.002)
-
-
-def writers(folder):
-    """Ids of the writer processes of this dump."""
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open("/proc/%s/cmdline" % pid, "rb") as f:
-                words = f.read().split(b"\0")
-            with open("/proc/%s/stat" % pid) as f:
-                gone = f.read().rpartition(")")[2].split()[0] in "ZX"
-        except OSError:
-            continue
-        if b"__write" in words and any(w.startswith(os.fsencode(str(folder))) for w in words) and not gone:
-            found.append(int(pid))
-    return found
 
 
 def kill(pid):

@@ -3,7 +3,7 @@
  *
  * The program is its own writer: started with "__write RING" it does what the msprobe command does.
  */
-#include "unit.h"
+#include "collects.h"
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -18,144 +18,6 @@
 #include "core/path.h"
 #include "json/json.h"
 #include "msprobe/collect.h"
-
-static char self[4096];
-
-static void
-sleep_ms(int ms)
-{
-    struct timespec ts = {ms / 1000, (long)(ms % 1000) * 1000000};
-
-    nanosleep(&ts, NULL);
-}
-
-static msp_collect *
-open_collect(const char *dir, bool process)
-{
-    msp_collect_options opt = {dir, 1 << 20, process ? self : NULL};
-    msp_collect *c;
-    msp_error err;
-
-    if (msp_collect_open(&c, &opt, &err) != MSP_OK)
-        fail_msg("%s", err.message);
-    return c;
-}
-
-static uint32_t
-open_unit(msp_collect *c, const char *dir)
-{
-    msp_unit_info info = {dir, MSP_UNIT_DUMP, "statistics", "L1", "pytorch", NULL};
-    msp_error err;
-    uint32_t unit;
-
-    if (msp_collect_unit(c, &unit, &info, &err) != MSP_OK)
-        fail_msg("%s", err.message);
-    return unit;
-}
-
-static void
-commit_call(msp_collect *c, msp_record *r, uint32_t unit, int n)
-{
-    msp_stats stats = {.count = 4, .max = n + 0.5, .min = -1, .mean = 0.25, .norm = 2};
-    msp_tensor t = {.dtype = MSP_F32, .ndim = 2, .numel = 4, .shape = {2, 2}};
-    msp_tensor_note note = {.shape_of = &t, .stats = &stats, .requires_grad = true, .has_crc = true, .crc = 0xabc};
-    char name[64];
-    int len = snprintf(name, sizeof(name), "Functional.relu.%d.forward", n);
-    msp_error err;
-
-    msp_record_begin(r, unit, name, (size_t)len);
-    msp_record_object(r);
-    msp_record_key(r, "input_args", 10);
-    msp_record_array(r);
-    msp_record_tensor(r, &note);
-    msp_record_int(r, n);
-    msp_record_end(r);
-    msp_record_end(r);
-    if (msp_collect_commit(c, r, NULL, NULL, &err) != MSP_OK)
-        fail_msg("%s", err.message);
-}
-
-/* Statistics of ticket 7 are there, those of 8 come when *payload says so, 9 is lost. */
-static msp_settled
-find_stats(msp_stats *out, uint64_t ticket, void *payload)
-{
-    *out = (msp_stats){.count = 1, .max = (double)ticket + 0.5, .min = -1, .mean = 0.25, .norm = 2, .max_int = 3};
-    if (ticket == 9)
-        return MSP_SETTLED_NEVER;
-    return ticket == 7 || *(bool *)payload ? MSP_SETTLED_NOW : MSP_SETTLED_LATER;
-}
-
-static void
-put_waiting(msp_record *r, uint64_t ticket, msp_dtype dtype)
-{
-    msp_tensor t = {.dtype = dtype, .ndim = 1, .numel = 4, .shape = {4}};
-    msp_tensor_note note = {.shape_of = &t, .ticket = ticket, .data_name = "x.pt", .type = "mine.Tensor"};
-
-    msp_record_tensor(r, &note);
-}
-
-static void
-commit_site(msp_collect *c, msp_record *r, uint32_t unit, int n, uint32_t stack)
-{
-    char name[64];
-    int len = snprintf(name, sizeof(name), "Functional.relu.%d.forward", n);
-
-    msp_record_site(r, unit, name, (size_t)len, stack, "Module.a.Linear.forward.0", 25);
-    assert_int_equal(msp_collect_commit(c, r, NULL, NULL, NULL), MSP_OK);
-}
-
-static void
-flush(msp_collect *c)
-{
-    msp_error err;
-
-    if (msp_collect_flush(c, NULL, NULL, &err) != MSP_OK)
-        fail_msg("%s", err.message);
-}
-
-/* How many members "data" (or the root) has; -1 when the file is not valid JSON. */
-static int64_t
-count_members(const char *path, bool data)
-{
-    msp_mapping map;
-    msp_json_doc doc;
-    msp_error err;
-    int64_t n = -1;
-
-    if (msp_map_open(&map, path, &err) != MSP_OK)
-        return -1;
-    if (msp_json_parse(&doc, map.addr, map.size, &err) == MSP_OK) {
-        n = (int64_t)msp_json_count(data ? msp_json_get(doc.root, "data") : doc.root);
-        msp_json_doc_release(&doc);
-    }
-    msp_map_close(&map);
-    return n;
-}
-
-static const char *
-in_dir(const char *dir, const char *name)
-{
-    static char paths[8][1024];
-    static unsigned next;
-    char *p = paths[next++ % 8];
-
-    snprintf(p, sizeof(paths[0]), "%s/%s", dir, name);
-    return p;
-}
-
-static int
-hidden_files(const char *dir)
-{
-    struct dirent *e;
-    DIR *d = opendir(dir);
-    int n = 0;
-
-    while (d != NULL && (e = readdir(d)) != NULL)
-        n += strncmp(e->d_name, ".msprobe", 8) == 0 || strstr(e->d_name, ".twin") != NULL;
-    if (d != NULL)
-        closedir(d);
-    return n;
-}
 
 static void
 the_text_is_what_python_writes(void **state)
@@ -303,18 +165,6 @@ start_producer(const char *dir, const char *unit_dir, int *progress_fd)
     return pid;
 }
 
-/*
- * Who a process is, is told by its number and its start. qemu tells a process another start than everybody else hears,
- * so that living ones pass for dead.
- */
-static void
-skip_where_processes_are_strangers(void)
-{
-#if defined(MSP_TEST_EMULATED)
-    skip();
-#endif
-}
-
 /* Come back when the producer has committed a few records, however slow the machine is. */
 static void
 wait_until_it_records(int fd)
@@ -380,26 +230,6 @@ after_kill_9_of_the_training_process_everything_committed_is_there(void **state)
         assert_true(count_members(in_dir(unit_dir, "stack.json"), false) >= 0);
         assert_true(count_members(in_dir(unit_dir, "construct.json"), false) >= 0);
     }
-}
-
-static int64_t
-writer_of(const char *dir)
-{
-    msp_dir_list list;
-    int64_t pid = 0;
-
-    assert_int_equal(msp_dir_list_read(&list, dir, NULL), MSP_OK);
-    for (size_t i = 0; i < list.count; i++)
-        if (msp_str_ends(msp_str_of(list.names[i]), MSP_STR(".ring"))) {
-            msp_ring ring;
-
-            if (msp_ring_open(&ring, in_dir(dir, list.names[i]), NULL) == MSP_OK) {
-                pid = atomic_load(&ring.shared->writer_pid);
-                msp_ring_close(&ring, false);
-            }
-        }
-    msp_dir_list_release(&list);
-    return pid;
 }
 
 static void
@@ -526,52 +356,6 @@ a_forked_child_records_nothing_and_disturbs_nothing(void **state)
     msp_free(r.p);
 }
 
-static msp_str
-read_text(msp_mapping *map, const char *path)
-{
-    assert_int_equal(msp_map_open(map, path, NULL), MSP_OK);
-    return (msp_str){map->addr, map->size};
-}
-
-static void
-statistics_that_come_late_are_put_in_before_the_record_goes(void **state)
-{
-    const char *dir = scratch_path("late_stats"), *unit_dir = scratch_path("late_stats/step0/rank");
-    msp_collect *c = open_collect(dir, false);
-    uint32_t unit = open_unit(c, unit_dir);
-    msp_record part = {0}, r = {0};
-    bool all_here = false;
-    msp_mapping map;
-    msp_str text;
-
-    (void)state;
-    put_waiting(&part, 8, MSP_F32); /* a part that was built before */
-    msp_record_begin(&r, unit, "a", 1);
-    msp_record_array(&r);
-    msp_record_text(&r, "text", 4);
-    msp_record_int(&r, 5);
-    put_waiting(&r, 7, MSP_F16);
-    msp_record_append(&r, &part);
-    put_waiting(&r, 9, MSP_F64);
-    put_waiting(&r, 7, MSP_I32);
-    msp_record_end(&r);
-    assert_false(msp_record_settle(&r, find_stats, &all_here));
-    all_here = true;
-    assert_true(msp_record_settle(&r, find_stats, &all_here));
-    assert_true(msp_record_settle(&r, find_stats, &all_here));
-    assert_int_equal(msp_collect_commit(c, &r, NULL, NULL, NULL), MSP_OK);
-    flush(c);
-    text = read_text(&map, in_dir(unit_dir, "dump.json"));
-    assert_non_null(memmem(text.p, text.len, "\"Max\": 7.5", 10));
-    assert_non_null(memmem(text.p, text.len, "\"Max\": 8.5", 10));
-    assert_non_null(memmem(text.p, text.len, "\"Max\": null", 11));
-    assert_non_null(memmem(text.p, text.len, "\"Max\": 3.0", 10));
-    msp_map_close(&map);
-    msp_collect_close(c);
-    msp_free(r.p);
-    msp_free(part.p);
-}
-
 int
 main(int argc, char **argv)
 {
@@ -580,7 +364,6 @@ main(int argc, char **argv)
         TEST(more_than_the_ring_holds_waits_for_the_writer_and_nothing_is_lost),
         TEST(a_record_larger_than_the_ring_arrives),
         TEST(a_late_record_stands_where_its_place_was_kept),
-        TEST(statistics_that_come_late_are_put_in_before_the_record_goes),
         TEST(after_kill_9_of_the_training_process_everything_committed_is_there),
         TEST(after_everything_is_killed_the_files_are_valid_and_a_reader_recovers_the_rest),
         TEST(a_killed_writer_is_replaced_and_nothing_is_lost),
@@ -588,12 +371,5 @@ main(int argc, char **argv)
         TEST(a_forked_child_records_nothing_and_disturbs_nothing),
     };
 
-    if (argc == 3 && strcmp(argv[1], "__write") == 0) {
-        if (fork() != 0)
-            _exit(0);
-        return msp_collect_write(argv[2], NULL) != MSP_OK;
-    }
-    if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
-        return 1;
-    return cmocka_run_group_tests(tests, NULL, remove_scratch);
+    return run_collect_tests(argc, argv, tests);
 }
