@@ -660,19 +660,23 @@ remove_hooks(watched *w)
     Py_CLEAR(w->hooks);
 }
 
-/* modules_step(): what waits is written, hooks on parameters go, numbers begin anew */
+/*
+ * modules_step(): what waits is written, hooks on parameters go, numbers begin anew. A module some of whose parameters
+ * had no gradient is written only here: when it overflowed, and that stops the program, the exception comes at the end.
+ */
 PyObject *
 msp_probe_modules_step(PyObject *self, PyObject *unused)
 {
-    PyObject *retired = tree.retired;
+    PyObject *retired = tree.retired, *type = NULL, *value = NULL, *trace = NULL;
     probe_quiet q;
 
     (void)self;
     (void)unused;
     msp_probe_enter(&q);
     for (module_name *n = names; n != NULL; n = n->next) {
-        if (write_parts(n))
-            PyErr_Clear(); /* the step is over: there is no call left to stop */
+        if (write_parts(n) && type == NULL)
+            PyErr_Fetch(&type, &value, &trace);
+        PyErr_Clear();
         n->written = n->shown.count = 0;
     }
     msp_probe_leave(&q);
@@ -684,5 +688,9 @@ msp_probe_modules_step(PyObject *self, PyObject *unused)
     for (Py_ssize_t i = 0; retired != NULL && i < PyList_GET_SIZE(retired); i++)
         remove_hooks((watched *)PyList_GET_ITEM(retired, i));
     Py_XDECREF(retired);
+    if (type != NULL) {
+        PyErr_Restore(type, value, trace);
+        return NULL;
+    }
     Py_RETURN_NONE;
 }

@@ -27,10 +27,10 @@ def recorded(d, body, model=None):
     return result
 
 
-def both(tmp_path, body, **config):
+def both(tmp_path, body, world=2, **config):
     """The ranks' results with the tool, which are those without."""
-    expected = [r.value for r in ranks(tmp_path, body, tool=False)]
-    results = ranks(tmp_path, body, **config)
+    expected = [r.value for r in ranks(tmp_path, body, world, tool=False)]
+    results = ranks(tmp_path, body, world, **config)
     for got, want in zip([r.value for r in results], expected):
         assert [t.tobytes() if hasattr(t, "tobytes") else t for t in got] == [t.tobytes() if hasattr(t, "tobytes") else t for t in want]
     for r in results:
@@ -239,6 +239,101 @@ def test_dtensors_show_their_shard_mesh_and_placements(tmp_path):
         out = r.tensor("Torch.mm.0.forward.output.0.pt", rank=where)
         assert type(out) is torch.Tensor and out.numpy().tobytes() == r.value[1].tobytes()
         assert "Torch.mm.0.backward" in data
+
+
+@pytest.mark.parametrize("level, nums", [("L0", 1), ("mix", 1), ("mix", -1)])
+def test_an_overflow_that_only_the_reduced_shard_of_a_gradient_has_counts(tmp_path, level, nums):
+    """Each rank's own gradient is finite, their sum is not: nobody sees it but FSDP2, which leaves it in the parameter."""
+    init_device_mesh = pytest.importorskip("torch.distributed.device_mesh").init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    def body(d, rank):
+        model = nn.Sequential(nn.Linear(4, 4))
+        for p in model.parameters():
+            nn.init.zeros_(p)
+        fully_shard(model, mesh=init_device_mesh("cpu", (2,)))
+        x, factor = torch.full((1, 4), 1e19), torch.full((1, 4), 2e19)
+        d.start(model)
+        try:
+            (model(x) * factor).sum().backward()
+            raised = None
+        except Exception as e:
+            raised = type(e).__name__
+        d.stop()
+        d.step()
+        return raised, [p.grad.to_local().isinf().any().item() for p in model.parameters()]
+
+    for rank, r in enumerate(ranks(tmp_path, body, task="overflow_check", level=level, part={"overflow_nums": nums})):
+        assert r.value == ("MsprobeException" if nums == 1 else None, [True, False])
+        assert r.names(0, "rank%d" % rank) == ["Module.0.Linear.parameters_grad"]
+        assert "1 overflow(s); the first one in Module.0.Linear.parameters_grad" in r.output
+
+
+def test_four_ranks_in_groups_of_two(tmp_path):
+    def body(d, rank):
+        pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+        model = fill(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)))
+        ddp = nn.parallel.DistributedDataParallel(model)
+        optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+
+        def run(i):
+            loss = ddp(R(4, 3, seed=10 * i + rank)).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            total = loss.detach().clone()
+            dist.all_reduce(total, group=pairs[rank // 2])
+            return total
+
+        totals = [recorded(d, lambda: run(i), ddp) for i in range(2)]
+        return bits(*totals, *model.parameters())
+
+    results = both(tmp_path, body, world=4, level="mix")
+    assert folders(tmp_path) == ["rank0", "rank1", "rank2", "rank3"]
+    names = results[0].names(1, "rank0")
+    assert {"Functional.linear.1.forward", "Module.module.0.Linear.backward.0", "Module.module.2.Linear.parameters_grad"} <= set(names)
+    for rank, r in enumerate(results):
+        where = "rank%d" % rank
+        assert r.names(0, where) == r.names(1, where) == names
+        record = r.data(1, where)["Distributed.all_reduce.0.forward"]
+        assert record["input_kwargs"]["group"] == group([0, 1] if rank < 2 else [2, 3])
+        assert record["output"][0]["Max"] == pytest.approx(float(r.value[1]))
+
+
+def test_tensor_parallel(tmp_path):
+    init_device_mesh = pytest.importorskip("torch.distributed.device_mesh").init_device_mesh
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    def body(d, rank):
+        model = fill(nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 4)))
+        parallelize_module(model, init_device_mesh("cpu", (4,)), {"0": ColwiseParallel(), "2": RowwiseParallel()})
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def run(i):
+            loss = model(R(3, 4, seed=i)).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            return loss
+
+        losses = [recorded(d, lambda: run(i), model) for i in range(2)]
+        return bits(*losses, *[p.to_local() for p in model.parameters()])
+
+    results = both(tmp_path, body, world=4, task="tensor", level="mix")
+    assert folders(tmp_path) == ["rank0", "rank1", "rank2", "rank3"]
+    names = results[0].names(1, "rank0")
+    assert {"Functional.linear.0.forward", "Functional.linear.1.backward", "Module.0.Linear.forward.0", "Module.2.Linear.backward.0"} <= set(names)
+    for rank, r in enumerate(results):
+        where = "rank%d" % rank
+        assert r.names(1, where) == names
+        data = r.data(1, where)
+        weight = data["Functional.linear.0.forward"]["input_args"][1]
+        assert weight["type"] == "torch.distributed.tensor.DTensor" and weight["shape"] == [2, 4]
+        assert weight["device_mesh"] == [0, 1, 2, 3] and weight["placements"] == [{"Shard": {"dim": 0}}]
+        grads = {name: data["Module.%s.Linear.parameters_grad" % name]["weight"][0] for name in "02"}
+        assert (grads["0"]["shape"], grads["2"]["shape"]) == ([2, 4], [4, 2])
+        assert grads["2"]["placements"] == [{"Shard": {"dim": 1}}]
+        assert list(r.tensor(weight["data_name"], 1, where).shape) == [2, 4]
 
 
 def test_only_the_selected_rank_records(tmp_path):

@@ -59,6 +59,40 @@ def test_training_stops_when_overflow_nums_is_reached_and_everything_is_on_disk(
     assert len(r.tensors()) == 2
 
 
+class HalfUsed(torch.nn.Module):
+    """Of its two parameters one gets no gradient: what the other got is known to be all when the step is over."""
+
+    def __init__(self):
+        super().__init__()
+        self.used, self.unused = torch.nn.Parameter(torch.zeros(2)), torch.nn.Parameter(torch.zeros(2))
+
+    def forward(self, x):
+        return x * self.used
+
+
+@pytest.mark.parametrize("nums", [1, 2, -1])
+def test_a_gradient_that_is_written_at_the_end_of_the_step_counts(tmp_path, nums):
+    def body(d):
+        model = HalfUsed()
+        for p in model.parameters():
+            p.register_hook(lambda grad: torch.full_like(grad, float("inf")))  # behind every API and module: nobody else sees it
+        d.start(model)
+        model(torch.ones(2)).sum().backward()
+        d.stop()
+        try:
+            d.step()
+        except Exception as e:
+            return type(e).__name__, str(e)
+        return None
+
+    r = overflow(tmp_path, body, nums, level="L0")
+    assert r.names() == ["Module.HalfUsed.HalfUsed.parameters_grad"]
+    assert (r.value is not None) == (nums == 1)
+    if nums == 1:
+        assert r.value[0] == "MsprobeException" and "1 overflow(s)" in r.value[1]
+    assert "[overflow 1]" in r.output and "[overflow 2]" not in r.output
+
+
 def test_the_program_may_go_on_after_the_limit_and_nothing_more_is_recorded(tmp_path):
     def body(d):
         from msprobe.core.common.exceptions import MsprobeException

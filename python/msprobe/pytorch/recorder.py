@@ -1,6 +1,7 @@
 """The life of one recording: what the methods of PrecisionDebugger share."""
 
 import atexit
+import contextlib
 import errno
 import fcntl
 import inspect
@@ -373,20 +374,23 @@ class Recorder:
             return
         self.stop()
         self.module_dump_end()
-        self._modules.step()
-        self._points.step()
-        if self._has_unit:
-            probe.step()
-            self.flush()
-        self._has_unit = False
-        self.loop += 1
+        try:
+            self._modules.step()  # raises when that brings the last overflow that is allowed
+        finally:
+            self._points.step()
+            if self._has_unit:
+                probe.step()
+                self.flush()
+            self._has_unit = False
+            self.loop += 1
 
     def close(self):
         if os.getpid() != self.pid:
             return
         if self._opened:
             self.stop()
-            self._modules.step()
+            with contextlib.suppress(MsprobeException):  # an overflow, told in the log: there is no program left to stop
+                self._modules.step()
             self._points.step()
             probe.step()
             probe.close()
