@@ -15,6 +15,7 @@
  *     probe_stack.c   call stacks, made into text once
  *     probe_edges.c   which autograd nodes a call made, and which of their edges carry its gradients
  *     probe_grad.c    gradients, by hooks on these nodes
+ *     probe_follow.c  gradients of calls that hand on what their module was given
  *     probe_register.c putting hooks on nodes
  *     probe_module.c  calls of modules, and single values
  *     probe_parent.c  the modules that are open, and the one that a gradient belongs to
@@ -288,6 +289,10 @@ void msp_probe_path_push_index(probe_path *path, Py_ssize_t i);
 /* One value, whatever it is; one that cannot be read is marked as such. */
 void msp_probe_value(msp_record *r, PyObject *v, probe_path *path, int depth);
 
+/* Arguments, or a result: the items of a tuple, the fields of a named one, anything else, a list too, as the only item.
+ */
+void msp_probe_sequence(msp_record *r, const char *key, PyObject *v, probe_path *path);
+
 /* Several: the items of a tuple or list (numbered from first), the members of a dict. */
 void msp_probe_values(msp_record *r, PyObject *seq, probe_path *path, Py_ssize_t first, int depth);
 void msp_probe_members(msp_record *r, PyObject *dict, probe_path *path, int depth);
@@ -484,6 +489,12 @@ void msp_probe_module_close(const char *name);
  * handed_on: the number of the node whose tensor the call returned as it was; -1: it made nodes of its own.
  */
 PyObject *msp_probe_gradient_parent(int64_t handed_on);
+
+/* The open module that was given a tensor of this node, by its number from the outermost, 0; -1: none was. */
+Py_ssize_t msp_probe_given_to(int64_t node);
+
+/* How many modules are open. */
+Py_ssize_t msp_probe_open_modules(void);
 
 /* ---- the modules of a model (probe_tree.c)
  * ------------------------------------------------------------------------------- */

@@ -250,6 +250,15 @@ msp_probe_edges_before(PyObject *self, PyObject *args, PyObject *kwargs, bool mo
     return out;
 }
 
+int
+msp_probe_edges_position(const probe_edges *e, PyObject *node, int64_t nr)
+{
+    for (int i = 0; i < e->n; i++)
+        if (!e->items[i].leaf && e->items[i].node == node && e->items[i].nr == nr)
+            return e->items[i].first;
+    return -1;
+}
+
 void
 msp_probe_edges_drop(probe_edges *e)
 {
@@ -480,7 +489,9 @@ typedef struct outputs {
     walk *walk;
     int n; /* tensors in the result */
     bool any;
-    bool through; /* the call made no node: it handed its input on, as to() and dropout without effect do */
+    bool through;      /* the call made no node: it handed its input on, as to() and dropout without effect do */
+    int64_t handed_on; /* ... of the node with this number; -1: no, or the call of a module */
+    Py_ssize_t given;  /* ... which this open module was given; -1: none */
 } outputs;
 
 static void
@@ -584,10 +595,11 @@ expect_zeros(grad_call *g, const probe_edges *edges)
 static grad_call *
 make_call(const walk *w, const outputs *o, int extra, const char *name, size_t len, bool module)
 {
-    bool handed_on = o->through && !module && w->n > 0;
-    grad_call *g = msp_probe_grad_call(name, len, o->n, w->edges->positions + extra,
-                                       handed_on ? node_number(w->nodes[0].node) : -1);
+    grad_call *g = msp_probe_grad_call(name, len, o->n, w->edges->positions + extra, o->handed_on);
+    const walked *first = &w->nodes[0];
 
+    if (g != NULL && o->given >= 0 && msp_probe_follow(g, o->given, first->node, first->map, first->nin, first->nout))
+        return g;
     for (int i = 0; g != NULL && i < w->n; i++)
         if (w->nodes[i].nin + w->nodes[i].nout > 0)
             msp_probe_grad_hook(g, w->nodes[i].node, w->nodes[i].map, w->nodes[i].nin, w->nodes[i].nout);
@@ -612,7 +624,7 @@ void
 msp_probe_edges_after(probe_edges *edges, PyObject *result, const char *name, size_t len, bool module)
 {
     walk w = {.edges = edges};
-    outputs o = {&w, 0, false, false};
+    outputs o = {.walk = &w};
     grad_call *g = NULL;
     int extra;
 
@@ -620,9 +632,13 @@ msp_probe_edges_after(probe_edges *edges, PyObject *result, const char *name, si
     for (int i = 0; o.any && !o.through && i < w.n && !w.failed; i++)
         follow(&w, i);
     merge_same_tensors(&w);
-    extra = add_inner_edges(&w);
+    o.handed_on = o.through && !module && w.n > 0 ? node_number(w.nodes[0].node) : -1;
+    o.given = msp_probe_given_to(o.handed_on);
+    extra = o.given < 0 ? add_inner_edges(&w) : 0;
     if (o.any && !w.failed)
         g = make_call(&w, &o, extra, name, len, module);
+    if (module)
+        msp_probe_follow_end(msp_probe_open_modules(), edges, g);
     if (PyErr_Occurred())
         msp_probe_swallow("hooking the gradients", name);
     Py_XDECREF(g);

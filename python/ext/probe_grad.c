@@ -29,7 +29,15 @@ typedef struct slot {
     msp_record *tokens; /* the only one, when other hooks are still to come: it is read at once and not kept */
     PyObject *kept;     /* a list of several */
     msp_tensor *zeros;  /* an input that the module does not use: what a tensor of zeros looks like, or NULL */
+    bool followed;      /* it is another call's, too */
 } slot;
+
+/* A call whose only gradient is one that leaves another call. */
+typedef struct led_call {
+    grad_call *call;
+    int slot; /* the leader's */
+    int own;  /* among those that leave the call */
+} led_call;
 
 struct grad_call {
     PyObject_HEAD char *name;
@@ -42,7 +50,9 @@ struct grad_call {
     slot *in, *out;
     PyObject *parent; /* the module that the call belongs to, as it is called in forward; NULL: none */
     uint32_t stack;   /* from where the call itself was made */
-    bool inside;      /* a module around it is in the list */
+    led_call *led;
+    int nled;
+    bool inside; /* a module around it is in the list */
     bool done;
     struct grad_call *prev, *next; /* those that have fired but wait for more */
 };
@@ -97,6 +107,9 @@ grad_call_dealloc(PyObject *self)
     unlink_call(g);
     free_slots(g->in, g->nin);
     free_slots(g->out, g->nout);
+    for (int i = 0; i < g->nled; i++)
+        Py_DECREF(g->led[i].call);
+    PyMem_Free(g->led);
     Py_XDECREF(g->parent);
     PyMem_Free(g->name);
     PyObject_Free(self);
@@ -288,6 +301,39 @@ record_gradients(grad_call *g)
     return overflowed && msp_probe_overflow(name, g->stack);
 }
 
+static void
+lend(slot *s, const slot *from)
+{
+    s->now = from->now;
+    Py_XINCREF(from->kept);
+    Py_XSETREF(s->kept, from->kept);
+    s->got = from->got;
+}
+
+static bool commit_grads(grad_call *g);
+
+/* Those that the call leads get its gradients. Returns true when the program is to be stopped, with an exception set.
+ */
+static bool
+commit_led(const grad_call *g)
+{
+    bool stop = false;
+
+    for (int i = 0; i < g->nled && !stop; i++) {
+        const led_call *l = &g->led[i];
+
+        if (g->out[l->slot].got == 0 && msp_probe_wants_gradients())
+            continue;
+        lend(&l->call->in[0], &g->out[l->slot]);
+        lend(&l->call->out[l->own], &g->out[l->slot]);
+        l->call->passes = g->passes;
+        l->call->done = false;
+        msp_probe_scope_enter(l->call->name, l->call->len);
+        stop = commit_grads(l->call);
+    }
+    return stop;
+}
+
 /* All that will come in this pass has come. Returns true when the program is to be stopped, with an exception set. */
 static bool
 commit_grads(grad_call *g)
@@ -304,6 +350,7 @@ commit_grads(grad_call *g)
         if (msp_probe_wants_gradients() && selects(g))
             stop = record_gradients(g);
         msp_probe_scope_leave(g->name, g->len);
+        stop = stop || commit_led(g);
     }
     empty_slots(g->in, g->nin);
     empty_slots(g->out, g->nout);
@@ -419,7 +466,7 @@ take_gradient(grad_call *g, slot *s, PyObject *tuple, int at, const char *sectio
     if (v == NULL || !msp_probe_is_tensor(v))
         return;
     s->got++;
-    if (s->expected > 1 || msp_probe.rules.overflow) {
+    if (s->expected > 1 || s->followed || msp_probe.rules.overflow) {
         if (s->kept == NULL)
             s->kept = PyList_New(0);
         if (s->kept == NULL || PyList_Append(s->kept, v) != 0)
@@ -447,7 +494,7 @@ take_gradients(const grad_hook *h, PyObject *leaving, PyObject *entering)
 
     for (int i = 0; i < h->nin && msp_probe.rules.inputs; i++)
         take_gradient(g, &g->in[h->map[i].slot], entering, h->map[i].at, "input", h->map[i].slot);
-    for (int i = h->nin; i < h->nin + h->nout && msp_probe.rules.outputs; i++)
+    for (int i = h->nin; i < h->nin + h->nout && (msp_probe.rules.outputs || g->nled > 0); i++)
         take_gradient(g, &g->out[h->map[i].slot], h->map[i].at < 0 ? entering : leaving,
                       h->map[i].at < 0 ? -1 - h->map[i].at : h->map[i].at, "output", h->map[i].slot);
 }
@@ -481,7 +528,7 @@ fire(grad_hook *h, PyObject *leaving, PyObject *entering)
 
     if (stop || g->done)
         return stop;
-    if (msp_probe_wants_gradients() && selects(g))
+    if (msp_probe_wants_gradients() && (selects(g) || g->nled > 0))
         take_gradients(h, leaving, entering);
     if (++g->fired >= g->hooks)
         return commit_grads(g);
@@ -598,6 +645,20 @@ msp_probe_grad_hook(grad_call *g, PyObject *node, const grad_mapping *map, int n
     Py_DECREF(h);
     Py_XDECREF(handle);
     return handle != NULL;
+}
+
+bool
+msp_probe_grad_follow(grad_call *g, int own, grad_call *leader, int slot)
+{
+    led_call *led = PyMem_Realloc(leader->led, (size_t)(leader->nled + 1) * sizeof(*led));
+
+    if (led == NULL)
+        return false;
+    leader->led = led;
+    Py_INCREF(g);
+    led[leader->nled++] = (led_call){g, slot, own};
+    leader->out[slot].followed = true;
+    return true;
 }
 
 /* ---- gradients of parameters

@@ -3,6 +3,7 @@
  *
  *     probe_edges.c     before a call and after it: which nodes are the call's, and which of their edges matter
  *     probe_grad.c      the record that the hooks of one call fill, and the gradients of parameters
+ *     probe_follow.c    calls that hand on what their module was given
  *     probe_register.c  putting hooks on nodes
  */
 #ifndef MSP_PY_PROBE_GRAD_H
@@ -30,6 +31,20 @@ void msp_probe_grad_zeros(grad_call *g, int slot, const msp_tensor *like);
 
 /* Have the node hand over its gradients: nin that enter it and then nout that leave it. False with an exception set. */
 bool msp_probe_grad_hook(grad_call *g, PyObject *node, const grad_mapping *map, int nin, int nout);
+
+/* What leaves the leader by its input number slot is what enters the call, and leaves it by its own input. False
+ * without memory. */
+bool msp_probe_grad_follow(grad_call *g, int own, grad_call *leader, int slot);
+
+/* The position of the input that came from this output of the node, or -1. */
+int msp_probe_edges_position(const probe_edges *edges, PyObject *node, int64_t nr);
+
+/* The call hands on what the open module of this number was given; map: how the node itself would be hooked. False when
+ * that is what is to be done. */
+bool msp_probe_follow(grad_call *g, Py_ssize_t module, PyObject *node, const grad_mapping *map, int nin, int nout);
+
+/* The module has ended; leader: its gradients, or NULL. */
+void msp_probe_follow_end(Py_ssize_t module, const probe_edges *inputs, grad_call *leader);
 
 /* An AccumulateGrad node was met on the walk: it is hooked when its parameter's gradient is recorded. */
 void msp_probe_grad_watch(PyObject *accumulate);

@@ -34,8 +34,8 @@ static __thread open_module opened[MOST_OPEN]; /* beside msp_probe_thread.module
 static __thread ended_module ended[MOST_RETURNED];
 static __thread int n_ended;
 
-static Py_ssize_t
-depth(void)
+Py_ssize_t
+msp_probe_open_modules(void)
 {
     return msp_probe_thread.modules == NULL ? 0 : PyList_GET_SIZE(msp_probe_thread.modules);
 }
@@ -44,7 +44,7 @@ void
 msp_probe_module_open(const char *name, size_t len, const probe_edges *inputs)
 {
     PyObject *text = PyUnicode_DecodeUTF8(name, (Py_ssize_t)len, "replace");
-    Py_ssize_t at = depth();
+    Py_ssize_t at = msp_probe_open_modules();
 
     if (msp_probe_thread.modules == NULL)
         msp_probe_thread.modules = PyList_New(0);
@@ -75,7 +75,7 @@ void
 msp_probe_module_close(const char *name)
 {
     PyObject *open = msp_probe_thread.modules;
-    Py_ssize_t n = depth();
+    Py_ssize_t n = msp_probe_open_modules();
 
     for (Py_ssize_t i = n; i-- > 0;)
         if (PyUnicode_CompareWithASCIIString(PyList_GET_ITEM(open, i), name) == 0) {
@@ -99,24 +99,33 @@ static const ended_module *
 returned_by(int64_t node)
 {
     for (int i = n_ended; i-- > 0;)
-        if (ended[i].depth == depth() && ended[i].first <= node && node < ended[i].end)
+        if (ended[i].depth == msp_probe_open_modules() && ended[i].first <= node && node < ended[i].end)
             return &ended[i];
     return NULL;
+}
+
+Py_ssize_t
+msp_probe_given_to(int64_t node)
+{
+    Py_ssize_t at = returning_below(msp_probe_open_modules());
+
+    if (node < 0 || at < 0 || at >= MOST_OPEN || node >= opened[at].first || returned_by(node) != NULL)
+        return -1;
+    return at;
 }
 
 PyObject *
 msp_probe_gradient_parent(int64_t handed_on)
 {
     const ended_module *from = handed_on < 0 ? NULL : returned_by(handed_on);
-    Py_ssize_t at = returning_below(depth());
+    Py_ssize_t given = msp_probe_given_to(handed_on);
+    Py_ssize_t at = returning_below(given >= 0 ? given : msp_probe_open_modules());
     PyObject *name;
 
     if (!msp_probe.rules.construct)
         return NULL;
     if (from != NULL)
         return PyUnicode_FromString(from->name);
-    if (handed_on >= 0 && at >= 0 && at < MOST_OPEN && handed_on < opened[at].first)
-        at = returning_below(at);
     if (at < 0)
         return NULL;
     name = PyList_GET_ITEM(msp_probe_thread.modules, at);

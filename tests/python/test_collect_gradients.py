@@ -251,3 +251,47 @@ def test_the_parents_of_gradients_are_the_modules_that_are_open_in_backward(tmp_
         "Module.0.emb.Embedding.backward.0": None,
         "Functional.embedding.0.backward": None,
     }
+
+
+class Norm(nn.Module):
+    def forward(self, x):
+        x = x.to(torch.float32)  # no node: it is what the module was given
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True))
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.fc = Norm(), nn.Linear(3, 3)
+
+    def forward(self, x):
+        return x + self.fc(self.norm(x))
+
+
+@pytest.mark.skipif(not hasattr(torch.autograd, "_get_sequence_nr"), reason="this torch does not number the nodes of a graph")
+@pytest.mark.parametrize("mode", [["all"], ["backward"], ["backward", "input"]])
+def test_a_call_that_hands_its_input_on_inside_a_module_shows_what_leaves_the_module(tmp_path, mode):
+    """And not what the residual connection adds to it."""
+
+    def body(d):
+        model = fill(nn.Sequential(nn.Linear(3, 3), Residual()))
+        step(d, lambda: model(R(2, 3)).pow(2).sum().backward(), model)
+
+    data = collect(tmp_path, body, level="mix", part={"data_mode": mode, "summary_mode": "md5"}).data()
+    record, norm = data["Tensor.to.0.backward"], data["Module.1.norm.Norm.backward.0"]
+    block = data["Module.1.Residual.backward.0"]
+    if "input" in mode:
+        assert list(record) == ["input"] and record["input"][0]["Norm"] > 0
+        return
+    assert record["input"] == record["output"] == norm["output"][:1]
+    assert norm["output"][0]["md5"] != block["output"][0]["md5"]
+
+
+def test_a_call_that_hands_its_input_on_is_recorded_although_its_module_is_not_listed(tmp_path):
+    def body(d):
+        model = fill(nn.Sequential(nn.Linear(3, 3), Residual()))
+        step(d, lambda: model(R(2, 3)).pow(2).sum().backward(), model)
+
+    data = collect(tmp_path, body, level="mix", part={"list": ["Tensor.to."]}).data()
+    assert [n for n in data if "backward" in n] == ["Tensor.to.0.backward"]
+    assert data["Tensor.to.0.backward"]["input"][0]["shape"] == [2, 3]
