@@ -160,19 +160,16 @@ put_outputs(const call *c, msp_record *r, PyObject *self, PyObject *args, PyObje
     probe_path path;
 
     start_path(&path, c, "output");
-    KEY(r, "output");
-    msp_record_array(r);
     msp_probe_thread.no_values = c->api->flags & PROBE_UNINITIALISED ? "uninitialised memory" : NULL;
     if (c->api->flags & PROBE_DISTRIBUTED) {
+        KEY(r, "output");
+        msp_record_array(r);
         put_arguments_as_outputs(r, self, args, kwargs, &path);
-    } else if (PyTuple_Check(result) || PyList_Check(result)) {
-        msp_probe_values(r, result, &path, 0, 0);
+        msp_record_end(r);
     } else {
-        msp_probe_path_push_index(&path, 0);
-        msp_probe_value(r, is_false_in_the_end(c, result) ? Py_False : result, &path, 0);
+        msp_probe_sequence(r, "output", is_false_in_the_end(c, result) ? Py_False : result, &path);
     }
     msp_probe_thread.no_values = NULL;
-    msp_record_end(r);
 }
 
 /* ---- before

@@ -69,20 +69,6 @@ start_path(probe_path *path, const char *name, size_t len, const char *section)
 }
 
 static void
-put_sequence(msp_record *r, const char *key, PyObject *v, probe_path *path)
-{
-    msp_record_key(r, key, strlen(key));
-    msp_record_array(r);
-    if (PyTuple_Check(v) || PyList_Check(v)) {
-        msp_probe_values(r, v, path, 0, 0);
-    } else {
-        msp_probe_path_push_index(path, 0);
-        msp_probe_value(r, v, path, 0);
-    }
-    msp_record_end(r);
-}
-
-static void
 put_members(msp_record *r, const char *key, PyObject *dict, probe_path *path)
 {
     msp_record_key(r, key, strlen(key));
@@ -101,7 +87,7 @@ put_inputs(const module_call *m, msp_record *r, PyObject *args, PyObject *kwargs
     probe_path path;
 
     start_path(&path, m->name, m->len, "input");
-    put_sequence(r, "input_args", args, &path);
+    msp_probe_sequence(r, "input_args", args, &path);
     start_path(&path, m->name, m->len, "kwargs");
     put_members(r, "input_kwargs", kwargs, &path);
 }
@@ -202,7 +188,7 @@ put_outputs(const module_call *m, msp_record *r, PyObject *output, bool *overflo
 
     if (output != NULL && msp_probe.rules.outputs) {
         start_path(&path, m->name, m->len, "output");
-        put_sequence(r, "output", output, &path);
+        msp_probe_sequence(r, "output", output, &path);
     }
     *overflowed = msp_probe_saw_overflow(since);
     if (msp_probe.rules.inputs)

@@ -296,6 +296,31 @@ msp_probe_values(msp_record *r, PyObject *seq, probe_path *path, Py_ssize_t firs
     }
 }
 
+/* torch's own results of several tensors have names for them, too, but no _fields: they are lists. */
+static bool
+has_fields(PyObject *v)
+{
+    return PyTuple_Check(v) && !PyTuple_CheckExact(v) && PyObject_HasAttrString((PyObject *)Py_TYPE(v), "_fields");
+}
+
+void
+msp_probe_sequence(msp_record *r, const char *key, PyObject *v, probe_path *path)
+{
+    msp_record_key(r, key, strlen(key));
+    if (has_fields(v)) {
+        msp_probe_value(r, v, path, 0);
+        return;
+    }
+    msp_record_array(r);
+    if (PyTuple_Check(v)) {
+        msp_probe_values(r, v, path, 0, 0);
+    } else {
+        msp_probe_path_push_index(path, 0);
+        msp_probe_value(r, v, path, 0);
+    }
+    msp_record_end(r);
+}
+
 /* What stands under these two names is a device or a type even when it is written as text. */
 static bool
 is_device_or_dtype(const char *key, PyObject *value)

@@ -7,6 +7,7 @@ import zlib
 import pytest
 from collecting import R, collect, step, torch
 
+import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
 TORCH2 = hasattr(torch, "func")  # else no torch.func, no float8, no jagged tensors
@@ -126,7 +127,7 @@ def test_values_of_every_kind(tmp_path):
     assert args[17:] == [None, None]
     assert kwargs == {"dtype": {"type": "torch.dtype", "value": "torch.int8"}, "device": {"type": "torch.device", "value": "cpu:0"},
                       "memory_format": {"type": "torch.memory_format", "format": "contiguous_format"}}
-    assert record["output"][1]["count"] == {"type": "int", "value": 3}
+    assert record["output"]["right"]["count"] == {"type": "int", "value": 3}
 
 
 def test_values_that_do_not_fit(tmp_path):
@@ -376,3 +377,32 @@ def test_a_list_that_cannot_be_read_is_told_with_its_line():
     assert apis.parse_list("a:\n  - x  # why\n\n  - 'y'\nb:\n- z\n", "f") == {"a": ["x", "y"], "b": ["z"]}
     with pytest.raises(ValueError, match="f: line 2: "):
         apis.parse_list("a:\n  x\n", "f")
+
+
+Halves = collections.namedtuple("Halves", "left right")
+
+
+class Split(nn.Module):
+    def forward(self, x):
+        return Halves(x[:1], x[1:])
+
+
+class Listed(nn.Module):
+    def forward(self, halves):
+        return list(halves)
+
+
+def test_a_named_tuple_has_its_fields_and_a_list_is_one_result(tmp_path):
+    """As the original has it. Results of torch's own that name their tensors are plain tuples, there and here."""
+
+    def body(d):
+        model = nn.Sequential(Split(), Listed())
+        step(d, lambda: torch.max(model(R(2, 3))[0], 1), model)
+
+    result = collect(tmp_path, body, task="tensor", level="mix", part={})
+    output = result.data()["Module.0.Split.forward.0"]["output"]
+    assert {name: record["shape"] for name, record in output.items()} == {"left": [1, 3], "right": [1, 3]}
+    assert output["right"]["data_name"] == "Module.0.Split.forward.0.output.right.pt" in result.tensors()
+    assert [r["data_name"] for r in result.data()["Module.1.Listed.forward.0"]["output"][0]] == [
+        "Module.1.Listed.forward.0.output.0.%d.pt" % i for i in range(2)]
+    assert [record["dtype"] for record in result.data()["Torch.max.0.forward"]["output"]] == ["torch.float32", "torch.int64"]
