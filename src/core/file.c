@@ -252,7 +252,7 @@ msp_file_cannot_write(const char *path, int errnum, msp_error *err)
                          path, strerror_r(errnum, reason, sizeof(reason)));
 }
 
-enum { RESERVE_FROM = 1 << 20 }; /* below, the call costs what it saves */
+enum { RESERVE_FROM = 1 << 19 }; /* below, the call costs what it saves */
 
 msp_status
 msp_file_reserve(msp_file *f, uint64_t size, msp_error *err)

@@ -17,7 +17,7 @@
 #include "io/zip.h"
 #include "msprobe/stats.h"
 
-enum { MODE = 0640, DATA_ALIGN = 64, THREADS_FROM_BYTES = 1 << 20 }; /* below, waking one costs more than it saves */
+enum { MODE = 0640, DATA_ALIGN = 64, THREADS_FROM_BYTES = 1 << 19 }; /* below, waking one costs more than it saves */
 
 static void
 add_global(msp_buf *b, const char *module, const char *name)
