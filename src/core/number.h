@@ -8,7 +8,8 @@
 
 /*
  * Python's repr of a float: the shortest digits that read back as the same double, with exponents where Python uses
- * them ("1e+16", "0.0001", "1e-05"); "nan", "inf", "-inf". Terminated; returns the length, at most 24.
+ * them ("1e+16", "0.0001", "1e-05"); "nan", "inf", "-inf". Terminated; returns the length, at most 24. All of buf may
+ * be written to.
  */
 size_t msp_f64_repr(char buf[32], double v);
 
@@ -27,7 +28,7 @@ const char *msp_f64_scan(const char *p, const char *end, double *out);
 
 enum { MSP_INT_TEXT_MAX = 24 };
 
-/* Decimal digits, terminated; return the length. */
+/* Decimal digits, terminated; return the length. All of buf may be written to. */
 size_t msp_u64_text(char buf[MSP_INT_TEXT_MAX], uint64_t v);
 size_t msp_i64_text(char buf[MSP_INT_TEXT_MAX], int64_t v);
 

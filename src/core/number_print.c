@@ -80,20 +80,38 @@ static const char pairs[] = "000102030405060708091011121314151617181920212223242
                             "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
                             "8081828384858687888990919293949596979899";
 
-/* Digits without a terminator. */
+/* Exactly eight digits. Halves first: the next two digits need not wait for the division that gave the last two. */
+static void
+put_eight(char *to, uint32_t v)
+{
+    uint32_t high = v / 10000, low = v % 10000;
+
+    memcpy(to, pairs + high / 100 * 2, 2);
+    memcpy(to + 2, pairs + high % 100 * 2, 2);
+    memcpy(to + 4, pairs + low / 100 * 2, 2);
+    memcpy(to + 6, pairs + low % 100 * 2, 2);
+}
+
+enum { DIGITS_ROOM = 20 };
+
+/* Digits without a terminator; DIGITS_ROOM bytes are written, whatever their number. */
 static size_t
 put_digits(char *buf, uint64_t v)
 {
-    char text[20], *end = text + sizeof(text), *at = end;
+    char text[2 * DIGITS_ROOM] = {0}, *end = text + DIGITS_ROOM, *at = end;
+    uint32_t first;
 
-    while (v >= 10) {
-        at -= 2;
-        memcpy(at, pairs + v % 100 * 2, 2);
-        v /= 100;
+    for (; v >= 100000000; v /= 100000000) {
+        at -= 8;
+        put_eight(at, (uint32_t)(v % 100000000));
     }
-    if (v > 0 || at == end)
-        *--at = (char)('0' + v);
-    memcpy(buf, at, (size_t)(end - at));
+    for (first = (uint32_t)v; first >= 10; first /= 100) {
+        at -= 2;
+        memcpy(at, pairs + first % 100 * 2, 2);
+    }
+    if (first > 0 || at == end)
+        *--at = (char)('0' + first);
+    memcpy(buf, at, DIGITS_ROOM);
     return (size_t)(end - at);
 }
 
@@ -116,7 +134,18 @@ put_exponent(char *p, int e)
     return p + put_digits(p, (uint64_t)e);
 }
 
-/* Lay out n digits whose point stands behind the first `point` of them, as Python's repr does. */
+/* At most 17 digits and what lies behind them: a copy of a fixed size is two moves, one of n bytes a call. */
+static char *
+put_some(char *p, const char *digits, int n)
+{
+    memcpy(p, digits, 17);
+    return p + n;
+}
+
+/*
+ * Lay out n digits (of REPR_ROOM bytes) whose point stands behind the first `point` of them, as Python's repr does. p
+ * has room for 17 bytes behind the longest result.
+ */
 static char *
 put_decimal(char *p, const char *digits, int n, int point)
 {
@@ -124,57 +153,53 @@ put_decimal(char *p, const char *digits, int n, int point)
     int whole = scientific ? 1 : point; /* digits in front of the point */
 
     if (whole <= 0) {
-        *p++ = '0';
-        *p++ = '.';
-        p = put_zeros(p, -whole);
-        memcpy(p, digits, (size_t)n);
-        return p + n;
+        memcpy(p, "0.000", 5);
+        return put_some(p + 2 - whole, digits, n);
     }
+    p = put_some(p, digits, n < whole ? n : whole);
     if (whole >= n) {
-        memcpy(p, digits, (size_t)n);
-        p = put_zeros(p + n, whole - n);
+        p = put_zeros(p, whole - n);
         if (!scientific) {
             *p++ = '.';
             *p++ = '0';
         }
     } else {
-        memcpy(p, digits, (size_t)whole);
-        p += whole;
         *p++ = '.';
-        memcpy(p, digits + whole, (size_t)(n - whole));
-        p += n - whole;
+        p = put_some(p, digits + whole, n - whole);
     }
     return scientific ? put_exponent(p, point - 1) : p;
+}
+
+enum { REPR_ROOM = 64 };
+
+static size_t
+put_finite(char *buf, uint64_t bits)
+{
+    char digits[REPR_ROOM] = {0}, text[REPR_ROOM] = {0}, *p = text;
+    decimal d = to_decimal(bits & ~(1ULL << 63));
+    int n = (int)put_digits(digits, d.digits);
+
+    *p = '-';
+    p += bits >> 63;
+    p = put_decimal(p, digits, n, n + d.exponent);
+    *p = '\0';
+    memcpy(buf, text, 32);
+    return (size_t)(p - text);
 }
 
 size_t
 msp_f64_repr(char buf[32], double v)
 {
-    char digits[20], *p = buf;
+    bool negative = signbit(v) && !isnan(v);
     uint64_t bits;
-    decimal d;
-    int n;
 
-    if (isnan(v)) {
-        memcpy(buf, "nan", 4);
-        return 3;
+    if (isfinite(v) && v != 0) {
+        memcpy(&bits, &v, sizeof(bits));
+        return put_finite(buf, bits);
     }
-    memcpy(&bits, &v, sizeof(bits));
-    if (bits >> 63)
-        *p++ = '-';
-    if (isinf(v)) {
-        memcpy(p, "inf", 3);
-        p += 3;
-    } else if (v == 0) {
-        memcpy(p, "0.0", 3);
-        p += 3;
-    } else {
-        d = to_decimal(bits);
-        n = (int)put_digits(digits, d.digits);
-        p = put_decimal(p, digits, n, n + d.exponent);
-    }
-    *p = '\0';
-    return (size_t)(p - buf);
+    buf[0] = '-';
+    memcpy(buf + negative, isnan(v) ? "nan" : isinf(v) ? "inf" : "0.0", 4);
+    return 3 + (size_t)negative;
 }
 
 size_t
@@ -191,7 +216,7 @@ msp_i64_text(char buf[MSP_INT_TEXT_MAX], int64_t v)
 {
     size_t n = v < 0;
 
-    buf[0] = '-';
+    buf[0] = '-'; /* the room is enough for it and DIGITS_ROOM */
     n += put_digits(buf + n, v < 0 ? 0 - (uint64_t)v : (uint64_t)v);
     buf[n] = '\0';
     return n;

@@ -18,6 +18,7 @@ typedef unsigned __int128 u128;
 
 enum {
     DIGITS_MAX = 19, /* always fit 64 bits */
+    PLAIN_MAX = 40,  /* characters of a decimal without exponent, zeros in front of its digits included: 1e-20 and up */
     SIGNIFICANT_MAX =
         770, /* no double and no middle between two has more digits (767); what follows only breaks ties */
     EXPONENT_LIMIT = 1 << 20
@@ -84,25 +85,40 @@ take_leading(decimal *d)
     }
 }
 
+/* The number that eight bytes of digits are, each 0 to 9, the first in the lowest. */
+static inline uint64_t
+eight_digits(uint64_t v)
+{
+    v = v * 10 + (v >> 8); /* pairs in every other byte */
+    return (((v & 0x000000FF000000FFu) * 0x000F424000000064u) +
+            (((v >> 16) & 0x000000FF000000FFu) * 0x0000271000000001u)) >>
+           32;
+}
+
 /* Append the digits at p to *w, which wraps when they are too many; returns where they end. */
 static inline const char *
 scan_digits(const char *p, const char *end, uint64_t *w)
 {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    /* eight at a time: most floats have sixteen or seventeen */
+    static const uint32_t tens[] = {1, 10, 100, 1000, 10000, 100000, 1000000, 10000000};
+
+    /*
+     * Eight at a time: most floats have sixteen or seventeen. How many are left at the end changes from number to
+     * number, and a loop over them would guess wrong each time: they are moved up behind zeros instead.
+     */
     while (end - p >= 8) {
-        uint64_t v;
+        uint64_t v, stop;
+        int n;
 
         memcpy(&v, p, sizeof(v));
-        if (((v & 0xF0F0F0F0F0F0F0F0u) | (((v + 0x0606060606060606u) & 0xF0F0F0F0F0F0F0F0u) >> 4)) !=
-            0x3333333333333333u)
-            break;
-        v -= 0x3030303030303030u;
-        v = v * 10 + (v >> 8); /* pairs in every other byte */
-        v = (((v & 0x000000FF000000FFu) * 0x000F424000000064u) +
-             (((v >> 16) & 0x000000FF000000FFu) * 0x0000271000000001u)) >>
-            32;
-        *w = *w * 100000000 + v;
+        v ^= 0x3030303030303030u; /* digits become 0 to 9 */
+        stop = (((v & 0x7F7F7F7F7F7F7F7Fu) + 0x7676767676767676u) | v) & 0x8080808080808080u;
+        if (stop != 0) {
+            n = __builtin_ctzll(stop) / 8;
+            *w = *w * tens[n] + eight_digits(v << (56 - 8 * n) << 8);
+            return p + n;
+        }
+        *w = *w * 100000000 + eight_digits(v);
         p += 8;
     }
 #endif
@@ -165,6 +181,7 @@ round_product(uint64_t w, int k, double *out)
     int zeros = __builtin_clzll(w), exponent, kept, drop;
     uint64_t hi, mid, low, half, rest, m, bits;
     u128 upper, lower;
+    bool up;
 
     w <<= zeros;
     lower = (u128)w * g->lo;
@@ -187,13 +204,13 @@ round_product(uint64_t w, int k, double *out)
     half = 1ULL << (drop - 1);
     m = drop == 64 ? 0 : hi >> drop;
     rest = (hi & (half - 1)) | mid;
-    if ((hi & half) != 0) {
-        bool exact = k >= 0 && k <= MSP_POW10_EXACT_MAX;
-
-        if (rest == 0 && !exact)
+    up = (hi & half) != 0; /* as good as random: nothing may depend on guessing it */
+    if (rest == 0 && up) {
+        if (k < 0 || k > MSP_POW10_EXACT_MAX)
             return false;
-        m += rest != 0 || low != 0 || (m & 1);
+        up = low != 0 || (m & 1) != 0;
     }
+    m += up;
     bits = exponent >= -1022 ? ((uint64_t)(exponent + 1022) << 52) + m : m; /* m carries into the exponent by itself */
     memcpy(out, &bits, sizeof(*out));
     return true;
@@ -272,18 +289,13 @@ parse_word(msp_str s, double *out)
     return true;
 }
 
-bool
-msp_f64_parse(msp_str s, double *out)
+/* How many digits there are in [p, end) from the first on that is no 0. A point among them counts too. */
+static ptrdiff_t
+significant(const char *p, const char *end)
 {
-    decimal d;
-
-    if (!scan(&d, s))
-        return parse_word(s, out);
-    if (!try_exact(&d, out) && !try_product(&d, out))
-        *out = read_slowly(&d);
-    if (d.negative)
-        *out = -*out;
-    return true;
+    while (p < end && (*p == '0' || *p == '.'))
+        p++;
+    return end - p;
 }
 
 const char *
@@ -291,21 +303,40 @@ msp_f64_scan(const char *p, const char *end, double *out)
 {
     bool negative = p < end && *p == '-';
     const char *digits = p + negative, *point;
-    decimal d = {0};
+    uint64_t w = 0, bits = 0;
 
     for (p = digits; p < end && is_digit(*p); p++)
-        d.w = d.w * 10 + (unsigned)(*p - '0');
+        w = w * 10 + (unsigned)(*p - '0');
     point = p;
     if (p < end && *p == '.')
-        p = scan_digits(p + 1, end, &d.w);
-    d.k = p > point ? 1 - (p - point) : 0;
-    if (p == digits || (p == point + 1 && point == digits) || p - digits > DIGITS_MAX ||
-        (p < end && (*p | 0x20) == 'e'))
+        p = scan_digits(p + 1, end, &w);
+    if (p == digits || (p == point + 1 && point == digits) || (p < end && (*p | 0x20) == 'e') ||
+        (p - digits > DIGITS_MAX && (p - digits > PLAIN_MAX || significant(digits, p) > DIGITS_MAX)))
         return NULL;
-    if (!try_exact(&d, out) && !try_product(&d, out))
+    /* the second way for all: which numbers the first one would do cannot be guessed, and guessing costs more */
+    if (w != 0 && !round_product(w, p > point ? (int)(1 - (p - point)) : 0, out))
         return NULL;
-    *out = negative ? -*out : *out;
+    if (w != 0)
+        memcpy(&bits, out, sizeof(bits));
+    bits |= (uint64_t)negative << 63;
+    memcpy(out, &bits, sizeof(bits));
     return p;
+}
+
+bool
+msp_f64_parse(msp_str s, double *out)
+{
+    decimal d;
+
+    if (s.len > 0 && msp_f64_scan(s.p, s.p + s.len, out) == s.p + s.len)
+        return true;
+    if (!scan(&d, s))
+        return parse_word(s, out);
+    if (!try_exact(&d, out) && !try_product(&d, out))
+        *out = read_slowly(&d);
+    if (d.negative)
+        *out = -*out;
+    return true;
 }
 
 bool
