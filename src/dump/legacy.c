@@ -357,51 +357,72 @@ to_number(msp_str s, double *out)
     return msp_str_eq(s, MSP_STR("true")) || msp_str_eq(s, MSP_STR("false"));
 }
 
-/* Read the item at *at, up to the next comma or the end, and the blanks around it. */
+/* The item at `from` that is no plain decimal; *next: behind it and the blanks that follow. */
 static bool
-read_item(msp_str list, size_t *at, double *out)
+read_odd_item(const char *from, const char *end, const char **next, double *out)
 {
-    const char *end = list.p + list.len, *from = list.p + skip_space(list, *at), *p = msp_f64_scan(from, end, out);
-    bool ok = true;
+    const char *p = memchr(from, ',', (size_t)(end - from));
 
-    if (p == NULL) {
-        p = from < end ? memchr(from, ',', (size_t)(end - from)) : NULL;
-        p = p != NULL ? p : end;
-        while (p > from && is_space(p[-1]))
-            p--;
-        ok = to_number((msp_str){from, (size_t)(p - from)}, out);
+    p = p != NULL ? p : end;
+    *next = p;
+    while (p > from && is_space(p[-1]))
+        p--;
+    return to_number((msp_str){from, (size_t)(p - from)}, out);
+}
+
+/* The items from *at on, as many as fit; false when one is no number: then *n is how many came before it. */
+static bool
+read_items(const char **at, const char *end, double *v, size_t *n, size_t cap)
+{
+    const char *p = *at, *next;
+
+    while (p < end && *n < cap) {
+        while (p < end && is_space(*p))
+            p++;
+        next = msp_f64_scan(p, end, &v[*n]);
+        while (next != NULL && next < end && is_space(*next))
+            next++;
+        if ((next == NULL || (next < end && *next != ',')) && !read_odd_item(p, end, &next, &v[*n]))
+            return false;
+        ++*n;
+        p = next == end ? end : next + 1;
+        if (next < end && p == end)
+            return false; /* a comma, and nothing behind it */
     }
-    *at = skip_space(list, (size_t)(p - list.p));
-    return ok && (*at == list.len || list.p[*at] == ',');
+    *at = p;
+    return true;
+}
+
+static msp_status
+no_number(double *v, size_t n, msp_error *err)
+{
+    msp_free(v);
+    return msp_error_set(err, MSP_E_FORMAT, "value %zu of the list is no number", n + 1);
 }
 
 msp_status
 msp_legacy_values(double **out, size_t *count, msp_str list, msp_error *err)
 {
-    msp_str inner = {list.p + 1, list.len - 2};
-    size_t n = 0, cap = 0, at = skip_space(inner, 0);
+    const char *at = list.p + 1, *end = list.p + list.len - 1;
+    size_t size = list.len - 2, n = 0, cap = 0;
     double *v = NULL;
-    bool more = at < inner.len;
 
     *out = NULL;
     *count = 0;
-    while (more) {
-        /* about twenty characters each is what Python writes; the growth rule does the rest */
-        if (n == cap && n / 2 > (inner.len + msp_reader_extra() / 2) / sizeof(*v) / 3) { /* it grows by half */
+    while (at < end && is_space(*at))
+        at++;
+    while (at < end) {
+        if (n / 2 > (size + msp_reader_extra() / 2) / sizeof(*v) / 3) { /* it grows by half */
             msp_free(v);
             return msp_error_set(err, MSP_E_LIMIT, "more than %zu short values take more memory than their text", n);
         }
-        if (n == cap && !msp_vec_grow((void **)&v, &cap, n == 0 ? inner.len / 20 + 1 : n + 1, sizeof(*v))) {
+        /* about twenty characters each is what Python writes; the growth rule does the rest */
+        if (!msp_vec_grow((void **)&v, &cap, n == 0 ? size / 20 + 1 : n + 1, sizeof(*v))) {
             msp_free(v);
             return msp_error_set(err, MSP_E_NOMEM, "out of memory for more than %zu values", n);
         }
-        if (!read_item(inner, &at, &v[n])) {
-            msp_free(v);
-            return msp_error_set(err, MSP_E_FORMAT, "value %zu of the list is no number", n + 1);
-        }
-        n++;
-        more = at < inner.len; /* a comma, and so another one */
-        at++;
+        if (!read_items(&at, end, v, &n, cap))
+            return no_number(v, n, err);
     }
     *out = v;
     *count = n;
