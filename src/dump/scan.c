@@ -106,41 +106,62 @@ count_bits(uint64_t x)
     return ((x + (x >> 4)) & UINT64_C(0x0f0f0f0f0f0f0f0f)) * UINT64_C(0x0101010101010101) >> 56;
 }
 
-/*
- * From a place between strings: pass blocks of 64 bytes that have no backslash and cannot close the container. '{' and
- * '[' differ in one bit, as do '}' and ']'. False when the text ends inside a string.
+/* The bit, among the brackets of one block, at which the container closes; -1: it does not, and *depth is what follows.
  */
-static bool
+static int
+closing_bit(uint64_t opens, uint64_t closes, size_t *depth)
+{
+    size_t ends = count_bits(closes);
+
+    if (ends < *depth) {
+        *depth += count_bits(opens) - ends;
+        return -1;
+    }
+    for (uint64_t all = opens | closes; all != 0; all &= all - 1) {
+        uint64_t lowest = all & -all;
+
+        *depth += (opens & lowest) != 0 ? 1 : SIZE_MAX;
+        if (*depth == 0)
+            return __builtin_ctzll(lowest);
+    }
+    return -1;
+}
+
+/*
+ * From a place between strings: pass blocks of 64 bytes that have no backslash. '{' and '[' differ in one bit, as do
+ * '}' and ']'. STEP_OK: the container ended; STEP_BAD: not yet; STEP_END: the text ends inside a string.
+ */
+static step
 pass_blocks(cursor *c, size_t *depth)
 {
     bool inside = false;
     msp_str s;
 
-    while (c->end - c->p >= BLOCK) {
+    while (c->end - c->p >= BLOCK && bits_of(c->p, '\\', 0) == 0) {
         uint64_t within = parity_below(bits_of(c->p, '"', 0)) ^ (inside ? ~UINT64_C(0) : 0);
-        uint64_t closes = bits_of(c->p, '}', 0x20) & ~within, opens = bits_of(c->p, '{', 0x20) & ~within;
+        int end = closing_bit(bits_of(c->p, '{', 0x20) & ~within, bits_of(c->p, '}', 0x20) & ~within, depth);
 
-        if (bits_of(c->p, '\\', 0) != 0 || count_bits(closes) >= *depth)
-            break;
-        *depth += count_bits(opens);
-        *depth -= count_bits(closes);
+        if (end >= 0) {
+            c->p += end + 1;
+            return STEP_OK;
+        }
         inside = within >> 63 != 0;
         c->p += BLOCK;
     }
     if (!inside)
-        return true;
+        return STEP_BAD;
     c->p--; /* as if the string began here: nothing before it matters */
-    return pass_string(c, &s) == STEP_OK;
+    return pass_string(c, &s) == STEP_OK ? STEP_BAD : STEP_END;
 }
 
 #else
 
-static bool
+static step
 pass_blocks(cursor *c, size_t *depth)
 {
     (void)c;
     (void)depth;
-    return true;
+    return STEP_BAD;
 }
 
 #endif
@@ -172,17 +193,18 @@ pass_bytes(cursor *c, const char *limit, size_t *depth)
     return STEP_BAD;
 }
 
+/* c stands on the opening bracket. */
 static step
 pass_container(cursor *c)
 {
-    size_t depth = 0;
+    size_t depth = 1;
 
+    c->p++;
     while (c->p < c->end) {
-        step st;
+        step st = pass_blocks(c, &depth);
 
-        if (!pass_blocks(c, &depth))
-            return STEP_END;
-        st = pass_bytes(c, c->end - c->p > BLOCK ? c->p + BLOCK : c->end, &depth);
+        if (st == STEP_BAD)
+            st = pass_bytes(c, c->end - c->p > BLOCK ? c->p + BLOCK : c->end, &depth);
         if (st != STEP_BAD)
             return st;
     }
