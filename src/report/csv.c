@@ -3,34 +3,45 @@
 #include "report/text.h"
 #include "report/writer.h"
 
-/* A bit in every byte of w that is c; other bytes above the lowest such one may have it too. */
-static uint64_t
-bytes_equal(uint64_t w, char c)
-{
-    const uint64_t ones = 0x0101010101010101u;
-    uint64_t x = w ^ ones * (unsigned char)c;
+typedef uint8_t sixteen __attribute__((vector_size(16)));
 
-    return (x - ones) & ~x;
+/* Is there, among the bytes of v, one of the four characters that need quotes, or one beyond ASCII? */
+static inline bool
+has_odd(sixteen v)
+{
+    sixteen odd = (sixteen)(v == ',') | (sixteen)(v == '"') | (sixteen)(v == '\n') | (sixteen)(v == '\r') | (v & 0x80);
+    uint64_t halves[2];
+
+    memcpy(halves, &odd, sizeof(halves));
+    return (halves[0] | halves[1]) != 0;
 }
 
 /* Neither of the four characters that need quotes, nor anything beyond ASCII, which might not be UTF-8. */
-static bool
+static inline bool
 is_plain(msp_str s)
 {
-    const uint64_t tops = 0x8080808080808080u;
-    uint64_t w, odd = 0;
-    size_t i = 0;
+    sixteen v = {0};
+    size_t half = s.len / 2;
 
-    for (; i + 8 <= s.len; i += 8) {
-        memcpy(&w, s.p + i, 8);
-        odd |= w | bytes_equal(w, ',') | bytes_equal(w, '"') | bytes_equal(w, '\n') | bytes_equal(w, '\r');
+    if (s.len >= 16) { /* the last sixteen overlap those before them */
+        for (size_t i = 0; i + 16 < s.len; i += 16) {
+            memcpy(&v, s.p + i, 16);
+            if (has_odd(v))
+                return false;
+        }
+        memcpy(&v, s.p + s.len - 16, 16);
+    } else if (s.len >= 8) {
+        memcpy(&v, s.p, 8);
+        memcpy((char *)&v + 8, s.p + s.len - 8, 8);
+    } else if (s.len >= 4) {
+        memcpy(&v, s.p, 4);
+        memcpy((char *)&v + 8, s.p + s.len - 4, 4);
+    } else if (s.len > 0) { /* up to three: the first, the one in the middle, the last */
+        v[0] = (uint8_t)s.p[0];
+        v[1] = (uint8_t)s.p[half];
+        v[2] = (uint8_t)s.p[s.len - 1];
     }
-    if (i < s.len) {
-        w = 0;
-        memcpy(&w, s.p + i, s.len - i);
-        odd |= w | bytes_equal(w, ',') | bytes_equal(w, '"') | bytes_equal(w, '\n') | bytes_equal(w, '\r');
-    }
-    return (odd & tops) == 0;
+    return !has_odd(v);
 }
 
 static bool
@@ -42,15 +53,12 @@ needs_quotes(msp_str s)
     return false;
 }
 
+/* Text that is not plain. */
 static void
-put_text(msp_buf *b, msp_str s)
+put_odd_text(msp_buf *b, msp_str s)
 {
     const char *quote;
 
-    if (is_plain(s)) {
-        msp_buf_str(b, s);
-        return;
-    }
     if (!needs_quotes(s)) {
         msp_text_add(b, s);
         return;
@@ -68,26 +76,53 @@ put_text(msp_buf *b, msp_str s)
 }
 
 static void
-put_cell(msp_buf *b, const msp_cell *c)
+put_text(msp_buf *b, msp_str s)
 {
-    char number[32];
+    if (is_plain(s))
+        msp_buf_str(b, s);
+    else
+        put_odd_text(b, s);
+}
 
+/* The cell, behind a comma unless it is the first; written in place, with one look at the room for all of it. */
+static void
+put_cell(msp_buf *b, const msp_cell *c, bool first)
+{
+    enum { NUMBER_ROOM = 32 };
+    msp_str text = c->kind == MSP_CELL_TEXT ? (msp_str){c->as.text.p, c->as.text.len} : (msp_str){0};
+    size_t most = 1 + (text.len < NUMBER_ROOM ? NUMBER_ROOM : text.len);
+    char *at = !b->failed && most < b->cap - b->len ? b->p + b->len : msp_buf_room(b, most);
+
+    if (at == NULL)
+        return;
+    *at = ',';
+    at += !first;
     switch (c->kind) {
     case MSP_CELL_EMPTY:
         break;
     case MSP_CELL_TEXT:
-        put_text(b, (msp_str){c->as.text.p, c->as.text.len});
+        if (!is_plain(text)) {
+            b->len = (size_t)(at - b->p);
+            put_odd_text(b, text);
+            return;
+        }
+        if (text.len > 0)
+            memcpy(at, text.p, text.len);
+        at += text.len;
         break;
     case MSP_CELL_INT:
-        msp_buf_add(b, number, msp_i64_text(number, c->as.i));
+        at += msp_i64_text(at, c->as.i);
         break;
     case MSP_CELL_FLOAT:
-        msp_buf_add(b, number, msp_f64_repr(number, c->as.f));
+        at += msp_f64_repr(at, c->as.f);
         break;
     case MSP_CELL_BOOL:
-        msp_buf_text(b, c->as.b ? "True" : "False");
+        memcpy(at, c->as.b ? "True" : "False", 5);
+        at += c->as.b ? 4 : 5;
         break;
     }
+    b->len = (size_t)(at - b->p);
+    *at = '\0';
 }
 
 /* A line that would be empty gets a pair of quotes: readers skip empty lines, and the row would be lost. */
@@ -117,11 +152,8 @@ msp_csv_line(msp_buf *out, const msp_cell *cells, size_t ncolumns)
 {
     size_t line_start = out->len;
 
-    for (size_t i = 0; i < ncolumns; i++) {
-        if (i > 0)
-            msp_buf_char(out, ',');
-        put_cell(out, &cells[i]);
-    }
+    for (size_t i = 0; i < ncolumns; i++)
+        put_cell(out, &cells[i], i == 0);
     end_line(out, line_start);
 }
 
