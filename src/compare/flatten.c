@@ -14,9 +14,18 @@
 
 enum { MAX_DEPTH = 400, TICK_BYTES = 1 << 20, ROOM = 16384 };
 
+/* A text as it stands in the file, and the id of what it stands for: types and shapes come again and again. */
+typedef struct recent {
+    msp_str raw;
+    uint32_t id;
+} recent;
+
+enum { RECENT = 16 };
+
 typedef struct flattener {
     msp_rows *out;
     const msp_dump *dump;
+    recent dtypes[RECENT], shapes[RECENT];
     void *room;      /* for the tree of one record: most need no other memory */
     msp_buf name;    /* of the place that the walk has reached */
     msp_buf scratch; /* short texts being put together */
@@ -156,16 +165,59 @@ intern(flattener *f, msp_str s, uint32_t *id)
     return true;
 }
 
-static bool
-intern_dtype(flattener *f, msp_str s, uint32_t *id)
+/* Where a text would be that was met a short time ago. */
+static recent *
+recent_of(recent *all, msp_str raw)
 {
-    size_t before = f->out->ntexts;
+    return &all[(raw.len + (unsigned char)raw.p[raw.len / 2] + 3u * (unsigned char)raw.p[raw.len - 1]) % RECENT];
+}
 
-    if (!intern(f, s, id))
+/* A text of the file stays where it is while the rows are made; others do not. */
+static bool
+can_recall(const flattener *f, msp_str raw)
+{
+    return raw.len > 0 && f->dump != NULL && msp_dump_owns(f->dump, raw.p);
+}
+
+static bool
+intern_dtype(flattener *f, const msp_json *dtype, uint32_t *id)
+{
+    msp_str raw = msp_json_string(dtype);
+    recent *r = can_recall(f, raw) ? recent_of(f->dtypes, raw) : NULL;
+    size_t before = f->out->ntexts;
+    msp_str text;
+
+    if (r != NULL && msp_str_eq(r->raw, raw)) {
+        *id = r->id;
+        return true;
+    }
+    msp_buf_clear(&f->scratch);
+    msp_py_str(&f->scratch, dtype);
+    text = msp_buf_view(&f->scratch);
+    if (f->scratch.failed || !intern(f, text, id))
         return false;
     if (f->out->ntexts > before)
-        f->out->texts[*id].dtype = msp_dtype_parse(s.p, s.len);
+        f->out->texts[*id].dtype = msp_dtype_parse(text.p, text.len);
+    if (r != NULL)
+        *r = (recent){raw, *id};
     return true;
+}
+
+/* What stands between the brackets of a list of whole numbers; empty when it is something else. */
+static msp_str
+list_text(const msp_json *list)
+{
+    size_t n = msp_json_count(list);
+    msp_str first, last;
+
+    for (size_t i = 0; i < n; i++)
+        if (msp_json_kind_of(msp_json_at(list, i)) != MSP_JSON_INT)
+            return (msp_str){0};
+    if (n == 0)
+        return (msp_str){0};
+    first = msp_json_number_text(msp_json_at(list, 0));
+    last = msp_json_number_text(msp_json_at(list, n - 1));
+    return (msp_str){first.p, (size_t)(last.p + last.len - first.p)};
 }
 
 /* "[2, 3]", and how many elements that is. */
@@ -173,12 +225,20 @@ static bool
 intern_shape(flattener *f, const msp_json *shape, uint32_t *id)
 {
     size_t n = msp_json_count(shape);
+    msp_str raw = f->dump != NULL ? list_text(shape) : (msp_str){0};
+    recent *r = can_recall(f, raw) ? recent_of(f->shapes, raw) : NULL;
     int64_t numel = 1, size;
 
+    if (r != NULL && msp_str_eq(r->raw, raw)) {
+        *id = r->id;
+        return true;
+    }
     msp_buf_clear(&f->scratch);
     msp_py_str(&f->scratch, shape);
     if (f->scratch.failed || !intern(f, msp_buf_view(&f->scratch), id))
         return false;
+    if (r != NULL)
+        *r = (recent){raw, *id};
     if (f->out->texts[*id].numel >= 0)
         return true;
     for (size_t i = 0; i < n && numel >= 0; i++)
@@ -215,17 +275,19 @@ parts_of(const msp_json *leaf)
                   {MSP_STR("md5"), offsetof(leaf_parts, md5)},
                   {MSP_STR("class_type"), offsetof(leaf_parts, class_type)},
                   {MSP_STR("group_ranks"), offsetof(leaf_parts, group_ranks)}};
+    enum { WANTED = sizeof(wanted) / sizeof(wanted[0]) };
     leaf_parts p = {0};
-    size_t n = msp_json_count(leaf);
+    size_t n = msp_json_count(leaf), k = 0;
 
     for (size_t i = 0; i < n; i++) {
         msp_str key = msp_json_key(leaf, i);
+        size_t tried = 0;
 
-        for (size_t k = 0; k < sizeof(wanted) / sizeof(wanted[0]); k++)
-            if (msp_str_eq(key, wanted[k].key)) {
-                *(const msp_json **)((char *)&p + wanted[k].offset) = msp_json_at(leaf, i);
-                break;
-            }
+        /* most come in this order: the search goes on where the last one was found */
+        for (; tried < WANTED && !msp_str_eq(key, wanted[k].key); tried++)
+            k = k + 1 < WANTED ? k + 1 : 0;
+        if (tried < WANTED)
+            *(const msp_json **)((char *)&p + wanted[k].offset) = msp_json_at(leaf, i);
     }
     return p;
 }
@@ -398,9 +460,7 @@ check_leaf(flattener *f, const leaf_parts *p)
 static bool
 fill_tensor(flattener *f, msp_row *r, const leaf_parts *p)
 {
-    msp_buf_clear(&f->scratch);
-    msp_py_str(&f->scratch, p->dtype);
-    if (f->scratch.failed || !intern_dtype(f, msp_buf_view(&f->scratch), &r->dtype))
+    if (!intern_dtype(f, p->dtype, &r->dtype))
         return false;
     if (p->shape != NULL && msp_json_kind_of(p->shape) == MSP_JSON_ARRAY && !intern_shape(f, p->shape, &r->shape))
         return false;
@@ -647,7 +707,7 @@ bool
 msp_rows_texts(msp_rows *t, msp_row *r, const msp_json *dtype, const msp_json *shape)
 {
     flattener f = {.out = t};
-    bool ok = intern_dtype(&f, msp_json_string(dtype), &r->dtype) && intern_shape(&f, shape, &r->shape);
+    bool ok = intern_dtype(&f, dtype, &r->dtype) && intern_shape(&f, shape, &r->shape);
 
     msp_buf_release(&f.scratch);
     return ok;

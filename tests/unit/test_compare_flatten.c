@@ -195,6 +195,40 @@ a_checksum_anywhere_is_noticed(void **state)
     rows_free(&t);
 }
 
+/* Types and shapes that come again are not put together anew; none may be taken for another. */
+static void
+every_type_and_shape_is_its_own_whatever_came_before(void **state)
+{
+    static const char *const dtypes[] = {"torch.float32", "torch.float16", "torch.int64", "torch.bool"};
+    msp_buf records = {0};
+    test_rows t;
+    size_t row = 0;
+
+    (void)state;
+    msp_buf_text(&records, "\"F.f.0.forward\": {\"input_args\": [");
+    for (int i = 0; i < 200; i++)
+        msp_buf_printf(&records,
+                       "%s{\"type\": \"torch.Tensor\", \"dtype\": \"%s\", \"shape\": [%d%s%d]},"
+                       "{\"type\": \"torch.Tensor\", \"dtype\": \"%s\", \"shape\": [%d]}",
+                       i == 0 ? "" : ",", dtypes[i % 4], i % 40, i % 3 == 0 ? "," : ",  ", i % 7, dtypes[i / 2 % 4],
+                       10 * (i % 40) + i % 7);
+    msp_buf_text(&records, "]}");
+    t = rows_of(records.p);
+    assert_int_equal(t.rows.count, 400);
+    for (int i = 0; i < 400; i++, row++) {
+        const msp_row *r = &t.rows.rows[row];
+        int k = i / 2, a = k % 40, b = k % 7;
+        char want[64];
+
+        snprintf(want, sizeof(want), i % 2 == 0 ? "[%d, %d]" : "[%d]", i % 2 == 0 ? a : 10 * a + b, b);
+        assert_true(msp_str_eq(msp_row_shape(&t.rows, r), msp_str_of(want)));
+        assert_int_equal(t.rows.texts[r->shape].numel, i % 2 == 0 ? a * b : 10 * a + b);
+        assert_true(msp_str_eq(msp_row_dtype(&t.rows, r), msp_str_of(dtypes[i % 2 == 0 ? k % 4 : k / 2 % 4])));
+    }
+    rows_free(&t);
+    msp_buf_release(&records);
+}
+
 static void
 wrong_leaves_are_named(void **state)
 {
@@ -313,6 +347,7 @@ main(void)
         TEST(arguments_that_name_a_rank_are_text),
         TEST(a_point_to_point_operation_is_the_row_of_its_tensor),
         TEST(a_checksum_anywhere_is_noticed),
+        TEST(every_type_and_shape_is_its_own_whatever_came_before),
         TEST(wrong_leaves_are_named),
         TEST(values_that_nest_too_deep_are_refused),
         TEST(reading_can_be_cancelled),
