@@ -2,6 +2,7 @@
 #include "io/torch_pickle.h"
 
 #include "core/alloc.h"
+#include "io/torch_one.h"
 
 /* What an OBJECT is. */
 enum { TAG_CALLABLE = 1, TAG_DTYPE, TAG_STORAGE_CLASS, TAG_STORAGE, TAG_TENSOR };
@@ -665,11 +666,57 @@ msp_torch_model_release(msp_torch_model *m)
     *m = (msp_torch_model){0};
 }
 
+static value
+integer(int64_t v)
+{
+    return (value){.kind = MSP_PICKLE_INT, .as.integer = v};
+}
+
+static value
+integers(value room[MSP_MAX_NDIM], const int64_t *dims, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        room[i] = integer(dims[i]);
+    return (value){.kind = MSP_PICKLE_TUPLE, .len = n, .as.items = room};
+}
+
+static value
+text(msp_str s)
+{
+    return (value){.kind = MSP_PICKLE_TEXT, .len = (uint32_t)s.len, .as.text = s.p};
+}
+
+/* The same calls that the machine would make, with the same checks behind them. */
+static msp_status
+build_one(value *out, msp_torch_model *m, const msp_torch_one *one)
+{
+    value shape[MSP_MAX_NDIM], strides[MSP_MAX_NDIM];
+    value id[5] = {text(MSP_STR("storage")), {0}, text(one->key), {0}, integer(one->storage_numel)};
+    value args[6] = {{0},
+                     integer(one->offset),
+                     integers(shape, one->shape, one->nshape),
+                     integers(strides, one->strides, one->nstrides),
+                     {.kind = MSP_PICKLE_BOOL, .as.boolean = one->requires_grad}};
+    msp_status st = is_storage_class(MSP_STR("torch"), one->storage) ? find_storage_class(&id[1], one->storage, NULL)
+                                                                     : MSP_E_UNSUPPORTED;
+
+    if (st == MSP_OK)
+        st = rule_persistent(&args[0], (value){.kind = MSP_PICKLE_TUPLE, .len = 5, .as.items = id}, m, NULL);
+    return st == MSP_OK ? rebuild_v2(out, args, 6, m, NULL) : st;
+}
+
 msp_status
 msp_torch_unpickle(msp_pickle_value *out, size_t *used, msp_torch_model *m, const void *bytes, size_t size,
                    msp_error *err)
 {
     const msp_pickle_rules rules = {rule_global, rule_call, rule_persistent, m};
+    msp_torch_one one;
 
+    if (msp_torch_one_read(&one, bytes, size) && build_one(out, m, &one) == MSP_OK) {
+        if (used != NULL)
+            *used = one.used;
+        return MSP_OK;
+    }
+    /* whatever was wrong with it, the machine says where */
     return msp_pickle_read(out, used, bytes, size, m->budget, &rules, err);
 }
