@@ -4,13 +4,15 @@
 #include "compare/highlight.h"
 #include "compare/legacy.h"
 #include "core/alloc.h"
+#include "core/file.h"
 #include "core/pool.h"
 #include "core/vec.h"
 
 enum {
-    BLOCK_ROWS = 1024,     /* a block ends with the call that reaches this: its cells stay in the cache */
-    TASK_ROWS = 32,        /* rows that one task of the pool does at least */
-    LARGE_TENSOR = 4 << 20 /* bytes: from here on one row is given all threads */
+    BLOCK_ROWS = 1024,      /* a block ends with the call that reaches this: its cells stay in the cache */
+    TASK_ROWS = 32,         /* rows that one task of the pool does at least */
+    LARGE_TENSOR = 4 << 20, /* bytes: from here on one row is given all threads */
+    TOLD_BYTES = 1 << 20    /* after which what was read is counted */
 };
 
 typedef struct block {
@@ -26,6 +28,7 @@ typedef struct block {
 typedef struct blocks {
     const msp_blocks_job *job;
     block two[2];
+    msp_pool *readers; /* NULL: the pool of the process does */
     msp_status status; /* of handing on, which happens beside judging */
     msp_error err;
 } blocks;
@@ -129,8 +132,27 @@ judge(const blocks *s, msp_judged *j, int threads)
         msp_legacy_judge(j, s->job->show.mode, s->job->show.legacy, &m, s->job->fuzzy);
     else
         msp_judge_row(j, s->job->show.mode, &m, s->job->fuzzy);
-    if (j->bytes > 0)
-        (void)msp_run_progress(s->job->run, "compare", s->job->label, 0, j->bytes);
+}
+
+/* Threads of readers have a table of descriptors of their own, and so must not run anybody else's function. */
+static _Thread_local bool is_reader;
+
+static void
+become_reader(void *payload)
+{
+    const msp_measurer *m = payload;
+
+    is_reader = true;
+    (void)msp_file_own_table(m->fds, 2);
+}
+
+static void
+count_bytes(const blocks *s, int64_t bytes)
+{
+    if (is_reader)
+        msp_run_count(s->job->run, bytes);
+    else
+        (void)msp_run_progress(s->job->run, "compare", s->job->label, 0, bytes);
 }
 
 static bool
@@ -152,19 +174,25 @@ judge_large(const blocks *s, block *b)
     if (s->job->show.mode != MSP_MODE_REAL || run->row_threads == 1)
         return;
     for (size_t i = 0; i < b->count && !run->cancelled; i++)
-        if (is_large(s, &b->judged[i]))
+        if (is_large(s, &b->judged[i])) {
             judge(s, &b->judged[i], run->row_threads);
+            count_bytes(s, b->judged[i].bytes);
+        }
 }
 
-static void
+/* Returns how many bytes were read. */
+static int64_t
 judge_api(const blocks *s, block *b, size_t api, msp_buf *text)
 {
     const msp_row_api *a = &npu_rows(s)->apis[api];
     msp_judged *rows = &b->judged[a->first - b->first];
+    int64_t bytes = 0;
 
     for (size_t i = 0; i < a->count; i++)
-        if (rows[i].bytes < 0)
+        if (rows[i].bytes < 0) {
             judge(s, &rows[i], 1);
+            bytes += rows[i].bytes;
+        }
     if (s->job->colour)
         msp_highlight_api(rows, a->count, s->job->show.mode);
     for (size_t i = 0; i < a->count; i++) {
@@ -174,6 +202,7 @@ judge_api(const blocks *s, block *b, size_t api, msp_buf *text)
         if (s->job->formatter != NULL && !shown->failed)
             s->job->formatter(shown, text, s->job->payload);
     }
+    return bytes;
 }
 
 /* ---- handing on, beside judging ---------------------------------------------------------------------------------- */
@@ -201,11 +230,12 @@ typedef struct stage {
     size_t tasks, apis_per_task;
 } stage;
 
-/* Task 0 hands on, so that it begins first; the others judge. */
+/* Task 0 hands on, so that it begins first, and on the calling thread where there are readers; the others judge. */
 static void
 stage_task(size_t i, void *payload)
 {
     stage *g = payload;
+    int64_t bytes = 0;
     msp_buf text;
     size_t end;
 
@@ -216,8 +246,13 @@ stage_task(size_t i, void *payload)
     }
     text = g->now->texts[i - 1]; /* on this thread's stack: neighbours in one cache line would slow each other down */
     end = i * g->apis_per_task < g->now->napis ? i * g->apis_per_task : g->now->napis;
-    for (size_t api = (i - 1) * g->apis_per_task; api < end && !g->s->job->run->cancelled; api++)
-        judge_api(g->s, g->now, g->now->first_api + api, &text);
+    for (size_t api = (i - 1) * g->apis_per_task; api < end && !g->s->job->run->cancelled; api++) {
+        bytes += judge_api(g->s, g->now, g->now->first_api + api, &text);
+        if (bytes >= TOLD_BYTES || (bytes > 0 && api + 1 == end)) {
+            count_bytes(g->s, bytes);
+            bytes = 0;
+        }
+    }
     g->now->texts[i - 1] = text;
 }
 
@@ -234,7 +269,10 @@ run_stage(blocks *s, block *now, const block *before)
         if (!block_texts(now, g.tasks))
             return false;
     }
-    msp_pool_run(1 + g.tasks, s->job->run->row_threads, stage_task, &g);
+    if (s->readers != NULL)
+        msp_pool_run_in(s->readers, 1 + g.tasks, stage_task, &g);
+    else
+        msp_pool_run(1 + g.tasks, s->job->run->row_threads, stage_task, &g);
     return true;
 }
 
@@ -263,8 +301,12 @@ msp_status
 msp_blocks_run(const msp_blocks_job *job, msp_error *err)
 {
     blocks s = {.job = job, .status = MSP_OK};
-    msp_status st = run_all(&s);
+    msp_status st;
 
+    if (job->show.mode == MSP_MODE_REAL && !job->measurer.values && job->run->row_threads > 1)
+        s.readers = msp_pool_open(job->run->row_threads, become_reader, (void *)&job->measurer);
+    st = run_all(&s);
+    msp_pool_close(s.readers);
     if (st != MSP_OK && err != NULL)
         *err = s.err;
     block_release(&s.two[0]);

@@ -2,7 +2,6 @@
 #ifndef MSP_COMPARE_MEASURE_H
 #define MSP_COMPARE_MEASURE_H
 
-#include <stdatomic.h>
 #include "compare/judged.h"
 
 /* Differences and relative errors of the four statistics. j->b must be set. */
@@ -14,7 +13,6 @@ typedef struct msp_measurer {
     bool open_to_all[2]; /* others can reach the files there, so each is looked at before it is read */
     bool values;         /* torch_npu.hooks: a row's file is the text of its values itself */
     int threads;         /* for one large tensor */
-    atomic_int *told;    /* files that could not be read and were logged; after a few the rest is only counted */
 } msp_measurer;
 
 /*

@@ -12,7 +12,6 @@
 #include "compare/measure.h"
 #include "compare/pytext.h"
 #include "core/alloc.h"
-#include "core/log.h"
 #include "io/tensor_file.h"
 #include "dump/dump_read.h"
 #include "msprobe/metrics.h"
@@ -198,23 +197,9 @@ msp_measure_open(msp_tensor *out, const msp_measurer *m, int side, const msp_row
     return st == MSP_OK ? MSP_OK : msp_error_prefix(err, st, "%s/", m->dirs[side]);
 }
 
-/* The table names every file; the log stops after a few, for thousands may be missing. */
 static void
-tell(const msp_measurer *m, const msp_error *err)
+read_failed(msp_judged *j)
 {
-    enum { TOLD_AT_MOST = 5 };
-    int before = m->told == NULL ? 0 : atomic_fetch_add(m->told, 1);
-
-    if (before < TOLD_AT_MOST)
-        msp_warning("%s", err->message);
-    else if (before == TOLD_AT_MOST)
-        msp_warning("more tensor files cannot be read: Err_message names them");
-}
-
-static void
-read_failed(const msp_measurer *m, msp_judged *j, const msp_error *err)
-{
-    tell(m, err);
     j->unreadable = true;
     all_metrics(j, "unsupported", "Dump file: [");
     msp_py_repr_text(&j->message, msp_row_file(j->n));
@@ -227,7 +212,6 @@ void
 msp_measure_tensors(const msp_measurer *m, msp_judged *j)
 {
     msp_tensor n = {0}, b = {0};
-    msp_error err;
 
     if (j->n->file == NULL) {
         all_metrics(j, "unsupported", "NPU does not have data file.");
@@ -236,8 +220,8 @@ msp_measure_tensors(const msp_measurer *m, msp_judged *j)
     } else if (j->b->file == NULL) {
         all_metrics(j, "unsupported", "Bench does not have data file.");
     } else {
-        if (msp_measure_open(&n, m, 0, j->n, &err) != MSP_OK || msp_measure_open(&b, m, 1, j->b, &err) != MSP_OK)
-            read_failed(m, j, &err);
+        if (msp_measure_open(&n, m, 0, j->n, NULL) != MSP_OK || msp_measure_open(&b, m, 1, j->b, NULL) != MSP_OK)
+            read_failed(j);
         else
             msp_measure_opened(m, j, &n, &b);
         msp_tensor_release(&n);

@@ -148,25 +148,11 @@ expect_work(msp_pair *p)
     msp_run_json_known(p->run, (int64_t)(size_of_side(p, 0) + size_of_side(p, 1)));
 }
 
-/* The first file that could not be read is opened once more for its message: judging runs in no order. */
 static msp_status
 explain_unreadable(msp_pair *p)
 {
-    const msp_row *n, *b;
-    msp_tensor t = {0};
-    msp_error err;
-
-    if (p->unreadable < 0)
+    if (p->out->counts.unreadable == 0)
         return MSP_OK;
-    n = &p->sides[0].rows.rows[p->unreadable];
-    b = &p->sides[1].rows.rows[p->match.bench[p->unreadable]];
-    if (msp_measure_open(&t, &p->measurer, 0, n, &err) == MSP_OK) {
-        msp_tensor_release(&t);
-        if (msp_measure_open(&t, &p->measurer, 1, b, &err) == MSP_OK)
-            msp_error_set(&err, MSP_E_IO, "%.*s: could not be read the first time", (int)b->name_len, b->name);
-    }
-    msp_tensor_release(&t);
-    p->out->unreadable = msp_result_text(msp_str_of(err.message));
     if (p->out->unreadable == NULL)
         return msp_pair_no_memory(p);
     if (p->out->counts.unreadable < p->with_files)
@@ -249,10 +235,9 @@ prepare(msp_pair *p)
             return msp_pair_no_memory(p);
         open_tensor_dir(p, i);
     }
-    p->measurer.told = &p->told;
     p->fuzzy = opt->fuzzy && p->run->names == NULL && p->run->cross == NULL;
     p->highlight = opt->highlight && !opt->diff_analyze;
-    p->suspect = p->advised = p->unreadable = -1;
+    p->suspect = p->advised = -1;
     return MSP_OK;
 }
 

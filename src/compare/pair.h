@@ -35,13 +35,12 @@ typedef struct msp_pair {
     char *mapping_path; /* of what -lm found */
     msp_match match;
     msp_measurer measurer;
-    atomic_int told; /* for measurer */
     msp_outputs outputs;
     bool highlight; /* the workbook has the form of a coloured one */
     bool colour;    /* rows are coloured: not for single values and checksums */
     bool fuzzy;
-    int64_t suspect, advised, unreadable; /* row numbers, -1: none yet */
-    int64_t with_files;                   /* rows with a tensor file on both sides */
+    int64_t suspect, advised; /* row numbers, -1: none yet */
+    int64_t with_files;       /* rows with a tensor file on both sides */
     const char *suspect_verdict;
 } msp_pair;
 

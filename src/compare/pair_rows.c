@@ -44,8 +44,6 @@ count_row(msp_pair *p, const msp_judged *j, int64_t row)
     c->red += j->colour == MSP_ROW_RED;
     c->yellow += j->colour == MSP_ROW_YELLOW;
     c->unreadable += j->unreadable;
-    if (j->unreadable && p->unreadable < 0)
-        p->unreadable = row;
     p->with_files += j->n->file != NULL && j->b != NULL && j->b->file != NULL;
     p->out->tensor_bytes += j->bytes;
     if (wrong && p->advised < 0 && !skips_for_advice(p, j))
@@ -117,12 +115,47 @@ log_row(const msp_pair *p, const msp_judged *j, const msp_shown *s)
         log_columns(p, j, s);
 }
 
+/* Files that could not be read are opened once more for the message: judging runs in no order, and logs nothing. */
+static void
+why_unreadable(const msp_pair *p, const msp_judged *j, msp_error *err)
+{
+    msp_tensor t = {0};
+
+    if (msp_measure_open(&t, &p->measurer, 0, j->n, err) == MSP_OK) {
+        msp_tensor_release(&t);
+        if (msp_measure_open(&t, &p->measurer, 1, j->b, err) == MSP_OK)
+            msp_error_set(err, MSP_E_IO, "%.*s: could not be read the first time", (int)j->b->name_len, j->b->name);
+    }
+    msp_tensor_release(&t);
+}
+
+/* The table names every file; the log stops after a few, for thousands may be missing. Older tools have no log. */
+static void
+tell_unreadable(msp_pair *p, const msp_judged *j)
+{
+    enum { TOLD_AT_MOST = 5 };
+    int64_t n = p->out->counts.unreadable;
+    msp_error err;
+
+    if (n == 1 || (n <= TOLD_AT_MOST && msp_pair_look(p) == NULL)) {
+        why_unreadable(p, j, &err);
+        if (n == 1)
+            p->out->unreadable = msp_result_text(msp_str_of(err.message));
+        if (msp_pair_look(p) == NULL)
+            msp_warning("%s", err.message);
+    } else if (n == TOLD_AT_MOST + 1 && msp_pair_look(p) == NULL) {
+        msp_warning("more tensor files cannot be read: Err_message names them");
+    }
+}
+
 static msp_status
 take_row(const msp_judged *j, const msp_shown *s, size_t row, void *payload, msp_error *err)
 {
     msp_pair *p = payload;
 
     count_row(p, j, (int64_t)row);
+    if (j->unreadable)
+        tell_unreadable(p, j);
     if (msp_pair_look(p) != NULL && j->verdict == VERDICT_UNMATCHED && !p->run->opt->compare_only)
         msp_warning("The tensor name matches but the shape or dtype does not match: %.*s", (int)j->n->name_len,
                     j->n->name);

@@ -48,6 +48,14 @@ msp_run_progress(msp_run *run, const char *phase, const char *rank, int64_t rows
     return !run->cancelled;
 }
 
+void
+msp_run_count(msp_run *run, int64_t bytes)
+{
+    pthread_mutex_lock(&run->lock);
+    run->progress.bytes_done += bytes;
+    pthread_mutex_unlock(&run->lock);
+}
+
 bool
 msp_run_json(msp_run *run, const char *rank, int64_t bytes)
 {

@@ -43,6 +43,8 @@ typedef struct msp_run {
  * added to the totals.
  */
 bool msp_run_progress(msp_run *run, const char *phase, const char *rank, int64_t rows, int64_t bytes);
+/* Count bytes, and tell nobody: for threads in which the caller's function must not run. */
+void msp_run_count(msp_run *run, int64_t bytes);
 void msp_run_expect(msp_run *run, int64_t rows, int64_t bytes);
 /* The same for JSON files. known: the rows and tensors of that much of them have been announced. */
 bool msp_run_json(msp_run *run, const char *rank, int64_t bytes);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -164,6 +165,32 @@ msp_map_drop(const msp_mapping *m, size_t offset, size_t len)
     to = offset + len == m->size ? m->size : (offset + len) / page * page;
     if (from < to)
         madvise((char *)m->addr + from, to - from, MADV_DONTNEED);
+}
+
+bool
+msp_file_own_table(const int *keep, size_t n)
+{
+#ifdef CLOSE_RANGE_UNSHARE
+    int highest = STDERR_FILENO;
+
+    for (size_t i = 0; i < n; i++)
+        highest = keep[i] > highest ? keep[i] : highest;
+    /* unshare() does the same, but is forbidden in many containers */
+    if (close_range((unsigned)highest + 1, UINT_MAX, CLOSE_RANGE_UNSHARE) != 0)
+        return false;
+    for (int from = STDERR_FILENO + 1, next; from <= highest; from = next + 1) {
+        next = highest;
+        for (size_t i = 0; i < n; i++)
+            if (keep[i] >= from && keep[i] < next)
+                next = keep[i];
+        if (next > from)
+            (void)close_range((unsigned)from, (unsigned)next - 1, 0);
+    }
+    return true;
+#else
+    (void)keep, (void)n;
+    return false;
+#endif
 }
 
 msp_status

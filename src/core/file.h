@@ -50,6 +50,14 @@ void msp_map_drop(const msp_mapping *m, size_t offset, size_t len);
 MSP_CHECK msp_status msp_file_read(char **out, size_t *size, const char *path, size_t limit, msp_error *err);
 
 /*
+ * Give the calling thread a table of descriptors of its own, which holds 0 to 2 and the n in keep and no other: threads
+ * that open thousands of files need not wait for each other then. Whatever else the process opens or closes from now on
+ * is not seen here, and what is opened here is seen nowhere else; so this is for threads that end with their work and
+ * call nobody's functions but this library's. False where it is not possible: the table is still the process's.
+ */
+bool msp_file_own_table(const int *keep, size_t n);
+
+/*
  * A file that is written beside its final place and renamed into it by msp_file_commit().
  */
 typedef struct msp_file {

@@ -1,5 +1,7 @@
 /* test_file.c - promises of core/file.h. */
 #include "unit.h"
+#include <stdbool.h>
+#include <pthread.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -371,6 +373,49 @@ only_a_full_disk_comes_with_advice(void **state)
     assert_int_equal(msp_file_cannot_write("out/x.csv", ENOSPC, NULL), MSP_E_IO);
 }
 
+typedef struct table {
+    int kept[2], other; /* descriptors of the process */
+    int made;           /* of the thread */
+    bool own, sees[3];
+} table;
+
+static void *
+take_table(void *payload)
+{
+    table *t = payload;
+
+    t->own = msp_file_own_table(t->kept, 2);
+    t->sees[0] = fcntl(t->kept[0], F_GETFD) >= 0;
+    t->sees[1] = fcntl(t->kept[1], F_GETFD) >= 0;
+    t->sees[2] = fcntl(t->other, F_GETFD) >= 0;
+    t->made = dup(STDERR_FILENO);
+    return NULL;
+}
+
+static void
+a_thread_can_have_descriptors_of_its_own(void **state)
+{
+    const char *dir = scratch_dir();
+    table t = {.made = -1};
+    pthread_t thread;
+
+    (void)state;
+    t.kept[1] = open(dir, O_RDONLY | O_CLOEXEC); /* the lower one is not first, and one lies between them */
+    t.other = open(dir, O_RDONLY | O_CLOEXEC);
+    t.kept[0] = open(dir, O_RDONLY | O_CLOEXEC);
+    assert_true(t.kept[1] > STDERR_FILENO && t.other > t.kept[1] && t.kept[0] > t.other);
+    assert_int_equal(pthread_create(&thread, NULL, take_table, &t), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(t.sees[0] && t.sees[1]);
+    assert_int_equal(t.sees[2], !t.own); /* an old kernel leaves it as it was */
+    assert_true(fcntl(t.kept[0], F_GETFD) >= 0 && fcntl(t.kept[1], F_GETFD) >= 0 && fcntl(t.other, F_GETFD) >= 0);
+    if (t.own)
+        assert_true(t.made <= t.other); /* which is free there */
+    close(t.kept[0]);
+    close(t.kept[1]);
+    close(t.other);
+}
+
 int
 main(void)
 {
@@ -390,6 +435,7 @@ main(void)
         TEST(reserved_blocks_are_there_and_change_nothing),
         TEST(more_than_the_disk_has_cannot_be_reserved),
         TEST(only_a_full_disk_comes_with_advice),
+        TEST(a_thread_can_have_descriptors_of_its_own),
     };
 
     return cmocka_run_group_tests(tests, NULL, remove_scratch);

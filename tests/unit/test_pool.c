@@ -291,6 +291,82 @@ leave(void **state)
     return 0;
 }
 
+typedef struct prepared {
+    pthread_t caller;
+    _Atomic int setups, first_elsewhere, unprepared;
+} prepared;
+
+static _Thread_local bool was_set_up;
+
+static void
+prepare_thread(void *payload)
+{
+    prepared *p = payload;
+
+    was_set_up = true;
+    atomic_fetch_add(&p->setups, 1);
+}
+
+static void
+look_at_thread(size_t index, void *payload)
+{
+    prepared *p = payload;
+    bool caller = pthread_equal(pthread_self(), p->caller);
+
+    atomic_fetch_add(&p->first_elsewhere, index == 0 && !caller);
+    atomic_fetch_add(&p->unprepared, caller == was_set_up);
+}
+
+static void
+threads_of_a_pool_of_ones_own_are_set_up_and_leave_task_0_to_the_caller(void **state)
+{
+    prepared seen = {.caller = pthread_self()};
+    msp_pool *p = msp_pool_open(4, prepare_thread, &seen);
+    counts *c = calloc(1, sizeof(*c));
+
+    (void)state;
+    assert_non_null(p);
+    for (int i = 0; i < 100; i++)
+        msp_pool_run_in(p, 50, look_at_thread, &seen);
+    msp_pool_run_in(p, MANY, count_task, c);
+    assert_each_once(c, MANY);
+    memset(c, 0, sizeof(*c));
+    msp_pool_run_in(p, 0, count_task, c);
+    assert_int_equal(c->total, 0);
+    msp_pool_run_in(p, 1, count_task, c);
+    assert_each_once(c, 1);
+    msp_pool_close(p);
+    msp_pool_close(NULL);
+    assert_int_equal(seen.setups, 3);
+    assert_int_equal(seen.first_elsewhere, 0);
+    assert_int_equal(seen.unprepared, 0);
+    free(c);
+}
+
+static void
+in_a_child_a_pool_of_ones_own_has_the_caller_alone(void **state)
+{
+    prepared seen = {.caller = pthread_self()};
+    msp_pool *p = msp_pool_open(3, prepare_thread, &seen);
+    counts *c = calloc(1, sizeof(*c));
+    int status;
+    pid_t pid;
+
+    (void)state;
+    msp_pool_run_in(p, 100, count_task, c);
+    memset(c, 0, sizeof(*c));
+    pid = fork();
+    if (pid == 0) {
+        msp_pool_run_in(p, 100, count_task, c);
+        msp_pool_close(p);
+        _exit(c->total == 100 ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    msp_pool_close(p);
+    free(c);
+}
+
 int
 main(void)
 {
@@ -304,6 +380,8 @@ main(void)
         TEST(a_child_starts_its_own_threads),
         TEST(a_child_made_in_the_middle_of_a_job_works),
         TEST(a_task_may_fork),
+        TEST(threads_of_a_pool_of_ones_own_are_set_up_and_leave_task_0_to_the_caller),
+        TEST(in_a_child_a_pool_of_ones_own_has_the_caller_alone),
     };
 
     return cmocka_run_group_tests(tests, NULL, leave);
