@@ -311,7 +311,8 @@ msp_f64_scan(const char *p, const char *end, double *out)
     if (p < end && *p == '.')
         p = scan_digits(p + 1, end, &w);
     if (p == digits || (p == point + 1 && point == digits) || (p < end && (*p | 0x20) == 'e') ||
-        (p - digits > DIGITS_MAX && (p - digits > PLAIN_MAX || significant(digits, p) > DIGITS_MAX)))
+        (p - digits - (p > point) - (*digits == '0') > DIGITS_MAX &&
+         (p - digits > PLAIN_MAX || significant(digits, p) > DIGITS_MAX)))
         return NULL;
     /* the second way for all: which numbers the first one would do cannot be guessed, and guessing costs more */
     if (w != 0 && !round_product(w, p > point ? (int)(1 - (p - point)) : 0, out))
