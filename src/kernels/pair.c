@@ -20,7 +20,8 @@ enum {
     MAX_CHUNKS = 128,       /* more than there are threads, few enough to keep their results on the stack */
     MIN_CHUNK = 32 * 1024,  /* elements: some ten microseconds */
     THREADS_FROM = 1 << 18, /* elements: waking a thread takes as long as a tenth of the work */
-    EXACT_MEAN_UP_TO = 256  /* elements: with more of them, errors of 2^-25 in single quotients average out */
+    EXACT_MEAN_UP_TO = 256, /* elements: with more of them, errors of 2^-25 in single quotients average out */
+    DOUBLE_UP_TO = 4096     /* elements: fewer 16-bit floats than that are added up in double too */
 };
 
 /* What a chunk comes to. */
@@ -66,6 +67,27 @@ sums_of(msp_pair_sums *out, const msp_pair_view *v, const msp_pair_block *block,
         v->set->sums[block->kind](out, block->n, block->b, block->count, flags);
 }
 
+static bool
+is_half(const msp_pair_block *block)
+{
+    return block->kind == MSP_PAIR_F16 || block->kind == MSP_PAIR_BF16;
+}
+
+/*
+ * Whether float32 held the sums of a block of 16-bit floats; all of them bfloat16's matter but for the second. Below
+ * 2^-110 squares that got lost in the least numbers of float32 could tell in the sum; 0 is right where nothing is not
+ * 0. And where one norm is much larger than the other its rounding would drown n*b: see half_state.
+ */
+static bool
+precise(const msp_pair_sums *s, size_t count)
+{
+    const double least = 0x1p-110;
+    bool nothing = s->max_abs == 0 && s->zeros == (int64_t)count;
+
+    return isfinite(s->sq_d) && s->sq_n <= 16 * s->sq_b && s->sq_b <= 16 * s->sq_n &&
+           ((s->sq_n >= least && s->sq_b >= least) || nothing) && (s->sq_d >= least || s->max_abs == 0);
+}
+
 /*
  * The sums of a block whatever is in it. *zeros says whether to expect zeros in b; it is kept up to date, since zeros
  * come in whole regions (what ReLU or a mask leaves).
@@ -75,6 +97,8 @@ careful_sums(msp_pair_sums *out, msp_pair_block *block, bool *zeros, msp_pair_ba
              msp_pair_scratch *s)
 {
     *bad = (msp_pair_bad){0};
+    if (v->numel <= DOUBLE_UP_TO)
+        msp_pair_widen(block, v, s);
     sums_of(out, v, block, *zeros);
     if (!isfinite(out->sq_n + out->sq_b) && block->kind != MSP_PAIR_I128) {
         msp_pair_clean(block, bad, v, s);
@@ -84,10 +108,27 @@ careful_sums(msp_pair_sums *out, msp_pair_block *block, bool *zeros, msp_pair_ba
         sums_of(out, v, block, true);
     }
     *zeros = out->zeros > 0;
+    if (is_half(block) && !precise(out, block->count)) {
+        msp_pair_widen(block, v, s);
+        sums_of(out, v, block, true);
+    }
     if (block->kind < MSP_PAIR_F64 && (!isfinite(out->rel) || v->numel <= EXACT_MEAN_UP_TO)) {
         msp_pair_widen(block, v, s);
         out->rel = v->set->rel_sum(block->n, block->b, block->count);
     }
+}
+
+/* The block's largest |d| if it exceeds floor, else anything up to floor. */
+static double
+exact_max_abs(const msp_pair_sums *sums, msp_pair_block *block, double floor, const msp_pair_view *v,
+              msp_pair_scratch *s)
+{
+    if (!is_half(block) || sums->max_rel < MSP_PAIR_HALF_EXACT)
+        return sums->max_abs;
+    if (sums->max_abs * (1 + 0x1p-23) <= floor)
+        return floor;
+    msp_pair_widen(block, v, s);
+    return v->set->max_abs(block->n, block->b, block->count);
 }
 
 /* The block's largest relative error if it exceeds floor, else anything up to floor. */
@@ -153,7 +194,7 @@ run_chunk(size_t index, void *payload)
 
         msp_pair_load(&block, v, &scratch, start, (size_t)min_i64(v->block, end - start));
         careful_sums(&sums, &block, &zeros, &bad, v, &scratch);
-        raise_max(&p->max_abs, &p->abs_block, sums.max_abs, start);
+        raise_max(&p->max_abs, &p->abs_block, exact_max_abs(&sums, &block, p->max_abs, v, &scratch), start);
         raise_max(&p->max_rel, &p->rel_block, exact_max_rel(&sums, &block, p->max_rel, v, &scratch), start);
         add_block(p, &sums, &bad, start);
     }

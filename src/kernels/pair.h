@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MSP_PAIR_BLOCK = 2048 };
+enum { MSP_PAIR_BLOCK = 2048 }; /* for 16-bit floats twice as many: see msp_pair_view */
 
 #define MSP_PAIR_EPS 0x1p-52 /* what both sides get where the reference is 0: numpy.finfo(float).eps */
 
@@ -30,9 +30,12 @@ typedef enum msp_pair_kind {
 /*
  * What one pass over a block gives; d is n - b.
  *
- * max_abs is exact, and so is max_rel but for two cases: what exceeds the range of float32 is infinite for the smaller
- * kinds; and relative errors in float16 come unrounded and, from MSP_PAIR_HALF_EXACT on, from an unrounded difference,
- * which leaves them within 2^-9 of the truth.
+ * float16 and bfloat16 are added up in float32: see precise() in pair.c.
+ *
+ * max_abs is exact, but float16 and bfloat16 round it to float32 where max_rel is MSP_PAIR_HALF_EXACT or more. max_rel
+ * is exact but for two cases: what exceeds the range of float32 is infinite for the smaller kinds; and relative errors
+ * in float16 come unrounded and, from MSP_PAIR_HALF_EXACT on, from an unrounded difference, which leaves them within
+ * 2^-9 of the truth.
  */
 typedef struct msp_pair_sums {
     double dot, sq_n, sq_b, sq_d;
@@ -62,7 +65,8 @@ typedef struct msp_pair_set {
     /* The sum of |d| / |b| where b is not 0, with 15 digits. */
     double (*rel_sum)(const float *n, const float *b, size_t count);
 
-    /* The exact largest relative error. */
+    /* The exact largest |d|, and relative error. */
+    double (*max_abs)(const float *n, const float *b, size_t count);
     double (*max_rel)(const float *n, const float *b, size_t count, bool half);
 
     /* The first element that has the block's largest |d|, or relative error. */

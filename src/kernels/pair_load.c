@@ -60,7 +60,11 @@ msp_pair_view_init(msp_pair_view *v, const msp_tensor *n, const msp_tensor *b)
     v->b_type = b->dtype;
     v->kind = kind_of(n->dtype, b->dtype);
     v->numel = n->numel;
-    v->block = v->kind == MSP_PAIR_C128 || v->kind == MSP_PAIR_I128 ? MSP_PAIR_BLOCK / 2 : MSP_PAIR_BLOCK;
+    v->block = MSP_PAIR_BLOCK;
+    if (v->kind == MSP_PAIR_C128 || v->kind == MSP_PAIR_I128)
+        v->block = MSP_PAIR_BLOCK / 2;
+    else if (v->kind == MSP_PAIR_F16 || v->kind == MSP_PAIR_BF16)
+        v->block = 2 * MSP_PAIR_BLOCK;
 }
 
 /* ---- conversion -------------------------------------------------------------------------------------------------- */

@@ -14,7 +14,7 @@ typedef struct msp_pair_view {
     msp_dtype n_type, b_type;
     msp_pair_kind kind; /* of every block, but that MSP_PAIR_I128 is only a block that needs it, else MSP_PAIR_F64 */
     int64_t numel;
-    int64_t block; /* elements per block: half of the usual where an element has 16 bytes */
+    int64_t block; /* elements per block: half of the usual where one has 16 bytes, twice where it has 2 */
 } msp_pair_view;
 
 /* Memory for one block: as it was gathered, and as it was converted. */

@@ -1,13 +1,11 @@
 /* pair_scalar.c - the pair metrics in plain C: the reference, and what machines without a variant of their own run. */
-#include <math.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-#include "dtype/convert.h"
-
 #define TARGET
-#define OP  static inline
 #define SET msp_pair_scalar
+#define OP  static inline /* always inlined, gcc needs minutes for this file with a sanitizer */
+#define UNROLL
+#include <math.h>
+#include "dtype/convert.h"
+#include "kernels/pair_ops.h"
 
 typedef struct vf {
     float x[8];
@@ -29,47 +27,23 @@ typedef struct vfc {
     int32_t x[8];
 } vfc, vdc;
 
-#define EACH_LANE for (int i = 0; i < 8; i++)
-
-/* A function of one type's vectors that does the same to each lane. */
-#define LANEWISE_2(result, name, type, expression) \
-    OP result name(type a, type b)                 \
-    {                                              \
-        result r;                                  \
-                                                   \
-        EACH_LANE r.x[i] = expression;             \
-        return r;                                  \
-    }
-
-#define LANEWISE_1(result, name, type, expression) \
-    OP result name(type a)                         \
-    {                                              \
-        result r;                                  \
-                                                   \
-        EACH_LANE r.x[i] = expression;             \
-        return r;                                  \
-    }
-
-LANEWISE_2(vf, vf_add, vf, a.x[i] + b.x[i])
-LANEWISE_2(vf, vf_sub, vf, a.x[i] - b.x[i])
-LANEWISE_2(vf, vf_mul, vf, a.x[i] * b.x[i])
-LANEWISE_2(vf, vf_div, vf, a.x[i] / b.x[i])
-LANEWISE_2(vf, vf_max, vf, a.x[i] > b.x[i] ? a.x[i] : b.x[i])
-LANEWISE_2(vfm, vf_lt, vf, a.x[i] < b.x[i])
-LANEWISE_2(vfm, vf_eq, vf, a.x[i] == b.x[i])
-LANEWISE_1(vf, vf_abs, vf, fabsf(a.x[i]))
-LANEWISE_1(vf, vf_round_f16, vf, msp_f16_to_f32(msp_f32_to_f16(a.x[i])))
-LANEWISE_2(vd, vd_add, vd, a.x[i] + b.x[i])
-LANEWISE_2(vd, vd_sub, vd, a.x[i] - b.x[i])
-LANEWISE_2(vd, vd_mul, vd, a.x[i] * b.x[i])
-LANEWISE_2(vd, vd_div, vd, a.x[i] / b.x[i])
-LANEWISE_2(vd, vd_max, vd, a.x[i] > b.x[i] ? a.x[i] : b.x[i])
-LANEWISE_2(vdm, vd_lt, vd, a.x[i] < b.x[i])
-LANEWISE_2(vdm, vd_eq, vd, a.x[i] == b.x[i])
-LANEWISE_1(vd, vd_abs, vd, fabs(a.x[i]))
-LANEWISE_1(vd, vd_widen, vf, (double)a.x[i])
+typedef int64_t vsc;
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+OP uint16_t
+half_at(const void *p, size_t i)
+{
+    uint16_t h;
+
+    memcpy(&h, (const char *)p + 2 * i, sizeof(h));
+    return h;
+}
+
+PARTS_1(vf, vf_load_f16, const void *, msp_f16_to_f32(half_at(a, i)))
+PARTS_1(vf, vf_load_bf16, const void *, msp_bf16_to_f32(half_at(a, i)))
+PARTS_1(vf, vf_load_bf16_even, const void *, msp_bf16_to_f32(half_at(a, 2 * i)))
+PARTS_1(vf, vf_load_bf16_odd, const void *, msp_bf16_to_f32(half_at(a, 2 * i + 1)))
 
 OP vf
 vf_load_f32(const void *p)
@@ -77,28 +51,6 @@ vf_load_f32(const void *p)
     vf v;
 
     memcpy(&v, p, sizeof(v));
-    return v;
-}
-
-OP vf
-vf_load_f16(const void *p)
-{
-    uint16_t h[8];
-    vf v;
-
-    memcpy(h, p, sizeof(h));
-    EACH_LANE v.x[i] = msp_f16_to_f32(h[i]);
-    return v;
-}
-
-OP vf
-vf_load_bf16(const void *p)
-{
-    uint16_t h[8];
-    vf v;
-
-    memcpy(h, p, sizeof(h));
-    EACH_LANE v.x[i] = msp_bf16_to_f32(h[i]);
     return v;
 }
 
@@ -117,60 +69,44 @@ vd_load(const double *p)
     return v;
 }
 
-OP vd
-vd_load_f32(const float *p)
-{
-    return vd_widen(vf_load_f32(p));
-}
+/* ---- lane by lane ------------------------------------------------------------------------------------------------ */
 
-OP void
-prefetch(const void *p, size_t ahead)
-{
-    (void)p;
-    (void)ahead;
-}
+PARTS_1(vf, vf_set, float, a)
+PARTS_1(vf, vf_abs, vf, fabsf(a.x[i]))
+PARTS_1(vf, vf_round_f16, vf, msp_f16_to_f32(msp_f32_to_f16(a.x[i])))
+PARTS_2(vf, vf_add, vf, a.x[i] + b.x[i])
+PARTS_2(vf, vf_sub, vf, a.x[i] - b.x[i])
+PARTS_2(vf, vf_mul, vf, a.x[i] * b.x[i])
+PARTS_2(vf, vf_div, vf, a.x[i] / b.x[i])
+PARTS_2(vf, vf_max, vf, a.x[i] > b.x[i] ? a.x[i] : b.x[i])
+PARTS_2(vfm, vf_lt, vf, a.x[i] < b.x[i])
+PARTS_2(vfm, vf_eq, vf, a.x[i] == b.x[i])
+PARTS_3(vf, vf_madd, vf, vf, fmaf(a.x[i], b.x[i], c.x[i]))
+PARTS_3(vf, vf_select, vfm, vf, a.x[i] ? b.x[i] : c.x[i])
+PARTS_1(vd, vd_set, double, a)
+PARTS_1(vd, vd_abs, vd, fabs(a.x[i]))
+PARTS_1(vd, vd_widen, vf, (double)a.x[i])
+PARTS_2(vd, vd_add, vd, a.x[i] + b.x[i])
+PARTS_2(vd, vd_sub, vd, a.x[i] - b.x[i])
+PARTS_2(vd, vd_mul, vd, a.x[i] * b.x[i])
+PARTS_2(vd, vd_div, vd, a.x[i] / b.x[i])
+PARTS_2(vd, vd_max, vd, a.x[i] > b.x[i] ? a.x[i] : b.x[i])
+PARTS_2(vdm, vd_lt, vd, a.x[i] < b.x[i])
+PARTS_2(vdm, vd_eq, vd, a.x[i] == b.x[i])
+PARTS_3(vd, vd_madd, vd, vd, a.x[i] * b.x[i] + c.x[i])
+PARTS_3(vd, vd_select, vdm, vd, a.x[i] ? b.x[i] : c.x[i])
+OP_1(vd, vd_load_f32, const float *, vd_widen(vf_load_f32(a)))
+PARTS_1(vh, vh_set, double, a)
+PARTS_2(vh, vh_add, vh, a.x[i] + b.x[i])
+PARTS_2(vh, vh_max, vh, a.x[i] > b.x[i] ? a.x[i] : b.x[i])
+PARTS_1(vh, vd_fold_add, vd, a.x[i] + a.x[i + 4])
+PARTS_1(vh, vd_fold_max, vd, a.x[i] > a.x[i + 4] ? a.x[i] : a.x[i + 4])
 
-/* ---- the rest ---------------------------------------------------------------------------------------------------- */
+#define vf_keep(m, v) vf_select(m, v, vf_set(0))
+#define vf_drop(m, v) vf_select(m, vf_set(0), v)
+#define pin(v)        ((void)(v))
 
-OP vf
-vf_set(float a)
-{
-    vf v;
-
-    EACH_LANE v.x[i] = a;
-    return v;
-}
-
-#define vf_limit vf_set
-
-OP vd
-vd_set(double a)
-{
-    vd v;
-
-    EACH_LANE v.x[i] = a;
-    return v;
-}
-
-OP vd
-vd_madd(vd a, vd b, vd c)
-{
-    return vd_add(vd_mul(a, b), c);
-}
-
-OP vf
-vf_select(vfm m, vf yes, vf no)
-{
-    EACH_LANE no.x[i] = m.x[i] ? yes.x[i] : no.x[i];
-    return no;
-}
-
-OP vd
-vd_select(vdm m, vd yes, vd no)
-{
-    EACH_LANE no.x[i] = m.x[i] ? yes.x[i] : no.x[i];
-    return no;
-}
+/* ---- across lanes ------------------------------------------------------------------------------------------------ */
 
 OP size_t
 vd_first(vdm m)
@@ -182,77 +118,16 @@ vd_first(vdm m)
     return lane;
 }
 
-OP int
-vf_any(vfm m)
-{
-    return vd_first(m) < 8;
-}
+OP_1(int, vf_any, vfm, vd_first(a) < 8)
+OP_1(double, vh_total, vh, (a.x[0] + a.x[2]) + (a.x[1] + a.x[3]))
 
 OP float
 vf_top(vf v)
 {
     float top = v.x[0];
 
-    EACH_LANE top = v.x[i] > top ? v.x[i] : top;
+    EACH_PART(v) top = v.x[i] > top ? v.x[i] : top;
     return top;
-}
-
-OP double
-vd_top(vd v)
-{
-    double top = v.x[0];
-
-    EACH_LANE top = v.x[i] > top ? v.x[i] : top;
-    return top;
-}
-
-#define EACH_HALF for (int i = 0; i < 4; i++)
-
-OP vh
-vh_set(double a)
-{
-    vh v;
-
-    EACH_HALF v.x[i] = a;
-    return v;
-}
-
-OP vh
-vh_add(vh a, vh b)
-{
-    EACH_HALF a.x[i] += b.x[i];
-    return a;
-}
-
-OP vh
-vh_max(vh a, vh b)
-{
-    EACH_HALF a.x[i] = b.x[i] > a.x[i] ? b.x[i] : a.x[i];
-    return a;
-}
-
-OP vh
-vd_fold_add(vd v)
-{
-    vh h;
-
-    EACH_HALF h.x[i] = v.x[i] + v.x[i + 4];
-    return h;
-}
-
-OP vh
-vd_fold_max(vd v)
-{
-    vh h;
-
-    EACH_HALF h.x[i] = v.x[i] > v.x[i + 4] ? v.x[i] : v.x[i + 4];
-    return h;
-}
-
-OP double
-vh_total(vh v)
-{
-    return (v.x[0] + v.x[2]) + (v.x[1] + v.x[3]);
 }
 
 OP double
@@ -260,28 +135,16 @@ vh_top(vh v)
 {
     double top = v.x[0];
 
-    EACH_HALF top = v.x[i] > top ? v.x[i] : top;
+    EACH_PART(v) top = v.x[i] > top ? v.x[i] : top;
     return top;
 }
 
-OP double
-vd_total(vd v)
-{
-    return vh_total(vd_fold_add(v));
-}
-
-OP vfc
-vfc_zero(void)
-{
-    vfc c = {{0}};
-
-    return c;
-}
+/* ---- counters ---------------------------------------------------------------------------------------------------- */
 
 OP vfc
 vfc_count(vfc c, vfm m)
 {
-    EACH_LANE c.x[i] += m.x[i];
+    EACH_PART(c) c.x[i] += m.x[i];
     return c;
 }
 
@@ -290,12 +153,23 @@ vfc_total(vfc c)
 {
     int64_t sum = 0;
 
-    EACH_LANE sum += c.x[i];
+    EACH_PART(c) sum += c.x[i];
     return sum;
 }
 
-#define vdc_zero  vfc_zero
-#define vdc_count vfc_count
-#define vdc_total vfc_total
+OP vsc
+vsc_count_same(vsc c, const void *p, const void *q)
+{
+    for (size_t i = 0; i < 16; i++)
+        c += half_at(p, i) == half_at(q, i);
+    return c;
+}
+
+#define vfc_zero()   ((vfc){{0}})
+#define vdc_zero     vfc_zero
+#define vdc_count    vfc_count
+#define vdc_total    vfc_total
+#define vsc_zero()   0
+#define vsc_total(c) (c)
 
 #include "kernels/pair_template.h"

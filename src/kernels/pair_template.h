@@ -10,15 +10,20 @@
  *   vf, vd, vh        eight floats, eight doubles, four doubles
  *   vfm, vdm          the outcome of comparing floats, doubles
  *   vfc, vdc          eight counters of such outcomes
+ *   vsc               sixteen counters of 16-bit numbers that look the same
  *   vf_load_f32 vf_load_bf16 vf_load_f16(p), vf_store(p, v), vd_load(p), vd_load_f32(p): unaligned
+ *   vf_load_bf16_even(p) vf_load_bf16_odd(p): eight out of sixteen
  *   vf_set vf_add vf_sub vf_mul vf_div vf_abs vf_eq vf_select(m, yes, no) vf_any(m)
- *   vf_max vf_lt: of floats that are not negative; vf_limit: vf_set for what is compared with
+ *   vf_keep(m, v): v or 0; vf_drop(m, v): 0 or v
+ *   vf_max vf_lt: of floats that are not negative
+ *   vf_madd(a, b, c): a * b + c, rounded once
+ *   pin(v): have v computed here. gcc would mix the steps of a loop, for which there are not enough registers
  *   vf_round_f16(v): to the nearest float16 and back; vd_widen(v)
  *   vd_set vd_add vd_sub vd_mul vd_div vd_max vd_abs vd_lt vd_eq vd_select(m, yes, no) vd_first(m): lane, or 8
  *   vd_madd(a, b, c): a * b + c where a double holds a * b exactly
  *   vd_fold_add(v) vd_fold_max(v): a vh of lanes i and i + 4; vh_set vh_add vh_max
- *   vf_top(v) vd_top(v) vh_top(v): largest lane; vh_total(v): (0+2) + (1+3); vd_total(v): of vd_fold_add(v)
- *   vfc_zero() vfc_count(c, m) vfc_total(c), vdc_...
+ *   vf_top(v) vh_top(v): largest lane; vh_total(v): (0+2) + (1+3)
+ *   vfc_zero() vfc_count(c, m) vfc_total(c), vdc_..., vsc_zero() vsc_count_same(c, p, q) vsc_total(c)
  *   prefetch(p, ahead): what lies ahead bytes after p, readable or not
  */
 #include "kernels/pair.h"
@@ -26,29 +31,64 @@
 #include <math.h>
 #include <string.h>
 
-#define INLINE   static inline __attribute__((always_inline)) TARGET
+#define INLINE   OP
 #define OUTLINED static __attribute__((noinline)) TARGET /* a loop that needs all registers for itself */
 
 enum {
     LANES = 8,
-    PIECE = 512,       /* elements that go through one loop after the other: see small_piece() */
-    GROUP = 4 * LANES, /* elements whose relative errors share a division: see rel_group() */
-    AHEAD = 2048       /* bytes to prefetch, a piece of float32: the second loop over one asks for none */
+    STEP = 2 * LANES,   /* 16-bit floats: see half_step() */
+    CHAIN = 16 * LANES, /* of them, to be added up in one register: see half_end_chain() */
+    PIECE = 512,        /* elements that go through one loop after the other: see small_piece() */
+    GROUP = 4 * LANES,  /* elements whose relative errors share a division: see rel_group() */
+    AHEAD = 2048        /* bytes to prefetch, a piece of float32: the second loop over one asks for none */
 };
 
-/* ---- float16, bfloat16, float32 ---------------------------------------------------------------------------------- */
+INLINE double
+vd_total(vd v)
+{
+    return vh_total(vd_fold_add(v));
+}
+
+INLINE double
+vd_top(vd v)
+{
+    return vh_top(vd_fold_max(v));
+}
+
+/* ---- what the loops over floats share ------------------------------------------------------------------------- */
 
 /*
- * The limits of relative errors that count: what float32 compares with is 0.001 and 0.005 rounded to float32, as NumPy
- * does. float16 would round the quotient first; the float16 next to 0.001 and 0.005 both have an odd last bit, so that
- * all quotients count up to and including the middle between that and the float16 below. These are the float32 after
- * that middle.
+ * Relative errors above these do not count as small. For float32 they are the numbers before 0.001 and 0.005 rounded to
+ * float32, as NumPy rounds them. float16 would round the quotient first; the float16 next to 0.001 and 0.005 both have
+ * an odd last bit, so that all quotients count up to and including the middle between that and the float16 below.
  */
-typedef struct small_limits {
-    vf below_1e3, below_5e3;
-} small_limits;
+typedef struct limits {
+    vf at_1e3, at_5e3;
+} limits;
 
-static const float f16_below_1e3 = 0x1.062002p-10f, f16_below_5e3 = 0x1.47a002p-8f;
+INLINE limits
+limits_of(bool half)
+{
+    limits k = {vf_set(half ? 0x1.062p-10f : 0x1.0624dcp-10f), vf_set(half ? 0x1.47ap-8f : 0x1.47ae12p-8f)};
+
+    return k;
+}
+
+/* Relative errors of eight elements. d is n - b; zero is where b is 0, if there are zeros. */
+INLINE vf
+quotient(vf n, vf b, vf d, vfm zero, bool zeros)
+{
+    if (zeros) {
+        vf eps = vf_keep(zero, vf_set((float)MSP_PAIR_EPS)), under = vf_add(b, eps);
+
+        return vf_abs(vf_div(vf_sub(vf_add(n, eps), under), under));
+    }
+    return vf_abs(vf_div(d, b));
+}
+
+#include "kernels/pair_half.h"
+
+/* ---- float32 ----------------------------------------------------------------------------------------------------- */
 
 /*
  * Where all relative errors of a piece are below this, |n| is between half and one and a half of |b|, or b is 0. Then
@@ -67,54 +107,30 @@ typedef struct small_state {
     vh far_sq_d, far_max_sq_d;
     vd rel;
     vf max_rel;
-    vfc below_1e3, below_5e3, equal, zeros;
+    vfc above_1e3, above_5e3, equal, zeros;
 } small_state;
 
-/* What the first loop over a piece leaves for the second, as float32. */
+/* What the first loop over a piece leaves for the second. */
 typedef struct small_buffer {
     _Alignas(64) float d[PIECE]; /* n - b */
     float rel[PIECE];            /* |d| / |b|, 0 where b is 0 */
-    float n[PIECE], b[PIECE];    /* used for 16-bit floats only */
 } small_buffer;
 
-INLINE vf
-small_load(const void *p, msp_pair_kind kind)
-{
-    if (kind == MSP_PAIR_F16)
-        return vf_load_f16(p);
-    return kind == MSP_PAIR_BF16 ? vf_load_bf16(p) : vf_load_f32(p);
-}
-
-/*
- * Eight elements: differences and relative errors. max_rel is the piece's.
- *
- * Two bfloat16 that differ do so by at least 1/256 of b, unless b is 0: what is below 0.001 is equal, see small_sums().
- */
+/* Eight elements: differences and relative errors. max_rel is the piece's. */
 INLINE void
-small_compare(small_state *s, vf *max_rel, small_buffer *w, size_t i, vf n, vf b, msp_pair_kind kind, bool zeros,
-              small_limits k)
+small_compare(small_state *s, vf *max_rel, small_buffer *w, size_t i, vf n, vf b, bool zeros, limits k)
 {
-    vf d = vf_sub(n, b), q, rel;
+    vfm zero = vf_eq(b, vf_set(0));
+    vf d = vf_sub(n, b), q = quotient(n, b, d, zero, zeros);
 
-    if (zeros) {
-        vfm zero = vf_eq(b, vf_set(0));
-        vf eps = vf_set((float)MSP_PAIR_EPS), over = vf_select(zero, vf_sub(vf_add(n, eps), eps), d);
-
-        q = vf_abs(vf_div(over, vf_select(zero, eps, b)));
-        rel = vf_select(zero, vf_set(0), q);
-        s->zeros = vfc_count(s->zeros, zero);
-    } else {
-        rel = q = vf_abs(vf_div(d, b));
-    }
-    if (kind != MSP_PAIR_F32)
-        vf_store(w->b + i, b);
     vf_store(w->d + i, d);
-    vf_store(w->rel + i, rel);
+    vf_store(w->rel + i, zeros ? vf_drop(zero, q) : q);
     *max_rel = vf_max(*max_rel, q);
-    if (kind != MSP_PAIR_BF16 || zeros)
-        s->below_1e3 = vfc_count(s->below_1e3, vf_lt(q, k.below_1e3));
-    s->below_5e3 = vfc_count(s->below_5e3, vf_lt(q, k.below_5e3));
+    s->above_1e3 = vfc_count(s->above_1e3, vf_lt(k.at_1e3, q));
+    s->above_5e3 = vfc_count(s->above_5e3, vf_lt(k.at_5e3, q));
     s->equal = vfc_count(s->equal, vf_eq(d, vf_set(0)));
+    if (zeros)
+        s->zeros = vfc_count(s->zeros, zero);
 }
 
 /* The sums of a piece below NEAR_LIMIT. */
@@ -174,64 +190,25 @@ small_far(small_state *s, const small_buffer *w, const float *n, const float *b,
 
 /*
  * A piece of a block: differences and relative errors in one loop, sums in another. In one loop they need more
- * registers than AVX2 has; and the second loop reads from the first-level cache what the first has left there as
- * float32, so that conversion to double costs one instruction per load.
+ * registers than AVX2 has; and what the second loop reads from memory costs one instruction to convert to double.
  */
 INLINE void
-small_piece(small_state *s, const char *n, const char *b, size_t count, msp_pair_kind kind, bool zeros, small_limits k)
+small_piece(small_state *s, const float *n, const float *b, size_t count, bool zeros, limits k)
 {
-    const size_t size = kind == MSP_PAIR_F32 ? 4 : 2;
     vf max_rel = vf_set(0);
     small_buffer w;
 
 #pragma GCC unroll 2
     for (size_t i = 0; i < count; i += LANES) {
-        prefetch(n + i * size, AHEAD);
-        prefetch(b + i * size, AHEAD);
-        small_compare(s, &max_rel, &w, i, small_load(n + i * size, kind), small_load(b + i * size, kind), kind, zeros,
-                      k);
+        prefetch(n + i, AHEAD);
+        prefetch(b + i, AHEAD);
+        small_compare(s, &max_rel, &w, i, vf_load_f32(n + i), vf_load_f32(b + i), zeros, k);
     }
     s->max_rel = vf_max(s->max_rel, max_rel);
-    if (vf_top(max_rel) < NEAR_LIMIT) {
-        small_near(s, &w, kind == MSP_PAIR_F32 ? (const float *)b : w.b, count);
-    } else if (kind == MSP_PAIR_F32) {
-        small_far(s, &w, (const float *)n, (const float *)b, count);
-    } else {
-        for (size_t i = 0; i < count; i += LANES)
-            vf_store(w.n + i, small_load(n + i * size, kind));
-        small_far(s, &w, w.n, w.b, count);
-    }
-}
-
-/* The last count elements, fewer than eight. */
-INLINE void
-small_rest(small_state *s, const char *n, const char *b, size_t count, msp_pair_kind kind, small_limits k)
-{
-    const size_t size = kind == MSP_PAIR_F32 ? 4 : 2;
-    char last[2][LANES * sizeof(float)] = {{0}, {0}};
-
-    memcpy(last[0], n, count * size);
-    memcpy(last[1], b, count * size);
-    small_piece(s, last[0], last[1], LANES, kind, true, k);
-}
-
-INLINE void
-small_result(msp_pair_sums *out, const small_state *s, size_t padding)
-{
-    vd sq_b = s->near_sq_b, db = s->near_db, sq_d = s->near_sq_d;
-    vd sq_n = vd_add(vd_add(sq_b, vd_add(db, db)), sq_d);
-
-    *out = (msp_pair_sums){.dot = vd_total(vd_add(vd_add(sq_b, db), s->far_dot)),
-                           .sq_n = vd_total(vd_add(sq_n, s->far_sq_n)),
-                           .sq_b = vd_total(vd_add(sq_b, s->far_sq_b)),
-                           .sq_d = vh_total(vh_add(vd_fold_add(sq_d), s->far_sq_d)),
-                           .rel = vd_total(s->rel),
-                           .max_abs = fmax(vf_top(s->near_max_abs), sqrt(vh_top(s->far_max_sq_d))),
-                           .max_rel = vf_top(s->max_rel),
-                           .below_1e3 = vfc_total(s->below_1e3) - (int64_t)padding,
-                           .below_5e3 = vfc_total(s->below_5e3) - (int64_t)padding,
-                           .equal = vfc_total(s->equal) - (int64_t)padding,
-                           .zeros = vfc_total(s->zeros) - (int64_t)padding};
+    if (vf_top(max_rel) < NEAR_LIMIT)
+        small_near(s, &w, b, count);
+    else
+        small_far(s, &w, n, b, count);
 }
 
 INLINE small_state
@@ -244,44 +221,56 @@ small_start(void)
     return s;
 }
 
+/* lanes: the elements with the padding. */
 INLINE void
-small_sums(msp_pair_sums *out, const void *n, const void *b, size_t count, msp_pair_kind kind, bool zeros, bool half)
+small_result(msp_pair_sums *out, const small_state *s, size_t count, size_t lanes)
 {
-    const size_t size = kind == MSP_PAIR_F32 ? 4 : 2;
-    const small_limits k = {vf_limit(half ? f16_below_1e3 : 0.001f), vf_limit(half ? f16_below_5e3 : 0.005f)};
-    const char *pn = n, *pb = b;
-    small_state s = small_start();
-    size_t whole = count / LANES * LANES, rest = count % LANES, padding = rest > 0 ? LANES - rest : 0;
+    vd sq_b = s->near_sq_b, db = s->near_db, sq_d = s->near_sq_d;
+    vd sq_n = vd_add(vd_add(sq_b, vd_add(db, db)), sq_d);
+    int64_t padding = (int64_t)(lanes - count);
 
-    while (whole > 0) {
-        size_t piece = whole < PIECE ? whole : PIECE;
-
-        small_piece(&s, pn, pb, piece, kind, zeros, k);
-        whole -= piece;
-        pn += piece * size;
-        pb += piece * size;
-    }
-    if (kind == MSP_PAIR_BF16 && !zeros)
-        s.below_1e3 = s.equal;
-    if (rest > 0)
-        small_rest(&s, pn, pb, rest, kind, k);
-    small_result(out, &s, padding);
+    *out = (msp_pair_sums){.dot = vd_total(vd_add(vd_add(sq_b, db), s->far_dot)),
+                           .sq_n = vd_total(vd_add(sq_n, s->far_sq_n)),
+                           .sq_b = vd_total(vd_add(sq_b, s->far_sq_b)),
+                           .sq_d = vh_total(vh_add(vd_fold_add(sq_d), s->far_sq_d)),
+                           .rel = vd_total(s->rel),
+                           .max_abs = fmax(vf_top(s->near_max_abs), sqrt(vh_top(s->far_max_sq_d))),
+                           .max_rel = vf_top(s->max_rel),
+                           .below_1e3 = (int64_t)count - vfc_total(s->above_1e3),
+                           .below_5e3 = (int64_t)count - vfc_total(s->above_5e3),
+                           .equal = vfc_total(s->equal) - padding,
+                           .zeros = vfc_total(s->zeros) - padding};
 }
 
-#define SMALL_SUMS(name, kind)                                                                              \
-    TARGET static void name(msp_pair_sums *out, const void *n, const void *b, size_t count, unsigned flags) \
-    {                                                                                                       \
-        bool half = kind == MSP_PAIR_F16 || (flags & MSP_PAIR_HALF) != 0;                                   \
-                                                                                                            \
-        if ((flags & MSP_PAIR_ZEROS) != 0)                                                                  \
-            small_sums(out, n, b, count, kind, true, half);                                                 \
-        else                                                                                                \
-            small_sums(out, n, b, count, kind, false, half);                                                \
-    }
+INLINE void
+small_sums(msp_pair_sums *out, const float *n, const float *b, size_t count, bool zeros, bool half)
+{
+    const limits k = limits_of(half);
+    small_state s = small_start();
+    size_t whole = count / LANES * LANES, rest = count - whole;
 
-SMALL_SUMS(sums_f16, MSP_PAIR_F16)
-SMALL_SUMS(sums_bf16, MSP_PAIR_BF16)
-SMALL_SUMS(sums_f32, MSP_PAIR_F32)
+    for (size_t i = 0; i < whole; i += PIECE)
+        small_piece(&s, n + i, b + i, whole - i < PIECE ? whole - i : PIECE, zeros, k);
+    if (rest > 0) {
+        float last[2][LANES] = {{0}, {0}};
+
+        memcpy(last[0], n + whole, rest * sizeof(float));
+        memcpy(last[1], b + whole, rest * sizeof(float));
+        small_piece(&s, last[0], last[1], LANES, true, k);
+    }
+    small_result(out, &s, count, whole + (rest > 0 ? LANES : 0));
+}
+
+TARGET static void
+sums_f32(msp_pair_sums *out, const void *n, const void *b, size_t count, unsigned flags)
+{
+    bool half = (flags & MSP_PAIR_HALF) != 0;
+
+    if ((flags & MSP_PAIR_ZEROS) != 0)
+        small_sums(out, n, b, count, true, half);
+    else
+        small_sums(out, n, b, count, false, half);
+}
 
 /* ---- the sum of relative errors in double ------------------------------------------------------------------------ */
 
@@ -393,6 +382,16 @@ load_some(const float *p, size_t count)
         return vf_load_f32(p);
     memcpy(last, p, count * sizeof(float));
     return vf_load_f32(last);
+}
+
+TARGET static double
+max_abs(const float *n, const float *b, size_t count)
+{
+    vd max = vd_set(0);
+
+    for (size_t i = 0; i < count; i += LANES)
+        max = vd_max(max, abs_small(load_some(n + i, count - i), load_some(b + i, count - i)));
+    return vd_top(max);
 }
 
 INLINE double
@@ -614,6 +613,7 @@ const msp_pair_set SET = {
     .sums =
         {[MSP_PAIR_F16] = sums_f16, [MSP_PAIR_BF16] = sums_bf16, [MSP_PAIR_F32] = sums_f32, [MSP_PAIR_F64] = sums_f64},
     .rel_sum = rel_sum,
+    .max_abs = max_abs,
     .max_rel = max_rel,
     .find_abs = find_abs,
     .find_rel = find_rel,
