@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,13 @@ bench_keep(const void *p)
                 (out) = bench_t;                                         \
         }                                                                \
     } while (0)
+
+/* Whether to measure once more: at least six rounds and half a second, so that some are likely to be undisturbed. */
+static inline bool
+bench_go_on(int rounds, double since)
+{
+    return rounds < 6 || bench_now() - since < 0.5;
+}
 
 static inline double
 bench_min(double a, double b)

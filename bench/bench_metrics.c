@@ -10,7 +10,7 @@
 #include "dtype/convert.h"
 #include "msprobe/metrics.h"
 
-enum { AREA = 400000000, ROUNDS = 12, PATTERN = 999983 /* elements, a prime: no two blocks see the same data */ };
+enum { AREA = 400000000, PATTERN = 999983 /* elements, a prime: no two blocks see the same data */ };
 
 static int misses;
 
@@ -114,13 +114,13 @@ large(const char *n, const char *b, msp_dtype tn, msp_dtype tb, kind k, size_t c
 {
     double (*now)(void) = threads == 1 ? bench_thread_now : bench_now;
     size_t bytes_n = count * msp_dtype_size(tn), bytes_b = count * msp_dtype_size(tb);
-    double read = 1e99, metrics = 1e99, bytes = (double)(bytes_n + bytes_b);
+    double read = 1e99, metrics = 1e99, bytes = (double)(bytes_n + bytes_b), since = bench_now();
     char types[64];
     unsigned turn = 0;
 
     if (bytes_n > AREA || bytes_b > AREA)
         return;
-    for (int r = 0; r < (count > 50000000 ? ROUNDS / 2 : ROUNDS); r++) {
+    for (int r = 0; bench_go_on(r, since); r++) {
         msp_tensor x, y;
         double start = now();
 
@@ -177,7 +177,7 @@ main(void)
             large(n, b, wanted[t], wanted[t], NEAR, 100000000, threads, true);
         }
     }
-    for (int t = 0; t < 2; t++)
+    for (int t = 0; t < 3; t++)
         for (int k = APART; k <= SOME_NAN; k++) {
             fill(n, b, wanted[t], wanted[t], (kind)k);
             large(n, b, wanted[t], wanted[t], (kind)k, 10000000, 1, false);

@@ -10,7 +10,7 @@
 #include "dtype/convert.h"
 #include "msprobe/stats.h"
 
-enum { AREA = 400000000, ROUNDS = 16 };
+enum { AREA = 400000000 };
 
 static int misses;
 
@@ -111,12 +111,12 @@ large(const char *area, msp_dtype t, kind k, size_t n, int threads, bool has_tar
 {
     double (*now)(void) = threads == 1 ? bench_thread_now : bench_now;
     size_t bytes = n * msp_dtype_size(t);
-    double read = 1e99, stats = 1e99, ratio;
+    double read = 1e99, stats = 1e99, since = bench_now(), ratio;
     unsigned turn = 0;
 
     if (bytes > AREA)
         return;
-    for (int r = 0; r < (n > 50000000 ? ROUNDS / 2 : ROUNDS); r++) {
+    for (int r = 0; bench_go_on(r, since); r++) {
         msp_tensor x;
         msp_stats s;
         double start = now();

@@ -1,9 +1,13 @@
 """Statistics of a torch tensor against torch's own four calls (max, min, mean, norm) on the same tensor.
 
 Both sides use as many threads as they like. Each figure is the best of many rounds, and the two take turns, so that a
-busy machine slows both.
+busy machine slows both. torch's idle threads are told to sleep (OMP_WAIT_POLICY=passive): else they keep spinning on the
+cores that ours run on next, and what is measured is how long.
 """
+import os
 import time
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read when torch's OpenMP library is loaded
 
 import torch
 
@@ -25,6 +29,7 @@ def seconds(function, tensor, calls):
 
 
 def main():
+    print(f"OMP_WAIT_POLICY={os.environ['OMP_WAIT_POLICY']} is how torch's idle threads wait")
     print(f"{'statistics against torch':28}{'torch us':>12}{'msprobe us':>12}{'ratio':>9}{'target':>9}")
     for elements, target, calls, rounds in CASES:
         for dtype in DTYPES:
