@@ -422,6 +422,8 @@ static PyMethodDef functions[] = {
     {"module_known", msp_probe_module_known, METH_O, "module_known(module)"},
     {"parameter_add", msp_probe_parameter_add, METH_VARARGS, "parameter_add(parameter, module, own)"},
     {"parameter_done", msp_probe_py_parameter_done, METH_O, "parameter_done(parameter)"},
+    {"nodes", msp_probe_nodes, METH_VARARGS, "nodes(tensors, kinds)"},
+    {"state", msp_probe_state, METH_O, "state(use)"},
     {"registrar", msp_probe_registrar, METH_VARARGS, "registrar(function, node)"},
     {"trial", msp_probe_trial, METH_VARARGS, "trial(target, call)"},
     {"legacy_rules", (PyCFunction)(void (*)(void))msp_probe_legacy_rules, METH_VARARGS | METH_KEYWORDS,
@@ -441,7 +443,8 @@ msp_probe_add(PyObject *module)
     PyObject *probe = PyModule_Create(&definition);
 
     if (probe == NULL || msp_probe_grad_setup(probe) != 0 || msp_probe_module_setup() != 0 ||
-        msp_probe_patch_setup(probe) != 0 || PyModule_AddObject(module, "probe", probe) != 0) {
+        msp_probe_tree_setup() != 0 || msp_probe_patch_setup(probe) != 0 ||
+        PyModule_AddObject(module, "probe", probe) != 0) {
         Py_XDECREF(probe);
         return -1;
     }

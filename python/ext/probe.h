@@ -16,7 +16,8 @@
  *     probe_edges.c   which autograd nodes a call made, and which of their edges carry its gradients
  *     probe_grad.c    gradients, by hooks on these nodes
  *     probe_follow.c  gradients of calls that hand on what their module was given
- *     probe_register.c putting hooks on nodes
+ *     probe_node.c    nodes read and hooked without going through Python
+ *     probe_register.c putting hooks on nodes through Python
  *     probe_module.c  calls of modules, and single values
  *     probe_parent.c  the modules that are open, and the one that a gradient belongs to
  *     probe_tree.c    the modules of a model, and the gradients of their parameters
@@ -381,6 +382,23 @@ msp_probe_is_plain_tensor(PyObject *v)
 /* Whether calls made now can make nodes of a graph: false only where that is known. */
 bool msp_probe_grad_enabled(void);
 
+/* Where torch's own tensor stands in the Python object; whether that is known. */
+void *msp_probe_tensor_handle(PyObject *t);
+bool msp_probe_tensor_is_fast(void);
+
+/* A tensor that is not ours: a Python object, or only torch's own, by its handle (object NULL). */
+typedef struct probe_lent {
+    PyObject *object;
+    const void *handle;
+} probe_lent;
+
+/* Its record; and a new reference to the Python object that stands for it, or NULL with an exception set. */
+void msp_probe_lent(msp_record *r, const probe_lent *lent, probe_path *path);
+PyObject *msp_probe_lent_object(const probe_lent *lent);
+
+/* The same, or -1 with an exception set. */
+int msp_probe_tensor_at(msp_record *r, const void *handle, probe_path *path);
+
 /* Find torch's C functions, and prove on a tensor that they tell the truth; false: the slow way is used. */
 bool msp_probe_tensor_setup(PyObject *sample);
 
@@ -438,6 +456,28 @@ void msp_probe_grad_start(void);
 void msp_probe_grad_stop(void);
 PyObject *msp_probe_registrar(PyObject *self, PyObject *all);
 
+/* nodes(tensors), state(use): see probe_node.c */
+PyObject *msp_probe_nodes(PyObject *self, PyObject *tensors);
+PyObject *msp_probe_state(PyObject *self, PyObject *use);
+
+/* Free the hooks whose nodes are gone. */
+void msp_node_clean(void);
+
+/* On this thread: whether a TorchFunctionMode is on, whether a transform (vmap, grad, ...) runs, and the backward pass
+ * (-1: none, or unknown). */
+bool msp_node_has_function_mode(void);
+bool msp_node_is_transforming(void);
+int64_t msp_node_task(void);
+
+/* Whether nodes and gradients are asked for directly now. */
+bool msp_node_usable(void);
+
+/* Of a tensor, when they are: requires_grad; whether its memory is all there is to it (no subclass, no wrapper, no
+ * other device, nothing conjugated or negated); the Python object that stands for it. */
+bool msp_node_requires_grad(const void *handle);
+bool msp_node_is_plain(const void *handle);
+PyObject *msp_node_wrap(const void *handle);
+
 /* Take out the hook that node.register_hook() gave this handle for. */
 void msp_probe_unhook(PyObject *handle);
 
@@ -453,6 +493,7 @@ PyObject *msp_probe_file(PyObject *self, PyObject *all);
 PyObject *msp_probe_wanted(PyObject *self, PyObject *path);
 
 int msp_probe_module_setup(void);
+int msp_probe_tree_setup(void);
 
 /* While we record, Module._call_impl leads to us, where that was proven: module_function(function, call, expected). */
 void msp_probe_modules_start(void);
@@ -510,9 +551,19 @@ typedef struct probe_module {
 /* The module when its calls are recorded, or NULL. */
 probe_module *msp_probe_module_find(PyObject *module);
 
+/* An attribute that a module sets on itself (a new reference), or NULL. nn.Module has no slots and hides none: asking
+ * its dict first is three times as fast. */
+PyObject *msp_probe_attribute(PyObject *module, PyObject *name);
+
 /* Whether gradients of parameters are recorded; the object that stands for this one's, or NULL: its are not. */
 bool msp_probe_watches(void);
 PyObject *msp_probe_watched(PyObject *variable);
+
+/* The same by what stands at its handle, and the parameter itself. */
+PyObject *msp_probe_watched_by_handle(const void *variable, PyObject **parameter);
+
+/* It has a hook in this step that nobody need take out. */
+void msp_probe_watched_directly(PyObject *watched);
 
 /* Its list [node, handle, ...] of the hooks in this step, or NULL without memory. */
 PyObject *msp_probe_watched_hooks(PyObject *watched);
@@ -523,7 +574,7 @@ void msp_probe_note_hooked(PyObject *node);
 
 /* A backward pass has brought the parameter's gradient; arrived NULL: it is what the parameter has. Returns true when
  * the program is to be stopped, with an exception set. */
-bool msp_probe_parameter_done(PyObject *watched, PyObject *parameter, PyObject *arrived);
+bool msp_probe_parameter_done(PyObject *watched, PyObject *parameter, const probe_lent *arrived);
 
 PyObject *msp_probe_modules_begin(PyObject *self, PyObject *all);
 PyObject *msp_probe_modules_end(PyObject *self, PyObject *unused);

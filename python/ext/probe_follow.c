@@ -10,7 +10,9 @@
 
 typedef struct follower {
     grad_call *call;
-    PyObject *node;      /* of the tensor that is handed on */
+    void *node; /* of the tensor that is handed on: torch's own (direct), or object */
+    bool direct;
+    PyObject *object;    /* holds the node */
     grad_mapping map[2]; /* what enters the call, what leaves it */
     Py_ssize_t module;   /* number of the module among the open ones */
 } follower;
@@ -34,15 +36,15 @@ new_follower(void)
 }
 
 bool
-msp_probe_follow(grad_call *g, Py_ssize_t module, PyObject *node, const grad_mapping *map, int nin, int nout)
+msp_probe_follow(grad_call *g, Py_ssize_t module, void *node, bool direct, PyObject *object, const grad_mapping map[2])
 {
-    follower *f = nin == 1 && nout == 1 && map[0].slot == 0 ? new_follower() : NULL;
+    follower *f = map[0].slot == 0 ? new_follower() : NULL;
 
     if (f == NULL)
         return false;
     Py_INCREF(g);
-    Py_INCREF(node);
-    *f = (follower){.call = g, .node = node, .map = {map[0], map[1]}, .module = module};
+    Py_INCREF(object);
+    *f = (follower){g, node, direct, object, {map[0], map[1]}, module};
     n_pending++;
     return true;
 }
@@ -53,9 +55,9 @@ settle(follower *f, const probe_edges *inputs, grad_call *leader)
     int position = leader == NULL ? -1 : msp_probe_edges_position(inputs, f->node, f->map[0].at);
 
     if (position < 0 || !msp_probe_grad_follow(f->call, f->map[1].slot, leader, position))
-        msp_probe_grad_hook(f->call, f->node, f->map, 1, 1);
+        msp_probe_grad_hook(f->call, f->node, f->direct, f->map, 1, 1);
     Py_DECREF(f->call);
-    Py_DECREF(f->node);
+    Py_DECREF(f->object);
 }
 
 void

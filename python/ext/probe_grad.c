@@ -25,7 +25,7 @@ msp_probe_grad_setup(PyObject *module)
 typedef struct slot {
     int expected; /* how many contributions will come at most */
     int got;
-    PyObject *now;      /* the only one, while the call's last hook runs, which lends it to us */
+    probe_lent now;     /* the only one, while the call's last hook runs, which lends it to us */
     msp_record *tokens; /* the only one, when other hooks are still to come: it is read at once and not kept */
     PyObject *kept;     /* a list of several */
     msp_tensor *zeros;  /* an input that the module does not use: what a tensor of zeros looks like, or NULL */
@@ -81,22 +81,13 @@ link_call(grad_call *g)
 static void
 empty_slots(slot *s, int n)
 {
-    for (int i = 0; s != NULL && i < n; i++) {
+    for (int i = 0; i < n; i++) {
         msp_probe_record_put(s[i].tokens);
         s[i].tokens = NULL;
-        s[i].now = NULL;
+        s[i].now = (probe_lent){0};
         Py_CLEAR(s[i].kept);
         s[i].got = 0;
     }
-}
-
-static void
-free_slots(slot *s, int n)
-{
-    empty_slots(s, n);
-    for (int i = 0; s != NULL && i < n; i++)
-        PyMem_Free(s[i].zeros);
-    PyMem_Free(s);
 }
 
 static void
@@ -105,13 +96,15 @@ grad_call_dealloc(PyObject *self)
     grad_call *g = (grad_call *)self;
 
     unlink_call(g);
-    free_slots(g->in, g->nin);
-    free_slots(g->out, g->nout);
+    empty_slots(g->in, g->nin);
+    empty_slots(g->out, g->nout);
+    for (int i = 0; i < g->nout; i++)
+        PyMem_Free(g->out[i].zeros);
     for (int i = 0; i < g->nled; i++)
         Py_DECREF(g->led[i].call);
     PyMem_Free(g->led);
     Py_XDECREF(g->parent);
-    PyMem_Free(g->name);
+    PyMem_Free(g->in);
     PyObject_Free(self);
 }
 
@@ -160,26 +153,38 @@ put_total(msp_record *r, PyObject *list, probe_path *path)
     return sum != NULL;
 }
 
+/* sum += next, element by element; false: it cannot be had. */
+static bool
+add_to(const msp_tensor *sum, const msp_tensor *next)
+{
+    const size_t size = msp_dtype_size(sum->dtype);
+    char *data = (char *)(uintptr_t)sum->data;
+    bool ok = next->dtype == sum->dtype && msp_tensor_same_shape(sum, next);
+
+    if (ok && sum->dtype == MSP_F32 && msp_tensor_is_contiguous(next)) {
+        for (int64_t i = 0; i < next->numel; i++)
+            ((float *)data)[i] += ((const float *)next->data)[i];
+        return true;
+    }
+    for (int64_t i = 0; ok && i < next->numel; i++)
+        ok = msp_dtype_add(sum->dtype, data + (size_t)i * size, msp_tensor_at(next, i));
+    return ok;
+}
+
 /* The sum of several contributions, as autograd itself would accumulate them; false when it cannot be had. */
 static bool
 put_sum(msp_record *r, PyObject *list, probe_path *path)
 {
     msp_tensor first, next, sum;
-    size_t size;
     bool ok;
     char *data;
 
     if (msp_probe_tensor_view(&first, PyList_GET_ITEM(list, 0)) != 1)
         return put_total(r, list, path);
-    size = msp_dtype_size(first.dtype);
-    data = PyMem_Calloc((size_t)first.numel + 1, size);
+    data = PyMem_Calloc((size_t)first.numel + 1, msp_dtype_size(first.dtype));
     ok = data != NULL && msp_tensor_view(&sum, data, first.dtype, first.ndim, first.shape, NULL) == MSP_OK;
-    for (Py_ssize_t k = 0; ok && k < PyList_GET_SIZE(list); k++) {
-        ok = msp_probe_tensor_view(&next, PyList_GET_ITEM(list, k)) == 1 && next.dtype == first.dtype &&
-             msp_tensor_same_shape(&first, &next);
-        for (int64_t i = 0; ok && i < next.numel; i++)
-            ok = msp_dtype_add(first.dtype, data + (size_t)i * size, msp_tensor_at(&next, i));
-    }
+    for (Py_ssize_t k = 0; ok && k < PyList_GET_SIZE(list); k++)
+        ok = msp_probe_tensor_view(&next, PyList_GET_ITEM(list, k)) == 1 && add_to(&sum, &next);
     if (ok && msp_probe_memory(r, &sum, path) != 0)
         msp_probe_swallow("reading a gradient", path->text);
     PyMem_Free(data);
@@ -203,8 +208,8 @@ put_zeros(msp_record *r, const msp_tensor *like, probe_path *path)
 static void
 put_slot(msp_record *r, const slot *s, probe_path *path)
 {
-    if (s->now != NULL)
-        msp_probe_value(r, s->now, path, 0);
+    if (s->now.object != NULL || s->now.handle != NULL)
+        msp_probe_lent(r, &s->now, path);
     else if (s->kept != NULL && PyList_GET_SIZE(s->kept) == 1)
         msp_probe_value(r, PyList_GET_ITEM(s->kept, 0), path, 0);
     else if (s->kept != NULL && put_sum(r, s->kept, path))
@@ -434,12 +439,6 @@ await_end(int64_t task)
     PyErr_Clear();
 }
 
-static int64_t
-current_task(void)
-{
-    return msp_probe.task_id == NULL ? -1 : msp_probe_number(PyObject_CallNoArgs(msp_probe.task_id));
-}
-
 /* ---- one hook
  * -------------------------------------------------------------------------------------------------------------- */
 
@@ -457,20 +456,47 @@ grad_hook_dealloc(PyObject *self)
     PyObject_Free(self);
 }
 
-static void
-take_gradient(grad_call *g, slot *s, PyObject *tuple, int at, const char *section, int index)
+/* What a hook is shown: a tuple, or a list of torch's own. */
+typedef struct shown {
+    PyObject *tuple; /* NULL: the list */
+    const void *list;
+} shown;
+
+/* Both are NULL when there is no gradient in that place. */
+static probe_lent
+item(const shown *of, int at)
 {
-    PyObject *v = at < PyTuple_GET_SIZE(tuple) ? PyTuple_GET_ITEM(tuple, at) : NULL;
+    PyObject *v;
+
+    if (of->tuple == NULL)
+        return (probe_lent){NULL, msp_node_item(of->list, at)};
+    v = at < PyTuple_GET_SIZE(of->tuple) ? PyTuple_GET_ITEM(of->tuple, at) : NULL;
+    return (probe_lent){v != NULL && msp_probe_is_tensor(v) ? v : NULL, NULL};
+}
+
+/* One of several, or of a call that may be wanted once more: it is held. */
+static void
+keep(slot *s, const probe_lent *v)
+{
+    PyObject *object = msp_probe_lent_object(v);
+
+    if (s->kept == NULL)
+        s->kept = PyList_New(0);
+    if (s->kept == NULL || object == NULL || PyList_Append(s->kept, object) != 0)
+        PyErr_Clear();
+    Py_XDECREF(object);
+}
+
+static void
+take_gradient(grad_call *g, slot *s, probe_lent v, const char *section, int index)
+{
     probe_path path;
 
-    if (v == NULL || !msp_probe_is_tensor(v))
+    if (v.object == NULL && v.handle == NULL)
         return;
     s->got++;
     if (s->expected > 1 || s->followed || msp_probe.rules.overflow) {
-        if (s->kept == NULL)
-            s->kept = PyList_New(0);
-        if (s->kept == NULL || PyList_Append(s->kept, v) != 0)
-            PyErr_Clear();
+        keep(s, &v);
         return;
     }
     if (g->fired + 1 >= g->hooks) {
@@ -484,19 +510,22 @@ take_gradient(grad_call *g, slot *s, PyObject *tuple, int at, const char *sectio
     start_path(&path, g, section, index);
     s->tokens->len = 0;
     s->tokens->failed = false;
-    msp_probe_value(s->tokens, v, &path, 0);
+    msp_probe_lent(s->tokens, &v, &path);
 }
 
 static void
-take_gradients(const grad_hook *h, PyObject *leaving, PyObject *entering)
+take_gradients(const grad_hook *h, const shown *leaving, const shown *entering)
 {
     grad_call *g = h->call;
 
     for (int i = 0; i < h->nin && msp_probe.rules.inputs; i++)
-        take_gradient(g, &g->in[h->map[i].slot], entering, h->map[i].at, "input", h->map[i].slot);
-    for (int i = h->nin; i < h->nin + h->nout && (msp_probe.rules.outputs || g->nled > 0); i++)
-        take_gradient(g, &g->out[h->map[i].slot], h->map[i].at < 0 ? entering : leaving,
-                      h->map[i].at < 0 ? -1 - h->map[i].at : h->map[i].at, "output", h->map[i].slot);
+        take_gradient(g, &g->in[h->map[i].slot], item(entering, h->map[i].at), "input", h->map[i].slot);
+    for (int i = h->nin; i < h->nin + h->nout && (msp_probe.rules.outputs || g->nled > 0); i++) {
+        int at = h->map[i].at;
+
+        take_gradient(g, &g->out[h->map[i].slot], at < 0 ? item(entering, -1 - at) : item(leaving, at), "output",
+                      h->map[i].slot);
+    }
 }
 
 /* A node that fires again begins another pass over the same graph, with a record of its own. */
@@ -515,13 +544,13 @@ begin_pass(grad_hook *h)
     h->passes = g->passes + 1;
     if (g->fired == 0 && !stop) {
         msp_probe_scope_enter(g->name, g->len);
-        g->task = current_task();
+        g->task = msp_node_task();
     }
     return stop;
 }
 
 static bool
-fire(grad_hook *h, PyObject *leaving, PyObject *entering)
+fire(grad_hook *h, const shown *leaving, const shown *entering)
 {
     grad_call *g = h->call;
     bool stop = begin_pass(h);
@@ -544,19 +573,19 @@ static PyObject *
 grad_hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     grad_hook *h = (grad_hook *)self;
-    PyObject *leaving, *entering;
+    shown leaving = {0}, entering = {0};
     probe_quiet q;
     bool stop;
 
     (void)kwargs;
     if (PyTuple_GET_SIZE(args) != 2 || !msp_probe.live || h->call->generation != msp_probe.generation)
         Py_RETURN_NONE;
-    leaving = PyTuple_GET_ITEM(args, 0);
-    entering = PyTuple_GET_ITEM(args, 1);
-    if (!PyTuple_Check(leaving) || !PyTuple_Check(entering))
+    leaving.tuple = PyTuple_GET_ITEM(args, 0);
+    entering.tuple = PyTuple_GET_ITEM(args, 1);
+    if (!PyTuple_Check(leaving.tuple) || !PyTuple_Check(entering.tuple))
         Py_RETURN_NONE; /* compiled autograd hands out something else */
     msp_probe_enter(&q);
-    stop = fire(h, leaving, entering);
+    stop = fire(h, &leaving, &entering);
     msp_probe_leave(&q);
     if (stop)
         return NULL;
@@ -588,15 +617,13 @@ msp_probe_grad_call(const char *name, size_t len, int nin, int nout, int64_t han
     g->stack = msp_probe_thread.stack;
     g->parent = msp_probe_gradient_parent(handed_on);
     g->inside = msp_probe_inside_listed(true);
-    g->name = PyMem_Malloc(len + 1);
-    g->in = PyMem_Calloc((size_t)nin + 1, sizeof(slot));
-    g->out = PyMem_Calloc((size_t)nout + 1, sizeof(slot));
-    if (g->name == NULL || g->in == NULL || g->out == NULL) {
+    g->in = PyMem_Calloc((size_t)(nin + nout) * sizeof(slot) + len + 1, 1); /* and all that stands behind it */
+    if (g->in == NULL) {
         Py_DECREF(g);
         return NULL;
     }
-    memcpy(g->name, name, len);
-    g->name[len] = '\0';
+    g->out = g->in + nin;
+    g->name = memcpy(g->out + nout, name, len);
     g->len = len;
     g->nin = nin;
     g->nout = nout;
@@ -623,13 +650,22 @@ expect(grad_call *g, const grad_hook *h)
         g->out[h->map[i].slot].expected++;
 }
 
+static bool
+hook_object(PyObject *node, PyObject *hook)
+{
+    PyObject *handle = msp_probe_hook(node, hook);
+
+    Py_XDECREF(handle);
+    return handle != NULL;
+}
+
 bool
-msp_probe_grad_hook(grad_call *g, PyObject *node, const grad_mapping *map, int nin, int nout)
+msp_probe_grad_hook(grad_call *g, void *node, bool direct, const grad_mapping *map, int nin, int nout)
 {
     grad_hook *h = PyType_Ready(&msp_probe_grad_hook_type) == 0
                        ? PyObject_NewVar(grad_hook, &msp_probe_grad_hook_type, nin + nout)
                        : NULL;
-    PyObject *handle;
+    bool done;
 
     if (h == NULL)
         return false;
@@ -639,12 +675,11 @@ msp_probe_grad_hook(grad_call *g, PyObject *node, const grad_mapping *map, int n
     h->nin = nin;
     h->nout = nout;
     memcpy(h->map, map, (size_t)(nin + nout) * sizeof(*map));
-    handle = msp_probe_hook(node, (PyObject *)h);
-    if (handle != NULL)
+    done = direct ? msp_node_hook(node, (PyObject *)h) : hook_object(node, (PyObject *)h);
+    if (done)
         expect(g, h);
     Py_DECREF(h);
-    Py_XDECREF(handle);
-    return handle != NULL;
+    return done;
 }
 
 bool
@@ -677,31 +712,34 @@ parameter_hook_dealloc(PyObject *self)
     PyObject_Free(self);
 }
 
-/* The gradient that a node of one input was given: a hook gets what left the node and what entered it. Lent, or NULL.
- */
-static PyObject *
-arriving(PyObject *args)
+/* A node of one input was given a gradient. Returns true when the program is to be stopped, with an exception set. */
+static bool
+fire_parameter(const parameter_hook *h, const shown *entering)
 {
-    PyObject *entered = PyTuple_GET_SIZE(args) == 2 ? PyTuple_GET_ITEM(args, 1) : NULL;
+    bool told = entering->tuple != NULL || entering->list != NULL; /* not by compiled autograd */
+    probe_lent arrived = {0};
+    probe_quiet q;
+    bool stop;
 
-    return entered != NULL && PyTuple_Check(entered) && PyTuple_GET_SIZE(entered) == 1 ? PyTuple_GET_ITEM(entered, 0)
-                                                                                       : NULL;
+    if (!msp_probe.live || h->generation != msp_probe.generation)
+        return false;
+    if (told)
+        arrived = item(entering, 0);
+    msp_probe_enter(&q);
+    stop = msp_probe_parameter_done(h->watched, h->parameter, told ? &arrived : NULL);
+    msp_probe_leave(&q);
+    return stop;
 }
 
 static PyObject *
 parameter_hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    parameter_hook *h = (parameter_hook *)self;
-    probe_quiet q;
-    bool stop = false;
+    shown entering = {0};
 
     (void)kwargs;
-    if (msp_probe.live && h->generation == msp_probe.generation) {
-        msp_probe_enter(&q);
-        stop = msp_probe_parameter_done(h->watched, h->parameter, arriving(args));
-        msp_probe_leave(&q);
-    }
-    if (stop)
+    if (PyTuple_GET_SIZE(args) == 2 && PyTuple_Check(PyTuple_GET_ITEM(args, 1)))
+        entering.tuple = PyTuple_GET_ITEM(args, 1);
+    if (fire_parameter((parameter_hook *)self, &entering))
         return NULL;
     Py_RETURN_NONE;
 }
@@ -714,20 +752,30 @@ PyTypeObject msp_probe_parameter_hook_type = {
     .tp_flags = Py_TPFLAGS_DEFAULT,
 };
 
-static void
-hook_parameter(PyObject *accumulate, PyObject *variable, PyObject *watched, PyObject *hooks)
+static parameter_hook *
+new_parameter_hook(PyObject *parameter, PyObject *watched)
 {
     parameter_hook *h = PyType_Ready(&msp_probe_parameter_hook_type) == 0
                             ? PyObject_New(parameter_hook, &msp_probe_parameter_hook_type)
                             : NULL;
+
+    if (h == NULL)
+        return NULL;
+    Py_INCREF(watched);
+    h->parameter = parameter;
+    h->watched = watched;
+    h->generation = msp_probe.generation;
+    return h;
+}
+
+static void
+hook_parameter(PyObject *accumulate, PyObject *variable, PyObject *watched, PyObject *hooks)
+{
+    parameter_hook *h = new_parameter_hook(variable, watched);
     PyObject *handle;
 
     if (h == NULL)
         return;
-    Py_INCREF(watched);
-    h->parameter = variable;
-    h->watched = watched;
-    h->generation = msp_probe.generation;
     handle = msp_probe_hook(accumulate, (PyObject *)h);
     if (handle != NULL && PyList_Append(hooks, accumulate) == 0 && PyList_Append(hooks, handle) == 0)
         msp_probe_note_hooked(accumulate);
@@ -740,12 +788,15 @@ hook_parameter(PyObject *accumulate, PyObject *variable, PyObject *watched, PyOb
  * they belong to a watched parameter, once per step. The handle is kept, to take the hook out again, and the node:
  * torch drops it with the first graph, and the next one would get another.
  */
-void
-msp_probe_grad_watch(PyObject *accumulate)
+static void
+watch_object(PyObject *accumulate)
 {
-    PyObject *variable = PyObject_GetAttr(accumulate, str_variable), *watched, *hooks = NULL;
+    PyObject *variable, *watched, *hooks = NULL;
     Py_ssize_t n;
 
+    if (msp_probe_is_hooked(accumulate))
+        return;
+    variable = PyObject_GetAttr(accumulate, str_variable);
     watched = variable == NULL ? NULL : msp_probe_watched(variable);
     if (watched != NULL)
         hooks = msp_probe_watched_hooks(watched);
@@ -753,5 +804,71 @@ msp_probe_grad_watch(PyObject *accumulate)
     if (hooks != NULL && (n < 2 || PyList_GET_ITEM(hooks, n - 2) != accumulate))
         hook_parameter(accumulate, variable, watched, hooks);
     Py_XDECREF(variable);
+    PyErr_Clear();
+}
+
+/*
+ * A hook that was put on the node directly goes with it; where a node outlives its graph, as those do that a
+ * distributed model holds, the next step finds the hook and uses it.
+ */
+static void
+watch_node(void *accumulate)
+{
+    parameter_hook *h = (parameter_hook *)msp_node_hooked(accumulate);
+    PyObject *parameter, *watched;
+
+    if (h != NULL && h->generation == msp_probe.generation)
+        return;
+    watched = msp_probe_watched_by_handle(msp_node_variable(accumulate), &parameter);
+    if (watched == NULL)
+        return;
+    if (h != NULL) {
+        Py_INCREF(watched);
+        Py_XSETREF(h->watched, watched);
+        h->parameter = parameter;
+        h->generation = msp_probe.generation;
+        msp_probe_watched_directly(watched);
+        return;
+    }
+    h = new_parameter_hook(parameter, watched);
+    if (h != NULL && msp_node_hook(accumulate, (PyObject *)h))
+        msp_probe_watched_directly(watched);
+    Py_XDECREF(h);
+    PyErr_Clear();
+}
+
+void
+msp_probe_grad_watch(void *accumulate, bool direct)
+{
+    if (direct)
+        watch_node(accumulate);
+    else
+        watch_object(accumulate);
+}
+
+/* ---- hooks that were put on nodes directly
+ * ------------------------------------------------------------------------------------ */
+
+static void
+fire_directly(grad_hook *h, const shown *leaving, const shown *entering)
+{
+    probe_quiet q;
+
+    if (!msp_probe.live || h->call->generation != msp_probe.generation)
+        return;
+    msp_probe_enter(&q);
+    fire(h, leaving, entering);
+    msp_probe_leave(&q);
+}
+
+void
+msp_probe_grad_fire(PyObject *hook, const void *leaving, const void *entering)
+{
+    const shown out = {NULL, leaving}, in = {NULL, entering};
+
+    if (Py_TYPE(hook) == &msp_probe_grad_hook_type)
+        fire_directly((grad_hook *)hook, &out, &in);
+    else
+        fire_parameter((parameter_hook *)hook, &in);
     PyErr_Clear();
 }

@@ -4,7 +4,8 @@
  *     probe_edges.c     before a call and after it: which nodes are the call's, and which of their edges matter
  *     probe_grad.c      the record that the hooks of one call fill, and the gradients of parameters
  *     probe_follow.c    calls that hand on what their module was given
- *     probe_register.c  putting hooks on nodes
+ *     probe_node.c      nodes read and hooked directly, where that was proven
+ *     probe_register.c  the other way to put hooks on them
  */
 #ifndef MSP_PY_PROBE_GRAD_H
 #define MSP_PY_PROBE_GRAD_H
@@ -29,28 +30,58 @@ grad_call *msp_probe_grad_call(const char *name, size_t len, int nin, int nout, 
 /* The call's input of this number gets a gradient of zeros that looks like that, when no other comes. */
 void msp_probe_grad_zeros(grad_call *g, int slot, const msp_tensor *like);
 
-/* Have the node hand over its gradients: nin that enter it and then nout that leave it. False with an exception set. */
-bool msp_probe_grad_hook(grad_call *g, PyObject *node, const grad_mapping *map, int nin, int nout);
+/*
+ * Have the node hand over its gradients: nin that enter it and then nout that leave it. direct: node is torch's own,
+ * and not a Python object. False, perhaps with an exception set: it cannot be hooked.
+ */
+bool msp_probe_grad_hook(grad_call *g, void *node, bool direct, const grad_mapping *map, int nin, int nout);
 
 /* What leaves the leader by its input number slot is what enters the call, and leaves it by its own input. False
  * without memory. */
 bool msp_probe_grad_follow(grad_call *g, int own, grad_call *leader, int slot);
 
 /* The position of the input that came from this output of the node, or -1. */
-int msp_probe_edges_position(const probe_edges *edges, PyObject *node, int64_t nr);
+int msp_probe_edges_position(const probe_edges *edges, const void *node, int64_t nr);
 
-/* The call hands on what the open module of this number was given; map: how the node itself would be hooked. False when
- * that is what is to be done. */
-bool msp_probe_follow(grad_call *g, Py_ssize_t module, PyObject *node, const grad_mapping *map, int nin, int nout);
+/* The call hands on what the open module of this number was given. object holds the node; map: the one gradient that
+ * enters and the one that leaves, as the node itself would be hooked. False when that is what is to be done. */
+bool msp_probe_follow(grad_call *g, Py_ssize_t module, void *node, bool direct, PyObject *object,
+                      const grad_mapping map[2]);
 
 /* The module has ended; leader: its gradients, or NULL. */
 void msp_probe_follow_end(Py_ssize_t module, const probe_edges *inputs, grad_call *leader);
 
 /* An AccumulateGrad node was met on the walk: it is hooked when its parameter's gradient is recorded. */
-void msp_probe_grad_watch(PyObject *accumulate);
+void msp_probe_grad_watch(void *accumulate, bool direct);
+
+/* A hook that was put on a node directly: what the node put on its edges, and what had arrived, lists of torch's. */
+void msp_probe_grad_fire(PyObject *hook, const void *leaving, const void *entering);
 
 /* node.register_hook(hook): a handle for msp_probe_unhook(), or NULL with an exception set. */
 PyObject *msp_probe_hook(PyObject *node, PyObject *hook);
+
+/* ---- nodes without Python objects (probe_node.c): torch's own, lent while their graph is there
+ * --------------------------------------- */
+
+/* A tensor's grad_fn (NULL: none) and output_nr. */
+void *msp_node_of(PyObject *tensor, int64_t *nr);
+
+bool msp_node_is_accumulate(const void *node);
+int64_t msp_node_sequence(const void *node);
+
+/* next_functions: how many there are, and one of them; NULL: that input needs no gradient. */
+int msp_node_edges(const void *node);
+void *msp_node_edge(const void *node, int i, int64_t *nr);
+
+/* The tensor of an AccumulateGrad node, as *msp_probe_tensor_handle() is one. */
+const void *msp_node_variable(const void *accumulate);
+
+/* Have msp_probe_grad_fire() called for the node, with this object; and the object of the first such hook, or NULL. */
+bool msp_node_hook(void *node, PyObject *object);
+PyObject *msp_node_hooked(void *node);
+
+/* An item of a list that such a hook is shown: a tensor's handle, NULL: there is none. */
+const void *msp_node_item(const void *list, int at);
 
 int msp_probe_edges_setup(void);
 int msp_probe_register_setup(void);

@@ -152,7 +152,7 @@ begin(module_call *m, probe_module *of, PyObject *module, PyObject *args, PyObje
 static void
 put_parameters(const module_call *m, msp_record *r)
 {
-    PyObject *of = PyObject_GetAttr(m->module, str_parameters);
+    PyObject *of = msp_probe_attribute(m->module, str_parameters);
     PyObject *items = of != NULL && PyDict_Check(of) ? PyDict_Items(of) : NULL; /* reading one may run other threads */
     probe_path path;
     Py_ssize_t len;
@@ -288,11 +288,10 @@ has_hooks(PyObject *module)
         if (PyDict_Size(PyTuple_GET_ITEM(msp_probe.global_hooks, i)) > 0)
             return true;
     for (int i = 0; i < N_HOOKS; i++) {
-        PyObject *hooks = PyObject_GetAttr(module, str_hooks[i]);
+        PyObject *hooks = msp_probe_attribute(module, str_hooks[i]); /* an older torch does not have all of them */
         bool any = hooks != NULL && PyDict_Check(hooks) && PyDict_GET_SIZE(hooks) > 0;
 
         Py_XDECREF(hooks);
-        PyErr_Clear(); /* an older torch does not have all of them */
         if (any)
             return true;
     }

@@ -8,17 +8,6 @@
 
 __thread probe_thread msp_probe_thread;
 
-static bool
-is_transforming(void)
-{
-    PyObject *level = msp_probe.functorch_level == NULL ? NULL : PyObject_CallNoArgs(msp_probe.functorch_level);
-    bool yes = level != NULL && level != Py_None;
-
-    Py_XDECREF(level);
-    PyErr_Clear();
-    return yes;
-}
-
 /* ---- unseen ---------------------------------------------------------------------------------------------------------
  */
 
@@ -28,22 +17,12 @@ ask_modes(int which, PyObject *arg)
     return PyObject_CallFunctionObjArgs(PyTuple_GET_ITEM(msp_probe.modes, which), arg, NULL);
 }
 
-static bool
-has_function_mode(void)
-{
-    PyObject *n = msp_probe.modes == NULL ? NULL : ask_modes(0, NULL);
-    bool yes = n != NULL && PyLong_AsLong(n) > 0;
-
-    Py_XDECREF(n);
-    return yes;
-}
-
 void
 msp_probe_pause(probe_quiet *q)
 {
     PyObject *done;
 
-    q->state = has_function_mode() ? ask_modes(1, NULL) : NULL;
+    q->state = msp_node_has_function_mode() ? ask_modes(1, NULL) : NULL;
     if (q->state != NULL) {
         done = ask_modes(2, PyTuple_GET_ITEM(msp_probe.modes, 3));
         Py_XDECREF(done);
@@ -70,7 +49,7 @@ msp_probe_enter(probe_quiet *q)
 {
     msp_probe_thread.depth++;
     msp_probe_pause(q);
-    msp_probe_thread.transforming = is_transforming();
+    msp_probe_thread.transforming = msp_node_is_transforming();
 }
 
 void
@@ -100,7 +79,8 @@ msp_probe_ask(PyObject *callable, PyObject *first, PyObject *second)
 /* ---- records per thread --------------------------------------------------------------------------------------------
  */
 
-enum { KEPT_RECORDS = 8, KEPT_BYTES = 1 << 20 };
+/* Gradients that wait for others have one each. */
+enum { KEPT_RECORDS = 64, KEPT_BYTES = 1 << 16 };
 
 static __thread msp_record *free_records[KEPT_RECORDS];
 static __thread int nfree;

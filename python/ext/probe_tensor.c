@@ -95,11 +95,23 @@ msp_probe_grad_enabled(void)
     return !aoti.ready || aoti.grad_enabled == NULL || aoti.grad_enabled();
 }
 
+void *
+msp_probe_tensor_handle(PyObject *t)
+{
+    return (char *)t + aoti.handle;
+}
+
+bool
+msp_probe_tensor_is_fast(void)
+{
+    return aoti.ready;
+}
+
 /* 1: *out describes its memory; 0: there is none that can be read plainly. */
 static int
-fast_view(msp_tensor *out, PyObject *t, int64_t *offset)
+fast_view(msp_tensor *out, void *h, int64_t *offset)
 {
-    void *h = (char *)t + aoti.handle, *data;
+    void *data;
     int64_t ndim, *sizes, *strides;
     int32_t layout, device, dtype;
 
@@ -241,7 +253,8 @@ msp_probe_tensor_setup(PyObject *sample)
         intern_names();
     /* sample is torch.tensor([[1., 2., 3.], [4., 5., 6.]])[1:, ::2]: everything about it is known */
     aoti.ready = false;
-    if (sample == Py_None || !find_functions() || !find_handle(sample) || fast_view(&t, sample, &offset) != 1)
+    if (sample == Py_None || !find_functions() || !find_handle(sample) ||
+        fast_view(&t, msp_probe_tensor_handle(sample), &offset) != 1)
         return false;
     p = t.data;
     aoti.ready = t.dtype == MSP_F32 && t.ndim == 2 && t.shape[0] == 1 && t.shape[1] == 2 && t.strides[1] == 2 &&
@@ -477,7 +490,7 @@ msp_probe_tensor_view(msp_tensor *view, PyObject *t)
     int lazy;
 
     if (!msp_probe_is_plain_tensor(t) || msp_probe_thread.transforming ||
-        !(aoti.ready ? fast_view(view, t, &offset) : slow_view(view, t, &offset)))
+        !(aoti.ready ? fast_view(view, msp_probe_tensor_handle(t), &offset) : slow_view(view, t, &offset)))
         return 0;
     lazy = is_lazy(t, view, offset);
     return lazy < 0 ? -1 : !lazy;
@@ -486,8 +499,13 @@ msp_probe_tensor_view(msp_tensor *view, PyObject *t)
 static int
 requires_grad(PyObject *t, bool *yes)
 {
-    PyObject *v = PyObject_GetAttr(t, str_requires_grad);
+    PyObject *v;
 
+    if (msp_node_usable()) {
+        *yes = msp_node_requires_grad(msp_probe_tensor_handle(t));
+        return 0;
+    }
+    v = PyObject_GetAttr(t, str_requires_grad);
     *yes = v == Py_True;
     Py_XDECREF(v);
     return v == NULL ? -1 : 0;
@@ -632,4 +650,21 @@ msp_probe_tensor(msp_record *r, PyObject *t, probe_path *path)
     if (fast < 0 || requires_grad(t, &note.requires_grad) != 0)
         return -1;
     return put(r, &view, path, &note, NULL);
+}
+
+int
+msp_probe_tensor_at(msp_record *r, const void *handle, probe_path *path)
+{
+    msp_tensor_note note = {.requires_grad = msp_node_requires_grad(handle)};
+    msp_tensor view;
+    int64_t offset;
+    PyObject *t;
+    int failed;
+
+    if (msp_node_is_plain(handle) && fast_view(&view, (void *)(uintptr_t)handle, &offset))
+        return put(r, &view, path, &note, NULL);
+    t = msp_node_wrap(handle);
+    failed = t == NULL ? -1 : msp_probe_tensor(r, t, path);
+    Py_XDECREF(t);
+    return failed;
 }

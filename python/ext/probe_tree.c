@@ -136,7 +136,9 @@ typedef struct target {
 typedef struct watched {
     PyObject_HEAD target *targets;
     int n;
-    PyObject *hooks; /* [node, handle, ...] in this step */
+    PyObject *parameter; /* borrowed */
+    PyObject *hooks;     /* [node, handle, ...] in this step */
+    int64_t generation;  /* of the last step in which it had a hook that is not in this list */
 } watched;
 
 static void
@@ -239,7 +241,7 @@ new_part(module_name *n, char *own)
 }
 
 static void
-read_gradient(part *p, const module_name *n, PyObject *gradient)
+read_gradient(part *p, const module_name *n, const probe_lent *gradient)
 {
     probe_path path = {.files = true};
     uint64_t since;
@@ -249,16 +251,15 @@ read_gradient(part *p, const module_name *n, PyObject *gradient)
     p->tokens->len = 0;
     p->tokens->failed = false;
     since = msp_probe_watch_overflow();
-    msp_probe_value(p->tokens, gradient, &path, 0);
+    msp_probe_lent(p->tokens, gradient, &path);
     p->overflowed = msp_probe_saw_overflow(since);
-    if (p->overflowed)
-        msp_probe_save_elements(gradient, &path);
+    if (p->overflowed && gradient->object != NULL)
+        msp_probe_save_elements(gradient->object, &path);
 }
 
-/* What this backward pass has brought, not what it has added up to; Megatron keeps the gradient that counts beside
- * torch's own. */
+/* Megatron keeps the gradient that counts beside torch's own: a new reference, or NULL. */
 static PyObject *
-gradient_of(PyObject *parameter, PyObject *arrived)
+main_grad_of(PyObject *parameter)
 {
     PyObject *own = NULL;
 
@@ -273,18 +274,14 @@ gradient_of(PyObject *parameter, PyObject *arrived)
         _PyObject_LookupAttr(parameter, name, &own);
 #endif
     PyErr_Clear();
-    if (own != NULL && own != Py_None)
-        return own;
-    Py_XDECREF(own);
-    if (arrived == NULL)
-        return PyObject_GetAttrString(parameter, "grad");
-    Py_INCREF(arrived);
-    return arrived;
+    if (own == Py_None)
+        Py_CLEAR(own);
+    return own;
 }
 
 /* For one module. Returns true when the program is to be stopped, with an exception set. */
 static bool
-take_gradient(const target *t, PyObject *gradient)
+take_gradient(const target *t, const probe_lent *gradient)
 {
     module_name *n = t->module;
     char name[512];
@@ -303,15 +300,23 @@ take_gradient(const target *t, PyObject *gradient)
 }
 
 bool
-msp_probe_parameter_done(PyObject *w, PyObject *parameter, PyObject *arrived)
+msp_probe_parameter_done(PyObject *w, PyObject *parameter, const probe_lent *arrived)
 {
-    PyObject *gradient = gradient_of(parameter, arrived);
+    probe_lent gradient = {.object = main_grad_of(parameter)};
     const watched *of = (const watched *)w;
     bool stop = false;
 
-    for (int i = 0; gradient != NULL && gradient != Py_None && i < of->n && !stop; i++)
-        stop = take_gradient(&of->targets[i], gradient);
-    Py_XDECREF(gradient);
+    if (gradient.object == NULL && arrived != NULL) {
+        gradient = *arrived; /* what this pass has brought, not what it has added up to */
+        Py_XINCREF(gradient.object);
+    } else if (gradient.object == NULL) {
+        gradient.object = PyObject_GetAttrString(parameter, "grad");
+    }
+    if (gradient.object == Py_None)
+        Py_CLEAR(gradient.object);
+    for (int i = 0; (gradient.object != NULL || gradient.handle != NULL) && i < of->n && !stop; i++)
+        stop = take_gradient(&of->targets[i], &gradient);
+    Py_XDECREF(gradient.object);
     if (!stop && PyErr_Occurred())
         msp_probe_swallow("reading a parameter's gradient", of->n > 0 ? of->targets[0].module->shown.text : "");
     return stop;
@@ -323,6 +328,7 @@ msp_probe_parameter_done(PyObject *w, PyObject *parameter, PyObject *arrived)
 static struct {
     address_map modules;    /* -> module_name */
     address_map parameters; /* -> watched, a reference */
+    address_map handles;    /* of the parameters -> watched */
     address_map nodes;      /* those in the lists of hooks, which keep them */
     PyObject *alive;        /* a list of both while we record: no address is used again; NULL: stopped */
     PyObject *retired;      /* a list of watched ones of an earlier tree, whose hooks are still there */
@@ -340,6 +346,22 @@ PyObject *
 msp_probe_watched(PyObject *variable)
 {
     return tree.alive == NULL ? NULL : map_get(&tree.parameters, variable);
+}
+
+PyObject *
+msp_probe_watched_by_handle(const void *variable, PyObject **parameter)
+{
+    watched *w = tree.alive == NULL ? NULL : map_get(&tree.handles, variable);
+
+    if (w != NULL)
+        *parameter = w->parameter;
+    return (PyObject *)w;
+}
+
+void
+msp_probe_watched_directly(PyObject *w)
+{
+    ((watched *)w)->generation = msp_probe.generation;
 }
 
 bool
@@ -368,6 +390,32 @@ void
 msp_probe_note_hooked(PyObject *node)
 {
     map_put(&tree.nodes, node, node); /* without memory it is only asked for once more */
+}
+
+static PyObject *str_requires_grad, *str_compiled, *str_parameters, *str_modules;
+
+int
+msp_probe_tree_setup(void)
+{
+    str_requires_grad = PyUnicode_InternFromString("requires_grad");
+    str_compiled = PyUnicode_InternFromString("_compiled_call_impl");
+    str_parameters = PyUnicode_InternFromString("_parameters");
+    str_modules = PyUnicode_InternFromString("_modules");
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+PyObject *
+msp_probe_attribute(PyObject *module, PyObject *name)
+{
+    PyObject *own = PyObject_GenericGetDict(module, NULL), *value;
+
+    value = own == NULL ? NULL : PyDict_GetItemWithError(own, name);
+    Py_XINCREF(value);
+    Py_XDECREF(own);
+    if (value == NULL)
+        value = PyObject_GetAttr(module, name);
+    PyErr_Clear();
+    return value;
 }
 
 typedef struct shape {
@@ -404,8 +452,10 @@ note_parameters(shape *s, PyObject *parameters)
     while (PyDict_Next(parameters, &pos, &key, &p)) {
         if (p == Py_None)
             continue;
-        needs = PyObject_GetAttrString(p, "requires_grad");
+        needs = PyObject_GetAttr(p, str_requires_grad);
         note(s, (uintptr_t)p | (needs == Py_True));
+        if (msp_probe_tensor_is_fast())
+            note(s, (uintptr_t) * (void **)msp_probe_tensor_handle(p));
         note(s, (uintptr_t)PyObject_Hash(key));
         Py_XDECREF(needs);
         s->failed |= PyList_Append(s->alive, p) != 0;
@@ -422,10 +472,9 @@ note_module(shape *s, PyObject *module, int depth)
     if (s->failed || module == Py_None || map_get(&s->seen, module) != NULL || depth > 200)
         return;
     s->failed |= !map_put(&s->seen, module, module) || PyList_Append(s->alive, module) != 0;
-    compiled = PyObject_GetAttrString(module, "_compiled_call_impl");
-    PyErr_Clear(); /* an older torch has none */
-    parameters = PyObject_GetAttrString(module, "_parameters");
-    children = PyObject_GetAttrString(module, "_modules");
+    compiled = msp_probe_attribute(module, str_compiled); /* an older torch has none */
+    parameters = msp_probe_attribute(module, str_parameters);
+    children = msp_probe_attribute(module, str_modules);
     note(s, (uintptr_t)Py_TYPE(module) | (compiled != NULL && compiled != Py_None));
     if (parameters != NULL && PyDict_Check(parameters))
         note_parameters(s, parameters);
@@ -455,6 +504,7 @@ forget(void)
     for (module_name *n = names; n != NULL; n = n->next)
         n->expected = 0;
     map_release(&tree.parameters);
+    map_release(&tree.handles);
     map_release(&tree.modules);
     PyMem_Free(tree.shape);
     tree.shape = NULL;
@@ -602,7 +652,10 @@ msp_probe_parameter_add(PyObject *self, PyObject *all)
         w->targets = NULL;
         w->n = 0;
         w->hooks = NULL;
-        if (!map_put(&tree.parameters, parameter, w)) {
+        w->parameter = parameter;
+        w->generation = -1;
+        if (!map_put(&tree.parameters, parameter, w) ||
+            (msp_probe_tensor_is_fast() && !map_put(&tree.handles, *(void **)msp_probe_tensor_handle(parameter), w))) {
             Py_DECREF(w);
             return PyErr_NoMemory();
         }
@@ -621,7 +674,8 @@ msp_probe_py_parameter_done(PyObject *self, PyObject *parameter)
     bool stop;
 
     (void)self;
-    if (w == NULL || !msp_probe.live || (w->hooks != NULL && PyList_GET_SIZE(w->hooks) > 0))
+    if (w == NULL || !msp_probe.live || w->generation == msp_probe.generation ||
+        (w->hooks != NULL && PyList_GET_SIZE(w->hooks) > 0))
         Py_RETURN_NONE;
     Py_INCREF(w);
     msp_probe_enter(&q);
@@ -680,6 +734,7 @@ msp_probe_modules_step(PyObject *self, PyObject *unused)
         n->written = n->shown.count = 0;
     }
     msp_probe_leave(&q);
+    msp_node_clean();
     for (size_t i = 0; i < tree.parameters.slots; i++)
         if (tree.parameters.keys[i] != NULL)
             remove_hooks(tree.parameters.values[i]);

@@ -245,9 +245,8 @@ static int put_any(msp_record *r, PyObject *v, probe_path *path, int depth);
 
 /* What cannot be read stands there with its type and the reason; everything around it is recorded as usual. */
 static void
-put_unreadable(msp_record *r, PyObject *v, const probe_path *path)
+put_unreadable(msp_record *r, const char *type, const probe_path *path)
 {
-    const char *type = msp_probe_is_tensor(v) ? "torch.Tensor" : Py_TYPE(v)->tp_name;
     char name[sizeof(path->text) + 1];
 
     memcpy(name, path->text, path->len);
@@ -269,7 +268,27 @@ put_guarded(msp_record *r, PyObject *v, probe_path *path, int depth, bool odd)
     if ((odd ? msp_probe_odd(r, v, path, depth) : put_any(r, v, path, depth)) == 0)
         return;
     r->len = before;
-    put_unreadable(r, v, path);
+    put_unreadable(r, msp_probe_is_tensor(v) ? "torch.Tensor" : Py_TYPE(v)->tp_name, path);
+}
+
+void
+msp_probe_lent(msp_record *r, const probe_lent *lent, probe_path *path)
+{
+    size_t before = r->len;
+
+    if (lent->object != NULL) {
+        put_guarded(r, lent->object, path, 0, false);
+    } else if (msp_probe_tensor_at(r, lent->handle, path) != 0) {
+        r->len = before;
+        put_unreadable(r, "torch.Tensor", path);
+    }
+}
+
+PyObject *
+msp_probe_lent_object(const probe_lent *lent)
+{
+    Py_XINCREF(lent->object);
+    return lent->object != NULL ? lent->object : msp_node_wrap(lent->handle);
 }
 
 void

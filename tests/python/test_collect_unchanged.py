@@ -147,7 +147,7 @@ def test_a_hundred_steps_are_the_same(tmp_path, without, which, level, task, mod
 
 # ---- the plain ways ---------------------------------------------------------------------------------------------------------------
 
-PLAIN = ["builtin", "method", "function", "slot", "tensor", "sequence", "all"]
+PLAIN = ["builtin", "method", "function", "slot", "tensor", "sequence", "state", "node", "all"]
 
 
 @pytest.fixture(scope="module")

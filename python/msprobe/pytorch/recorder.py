@@ -147,9 +147,12 @@ class Recorder:
         plain = selftest.chosen_plain()
         sample = None if "tensor" in plain else torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])[1:, ::2]
         fast = probe.setup(torch.Tensor, torch.nn.Parameter, sample, **self._callbacks(plain))
+        selftest.prove_registrar(probe)
+        direct = [selftest.prove_state(probe), selftest.prove_nodes(probe)]
         if not fast:
             log.info("tensors are read through Python: this torch offers no proven C functions for it")
-        selftest.prove_registrar(probe)
+        elif not all(direct):
+            log.info("gradients are taken through Python: what this torch keeps of them is not what was proven elsewhere")
         self._modules.in_place = selftest.prove_modules(probe)
         self._registry = apis.Registry(probe, selftest.in_place_kinds(probe), self.separator)
         if self.config.level in ("L1", "mix"):

@@ -2,7 +2,7 @@
 
 Functions are recorded by changing the insides of their objects (python/ext/probe_patch.c). Whether that catches every way of calling depends on the
 interpreter; so a sample of each kind is patched and called before the first of torch's own is. What does not hold is done the plain way:
-attributes are replaced, tensors are asked through Python. MSPROBE_PLAIN=builtin,tensor,... or =all chooses that way by hand.
+attributes are replaced, tensors and autograd's nodes are asked through Python. MSPROBE_PLAIN=builtin,tensor,... or =all chooses that way by hand.
 """
 
 import functools
@@ -13,7 +13,7 @@ import torch
 from msprobe.pytorch.log import log
 
 KINDS = ("builtin", "method", "function", "slot")
-OTHERS = ("tensor", "sequence", "registrar", "module")
+OTHERS = ("tensor", "sequence", "registrar", "state", "node", "module")
 ROUNDS = 40  # often enough for an adaptive interpreter to specialise the calls
 
 
@@ -38,6 +38,49 @@ def prove_registrar(probe):
     with torch.enable_grad():
         node = (torch.zeros(1, requires_grad=True) * 1).grad_fn
     return probe.registrar(function, node)
+
+
+_KNOWN_NODES = ("2.13.",)  # versions of torch whose nodes were read directly by our tests
+
+
+def prove_nodes(probe):
+    """Whether autograd's nodes are read and hooked without going through Python: see python/ext/probe_node.c."""
+    if "node" in chosen_plain() or not torch.__version__.startswith(_KNOWN_NODES):
+        return probe.nodes()
+    with torch.enable_grad():
+        a, b = (torch.zeros(2, device="cpu", requires_grad=True) for _ in range(2))
+        parts = (a * 1).unbind()
+        results = [a * 2, a + b, a * 3 + b, parts[1] * b, parts[0] + parts[1], torch.stack((b, a, b))]
+    for result in results:
+        result.grad_fn.register_hook(lambda leaving, entering: None)
+    kinds = [a, a.detach(), a.detach().to(torch.complex64).conj(), torch.zeros(1, device="meta"), a.detach().to_sparse()]
+    return probe.nodes(results, [(t, torch._C._dispatch_keys(t).raw_repr()) for t in kinds])
+
+
+def prove_state(probe):
+    """What torch does on this thread is asked of its own functions, where they say in each state what their Python forms say."""
+    functorch = getattr(torch._C, "_functorch", None)
+    said = (getattr(torch._C, "_len_torch_function_stack", None), getattr(functorch, "peek_interpreter_stack", None),
+            getattr(torch.autograd, "_get_sequence_nr", None), getattr(torch._C, "_current_graph_task_id", None))
+    begin, end = (getattr(functorch, "_vmap_%screment_nesting" % way, None) for way in ("in", "de"))
+    mode = getattr(torch.overrides, "BaseTorchFunctionMode", None)
+
+    def agrees():
+        modes, level, sequence, task = (function() for function in said)
+        return probe.state(False) == (modes, level is not None, sequence, task)
+
+    if "state" in chosen_plain() or not all(said + (begin, end, mode)) or not agrees():
+        probe.state(False)
+        return False
+    with mode():
+        good = agrees()
+    begin(1, "error")
+    try:
+        good = good and agrees()
+    finally:
+        end()
+    probe.state(good)
+    return good
 
 
 def prove_modules(probe):

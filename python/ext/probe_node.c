@@ -1,0 +1,616 @@
+/*
+ * probe_node.c - autograd's nodes, read and hooked without a Python object for each of them.
+ *
+ * A Python object per node costs 0.7 us, and one per gradient that a hook is shown 0.3 us more; a model's outermost
+ * module alone has all nodes of the graph between its inputs and its outputs. torch exports the functions that lead
+ * from a tensor to its node. From there on memory is read: a node's sequence number, its edges and its list of hooks,
+ * at offsets that are searched for in sample nodes, about which Python says what must stand there. A hook is an object
+ * of torch's class FunctionPostHook, made here: a pointer to a table of its virtual functions and what is ours.
+ *
+ * Nothing of that is promised by torch. It is used only in versions in which it was tried (selftest.py), when
+ * everything was found in this process, and never where a hook may have to stop the program: C cannot throw.
+ */
+#include "probe_grad.h"
+#include <dlfcn.h>
+#include <malloc.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* std::vector of libstdc++ and libc++ */
+typedef struct cpp_vector {
+    char *begin, *end, *limit;
+} cpp_vector;
+
+/* The virtual functions of FunctionPostHook, and what stands before them. */
+typedef struct hook_table {
+    ptrdiff_t offset_to_top;
+    const void *type_info;
+    void (*destroy)(void *self);
+    void (*destroy_and_free)(void *self);
+    cpp_vector (*run)(void *self, cpp_vector *outputs, cpp_vector *inputs);
+    void (*compiled_args)(const void *self, void *args);
+} hook_table;
+
+typedef struct node_hook {
+    const void *functions;  /* &table.destroy */
+    PyObject *object;       /* a grad_hook or a parameter_hook */
+    struct node_hook *next; /* in the list of those whose node is gone */
+} node_hook;
+
+static struct {
+    bool ready;
+    void **(*grad_fn)(const void *tensor);
+    int64_t (*output_nr)(const void *tensor);
+    bool (*requires_grad)(const void *impl);
+    PyObject *(*wrap)(const void *tensor);
+    int32_t (*is_defined)(const void *tensor, bool *out);
+    void *(*allocate)(size_t size);
+    void (*release)(void *memory);
+    const char *accumulate; /* what the first word of an AccumulateGrad node is */
+    size_t sequence, edges, hooks, variable;
+    size_t keys;         /* in a tensor: what kinds of it there are, a set of bits */
+    uint64_t plain_keys; /* those of a tensor that is nothing but memory of this machine */
+} torch_node;
+
+/* ---- what torch is doing on this thread
+ * ------------------------------------------------------------------------------------- */
+
+/* The same as the functions in msp_probe, which are Python's. */
+static struct {
+    bool ready;
+    int64_t (*function_modes)(void);
+    const cpp_vector *(*transforms)(void);
+    uint64_t (*sequence_nr)(void);
+    int (*task_id)(void);
+} torch_state;
+
+static int64_t
+ask_number(PyObject *function)
+{
+    return function == NULL ? -1 : msp_probe_number(PyObject_CallNoArgs(function));
+}
+
+bool
+msp_node_has_function_mode(void)
+{
+    if (torch_state.ready)
+        return torch_state.function_modes() > 0;
+    return msp_probe.modes != NULL && ask_number(PyTuple_GET_ITEM(msp_probe.modes, 0)) > 0;
+}
+
+bool
+msp_node_is_transforming(void)
+{
+    PyObject *level;
+
+    if (torch_state.ready)
+        return torch_state.transforms()->begin != torch_state.transforms()->end;
+    level = msp_probe.functorch_level == NULL ? NULL : PyObject_CallNoArgs(msp_probe.functorch_level);
+    Py_XDECREF(level);
+    PyErr_Clear();
+    return level != NULL && level != Py_None;
+}
+
+int64_t
+msp_probe_next_node(void)
+{
+    return torch_state.ready && msp_probe.sequence_nr != NULL ? (int64_t)torch_state.sequence_nr()
+                                                              : ask_number(msp_probe.sequence_nr);
+}
+
+int64_t
+msp_node_task(void)
+{
+    return torch_state.ready ? torch_state.task_id() : ask_number(msp_probe.task_id);
+}
+
+static bool
+find_state_functions(void)
+{
+    void *torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+
+    if (torch == NULL)
+        return false;
+    *(void **)&torch_state.function_modes = dlsym(torch, "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv");
+    *(void **)&torch_state.transforms = dlsym(torch, "_ZN2at9functorch20getDynamicLayerStackEv");
+    *(void **)&torch_state.sequence_nr = dlsym(torch, "_ZN2at15sequence_number4peekEv");
+    *(void **)&torch_state.task_id = dlsym(torch, "_ZN5torch8autograd25get_current_graph_task_idEv");
+    dlclose(torch);
+    return torch_state.function_modes != NULL && torch_state.transforms != NULL && torch_state.sequence_nr != NULL &&
+           torch_state.task_id != NULL;
+}
+
+/*
+ * state(use) -> what torch itself says, for Python to compare: (number of function modes, whether in a transform, next
+ * sequence number, backward pass), or None. use: whether it is asked instead of Python from now on.
+ */
+PyObject *
+msp_probe_state(PyObject *self, PyObject *use)
+{
+    (void)self;
+    torch_state.ready = false;
+    if (!find_state_functions())
+        Py_RETURN_NONE;
+    torch_state.ready = use == Py_True;
+    return Py_BuildValue("LNKi", (long long)torch_state.function_modes(),
+                         PyBool_FromLong(torch_state.transforms()->begin != torch_state.transforms()->end),
+                         (unsigned long long)torch_state.sequence_nr(), torch_state.task_id());
+}
+
+/* ---- reading
+ * -------------------------------------------------------------------------------------------------------------- */
+
+bool
+msp_node_usable(void)
+{
+    return torch_node.ready && !msp_probe.rules.overflow && !msp_probe_thread.transforming;
+}
+
+void *
+msp_node_of(PyObject *tensor, int64_t *nr)
+{
+    const void *handle = msp_probe_tensor_handle(tensor);
+    void *node = *torch_node.grad_fn(handle);
+
+    if (node != NULL)
+        *nr = torch_node.output_nr(handle);
+    return node;
+}
+
+bool
+msp_node_requires_grad(const void *handle)
+{
+    return torch_node.requires_grad(*(void *const *)handle);
+}
+
+bool
+msp_node_is_plain(const void *handle)
+{
+    uint64_t keys;
+
+    memcpy(&keys, *(const char *const *)handle + torch_node.keys, sizeof(keys));
+    return (keys & ~torch_node.plain_keys) == 0;
+}
+
+bool
+msp_node_is_accumulate(const void *node)
+{
+    return *(const char *const *)node == torch_node.accumulate;
+}
+
+const void *
+msp_node_variable(const void *accumulate)
+{
+    return *(const void *const *)((const char *)accumulate + torch_node.variable);
+}
+
+int64_t
+msp_node_sequence(const void *node)
+{
+    return *(const int64_t *)((const char *)node + torch_node.sequence);
+}
+
+typedef struct cpp_edge {
+    void *node;
+    uint32_t nr;
+} cpp_edge;
+
+int
+msp_node_edges(const void *node)
+{
+    const cpp_vector *v = (const void *)((const char *)node + torch_node.edges);
+
+    return (int)((size_t)(v->end - v->begin) / sizeof(cpp_edge));
+}
+
+void *
+msp_node_edge(const void *node, int i, int64_t *nr)
+{
+    const cpp_vector *v = (const void *)((const char *)node + torch_node.edges);
+    const cpp_edge *e = (const cpp_edge *)v->begin + i;
+
+    *nr = e->nr;
+    return e->node;
+}
+
+/* ---- gradients that are lent to a hook
+ * ------------------------------------------------------------------------------------- */
+
+static bool
+is_defined(const void *tensor)
+{
+    bool yes = false;
+
+    return torch_node.is_defined(tensor, &yes) == 0 && yes;
+}
+
+PyObject *
+msp_node_wrap(const void *tensor)
+{
+    return torch_node.wrap(tensor);
+}
+
+const void *
+msp_node_item(const void *list, int at)
+{
+    const cpp_vector *v = list;
+    const char *tensor = v->begin + (size_t)at * sizeof(void *);
+
+    return tensor < v->end && is_defined(tensor) ? tensor : NULL;
+}
+
+/* ---- hooks
+ * --------------------------------------------------------------------------------------------------------------- */
+
+/*
+ * The engine lets go of a node when it has run, without the interpreter lock; to take the lock for each of its hooks
+ * costs as much as a record. Hooks wait in this list until somebody has the lock anyway.
+ */
+static _Atomic(node_hook *) gone;
+static atomic_int ngone;
+
+enum { MOST_GONE = 4096 };
+
+void
+msp_node_clean(void)
+{
+    node_hook *h, *next;
+
+    if (atomic_load_explicit(&gone, memory_order_relaxed) == NULL)
+        return;
+    h = atomic_exchange(&gone, NULL);
+    atomic_store(&ngone, 0);
+    for (; h != NULL; h = next) {
+        next = h->next;
+        Py_DECREF(h->object);
+        PyMem_RawFree(h);
+    }
+}
+
+static void
+hook_destroy_and_free(void *self)
+{
+    node_hook *h = self;
+    PyGILState_STATE gil;
+
+    h->next = atomic_load(&gone);
+    while (!atomic_compare_exchange_weak(&gone, &h->next, h))
+        ;
+    if (atomic_fetch_add(&ngone, 1) >= MOST_GONE && Py_IsInitialized()) {
+        gil = PyGILState_Ensure();
+        msp_node_clean();
+        PyGILState_Release(gil);
+    }
+}
+
+/* Nobody destroys a hook without freeing it: the list of them owns it. */
+static void
+hook_destroy(void *self)
+{
+    (void)self;
+}
+
+/* The list that comes in is the engine's own, and what we return takes its place: it is handed on as it is. */
+static cpp_vector
+hook_run(void *self, cpp_vector *outputs, cpp_vector *inputs)
+{
+    const node_hook *h = self;
+    cpp_vector same = *outputs;
+    PyGILState_STATE gil = PyGILState_Ensure();
+
+    msp_node_clean();
+    msp_probe_grad_fire(h->object, outputs, inputs);
+    PyGILState_Release(gil);
+    *outputs = (cpp_vector){0};
+    return same;
+}
+
+/* Compiled autograd asks hooks what they are; it does not run ours, which would record nothing there. */
+static void
+hook_compiled_args(const void *self, void *args)
+{
+    (void)self;
+    (void)args;
+}
+
+static hook_table table = {0, NULL, hook_destroy, hook_destroy_and_free, hook_run, hook_compiled_args};
+
+static cpp_vector *
+hooks_of(void *node)
+{
+    return (void *)((char *)node + torch_node.hooks);
+}
+
+PyObject *
+msp_node_hooked(void *node)
+{
+    const cpp_vector *v = hooks_of(node);
+
+    for (node_hook *const *at = (void *)v->begin; at != (void *)v->end; at++)
+        if ((*at)->functions == &table.destroy)
+            return (*at)->object;
+    return NULL;
+}
+
+static bool
+append(cpp_vector *v, void *item)
+{
+    size_t used = (size_t)(v->end - v->begin);
+
+    if (v->end == v->limit) {
+        size_t size = used == 0 ? sizeof(void *) : used * 2;
+        char *bigger = torch_node.allocate(size);
+
+        if (bigger == NULL)
+            return false;
+        if (used > 0)
+            memcpy(bigger, v->begin, used);
+        if (v->begin != NULL)
+            torch_node.release(v->begin);
+        *v = (cpp_vector){bigger, bigger + used, bigger + size};
+    }
+    memcpy(v->end, &item, sizeof(item));
+    v->end += sizeof(item);
+    return true;
+}
+
+bool
+msp_node_hook(void *node, PyObject *object)
+{
+    node_hook *h = PyMem_RawMalloc(sizeof(*h));
+
+    if (h == NULL)
+        return false;
+    *h = (node_hook){&table.destroy, object, NULL};
+    if (!append(hooks_of(node), h)) {
+        PyMem_RawFree(h);
+        return false;
+    }
+    Py_INCREF(object);
+    return true;
+}
+
+/* ---- proof
+ * ---------------------------------------------------------------------------------------------------------------- */
+
+/* Memory of this process, at an address that may mean nothing; false: there is none. */
+static bool
+peek(void *out, const void *address, size_t size)
+{
+    struct iovec here = {out, size}, there = {(void *)(uintptr_t)address, size};
+
+    return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == (ssize_t)size;
+}
+
+static bool
+find_functions(void)
+{
+    void *torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+    void *python = dlopen("libtorch_python.so", RTLD_LAZY | RTLD_NOLOAD);
+    const char *accumulate = NULL;
+
+    if (torch != NULL && python != NULL) {
+        *(void **)&torch_node.grad_fn = dlsym(torch, "_ZNK2at10TensorBase7grad_fnEv");
+        *(void **)&torch_node.output_nr = dlsym(torch, "_ZNK2at10TensorBase9output_nrEv");
+        *(void **)&torch_node.requires_grad = dlsym(torch, "_ZNK3c1010TensorImpl13requires_gradEv");
+        *(void **)&torch_node.is_defined = dlsym(torch, "aoti_torch_is_defined");
+        *(void **)&torch_node.wrap = dlsym(python, "_Z16THPVariable_WrapRKN2at10TensorBaseE");
+        *(void **)&torch_node.allocate = dlsym(torch, "_Znwm");
+        *(void **)&torch_node.release = dlsym(torch, "_ZdlPv");
+        accumulate = dlsym(torch, "_ZTVN5torch8autograd14AccumulateGradE");
+        table.type_info = dlsym(torch, "_ZTIN5torch8autograd16FunctionPostHookE");
+    }
+    if (torch != NULL)
+        dlclose(torch);
+    if (python != NULL)
+        dlclose(python);
+    if (accumulate == NULL)
+        return false;
+    torch_node.accumulate = accumulate + offsetof(hook_table, destroy);
+    return torch_node.grad_fn != NULL && torch_node.output_nr != NULL && torch_node.requires_grad != NULL &&
+           torch_node.is_defined != NULL && torch_node.wrap != NULL && torch_node.allocate != NULL &&
+           torch_node.release != NULL && table.type_info != NULL;
+}
+
+/* One tensor with a node, and what Python says about that. */
+typedef struct sample {
+    char *node;
+    size_t size;
+    int64_t sequence;
+    PyObject *next; /* its next_functions */
+} sample;
+
+enum { MOST_SAMPLES = 16 };
+
+/* The node of a Python object that stands for one, which is the object's first word. */
+static char *
+node_behind(PyObject *object)
+{
+    return *(char **)((char *)object + sizeof(PyObject));
+}
+
+static bool
+take_sample(sample *s, PyObject *tensor)
+{
+    PyObject *object = PyObject_GetAttrString(tensor, "grad_fn");
+    PyObject *sequence = object == NULL ? NULL : PyObject_CallMethod(object, "_sequence_nr", NULL);
+    PyObject *nr = PyObject_GetAttrString(tensor, "output_nr");
+    int64_t found = -1;
+    char *node = msp_node_of(tensor, &found);
+    bool good = sequence != NULL && nr != NULL && node != NULL && node == node_behind(object) &&
+                found == PyLong_AsLongLong(nr) && msp_node_requires_grad(msp_probe_tensor_handle(tensor));
+
+    s->node = node;
+    s->size = good ? malloc_usable_size(node) : 0;
+    s->sequence = good ? PyLong_AsLongLong(sequence) : -1;
+    s->next = good ? PyObject_GetAttrString(object, "next_functions") : NULL;
+    Py_XDECREF(object);
+    Py_XDECREF(sequence);
+    Py_XDECREF(nr);
+    PyErr_Clear();
+    return s->next != NULL && PyTuple_Check(s->next);
+}
+
+static bool
+has_sequence(const sample *s, size_t at)
+{
+    return at + sizeof(int64_t) <= s->size && memcmp(s->node + at, &s->sequence, sizeof(int64_t)) == 0;
+}
+
+static bool
+has_edges(const sample *s, size_t at)
+{
+    size_t n = (size_t)PyTuple_GET_SIZE(s->next);
+    cpp_vector v;
+    cpp_edge e;
+
+    if (at + sizeof(v) > s->size)
+        return false;
+    memcpy(&v, s->node + at, sizeof(v));
+    if (v.begin == NULL || (size_t)(v.end - v.begin) != n * sizeof(e) || v.limit < v.end)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        PyObject *pair = PyTuple_GET_ITEM(s->next, (Py_ssize_t)i), *to = PyTuple_GET_ITEM(pair, 0);
+
+        if (!peek(&e, v.begin + i * sizeof(e), sizeof(e)) || (e.node == NULL) != (to == Py_None) ||
+            (e.node != NULL && ((char *)e.node != node_behind(to) || e.nr != PyLong_AsLong(PyTuple_GET_ITEM(pair, 1)))))
+            return false;
+    }
+    return true;
+}
+
+/* An AccumulateGrad node's tensor: all edges of the samples that lead to such nodes must agree. */
+static bool
+has_variable(const sample *s, size_t at)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(s->next); i++) {
+        PyObject *to = PyTuple_GET_ITEM(PyTuple_GET_ITEM(s->next, i), 0), *variable;
+        const char *node = to == Py_None ? NULL : node_behind(to);
+        bool good;
+
+        if (node == NULL || !msp_node_is_accumulate(node))
+            continue;
+        variable = PyObject_GetAttrString(to, "variable");
+        good = variable != NULL && at + sizeof(void *) <= malloc_usable_size((void *)(uintptr_t)node) &&
+               memcmp(node + at, msp_probe_tensor_handle(variable), sizeof(void *)) == 0;
+        Py_XDECREF(variable);
+        PyErr_Clear();
+        if (!good)
+            return false;
+    }
+    return true;
+}
+
+/* The samples have one hook of Python's each; its class is known by the name in its type's description. */
+static bool
+has_hooks(const sample *s, size_t at)
+{
+    static const char name[] = "N5torch8autograd18PyFunctionPostHookE";
+    const char *hook, *functions, *info, *text;
+    char found[sizeof(name)];
+    cpp_vector v;
+
+    if (at + sizeof(v) > s->size)
+        return false;
+    memcpy(&v, s->node + at, sizeof(v));
+    return v.begin != NULL && v.end - v.begin == sizeof(void *) && peek(&hook, v.begin, sizeof(hook)) &&
+           peek(&functions, hook, sizeof(functions)) && peek(&info, functions - sizeof(void *), sizeof(info)) &&
+           peek(&text, info + sizeof(void *), sizeof(text)) && peek(found, text, sizeof(found)) &&
+           memcmp(found, name, sizeof(name)) == 0;
+}
+
+/* The only place in a node where all samples have it; false: there is none, or several. */
+static bool
+find_place(size_t *out, const sample *samples, int n, bool (*has)(const sample *, size_t))
+{
+    int places = 0;
+
+    for (size_t at = sizeof(void *); n > 0 && at < samples[0].size; at += sizeof(void *)) {
+        int good = 0;
+
+        while (good < n && has(&samples[good], at))
+            good++;
+        if (good == n) {
+            *out = at;
+            places++;
+        }
+    }
+    return places == 1;
+}
+
+/*
+ * Where a tensor has its keys: kinds is a list of (tensor, number), what Python says they are, and the first tensor is
+ * a plain one.
+ */
+static bool
+find_keys(PyObject *kinds)
+{
+    int places = 0;
+    Py_ssize_t n = PyList_GET_SIZE(kinds);
+
+    for (size_t at = sizeof(void *); at < 512; at += sizeof(void *)) {
+        Py_ssize_t good = 0;
+
+        for (; good < n; good++) {
+            PyObject *pair = PyList_GET_ITEM(kinds, good);
+            char *impl = *(char **)msp_probe_tensor_handle(PyTuple_GET_ITEM(pair, 0));
+            uint64_t keys = PyLong_AsUnsignedLongLongMask(PyTuple_GET_ITEM(pair, 1));
+
+            if (at + sizeof(keys) > malloc_usable_size(impl) || memcmp(impl + at, &keys, sizeof(keys)) != 0)
+                break;
+            if (good == 0)
+                torch_node.plain_keys = keys;
+        }
+        if (good == n) {
+            torch_node.keys = at;
+            places++;
+        }
+    }
+    return n > 1 && places == 1;
+}
+
+/* Call the hook that a sample has as the engine would: what it is given is two empty lists. */
+static bool
+call_hook(const sample *s)
+{
+    const cpp_vector *v = hooks_of(s->node);
+    void *hook = *(void **)v->begin;
+    const hook_table *functions = (void *)(*(char **)hook - offsetof(hook_table, destroy));
+    cpp_vector outputs = {0}, inputs = {0}, result;
+
+    result = functions->run(hook, &outputs, &inputs);
+    return !PyErr_Occurred() && result.begin == result.end;
+}
+
+/*
+ * nodes(tensors, kinds) -> bool: whether nodes are read and hooked directly from now on. tensors: a list of results,
+ * whose nodes have one hook each; calling it must not fail. kinds: see above. Without arguments: they are not.
+ */
+PyObject *
+msp_probe_nodes(PyObject *self, PyObject *all)
+{
+    PyObject *tensors = NULL, *kinds = NULL;
+    sample samples[MOST_SAMPLES];
+    int n = 0;
+
+    (void)self;
+    torch_node.ready = false;
+    if (!PyArg_ParseTuple(all, "|O!O!", &PyList_Type, &tensors, &PyList_Type, &kinds))
+        return NULL;
+    if (kinds == NULL || !msp_probe_tensor_is_fast() || !find_functions())
+        Py_RETURN_FALSE;
+    while (n < MOST_SAMPLES && n < PyList_GET_SIZE(tensors) && take_sample(&samples[n], PyList_GET_ITEM(tensors, n)))
+        n++;
+    torch_node.ready = n == PyList_GET_SIZE(tensors) && find_place(&torch_node.sequence, samples, n, has_sequence) &&
+                       find_place(&torch_node.edges, samples, n, has_edges) &&
+                       find_place(&torch_node.variable, samples, n, has_variable) &&
+                       find_place(&torch_node.hooks, samples, n, has_hooks) && find_keys(kinds) &&
+                       call_hook(&samples[0]);
+    for (int i = 0; i < n; i++)
+        Py_DECREF(samples[i].next);
+    PyErr_Clear();
+    return PyBool_FromLong(torch_node.ready);
+}

@@ -1,0 +1,168 @@
+"""Autograd's nodes, read and hooked without going through Python (python/ext/probe_node.c): what programs do with nodes of their own still works."""
+import gc
+import sys
+import threading
+
+import pytest
+from collecting import R, collect, fill, torch
+
+from msprobe._core import probe  # noqa: E402
+from msprobe.pytorch import selftest  # noqa: E402
+
+known = pytest.mark.skipif(not torch.__version__.startswith(selftest._KNOWN_NODES), reason="nodes of this torch are not read directly")
+
+
+def model():
+    m = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+    return fill(m)
+
+
+def run_step(d, m, loss):
+    d.start(model=m)
+    loss().backward()
+    d.stop()
+    d.step()
+
+
+@known
+def test_they_are_used_with_the_torch_that_the_tests_know(tmp_path):
+    result = collect(tmp_path, lambda d: (selftest.prove_state(probe), selftest.prove_nodes(probe)))
+    assert result.value == (True, True)
+    assert "through Python" not in result.output
+
+
+@known
+def test_nodes_that_look_otherwise_are_refused(tmp_path):
+    def body(d):
+        a = torch.zeros(2, requires_grad=True)
+        kinds = [(t, torch._C._dispatch_keys(t).raw_repr()) for t in (a, torch.zeros(1, device="meta"))]
+        without_hook = [a * 2, a + a]
+        one = [a * 3]
+        one[0].grad_fn.register_hook(lambda leaving, entering: None)
+        return [probe.nodes(without_hook, kinds), probe.nodes([torch.zeros(2)], kinds), probe.nodes([], kinds), probe.nodes(one + without_hook, kinds),
+                probe.nodes(), selftest.prove_nodes(probe)]
+
+    assert collect(tmp_path, body).value == [False] * 5 + [True]
+
+
+def hook_on_the_same_node(d):
+    x = R(2, 3, grad=True)
+    seen = []
+    d.start()
+    y = torch.relu(x)
+    y.grad_fn.register_hook(lambda leaving, entering: (seen.append(entering[0].clone()), (leaving[0] * 2,))[1])
+    y.grad_fn.register_prehook(lambda entering: (entering[0] + 1,))
+    y.sum().backward()
+    d.stop()
+    d.step()
+    return x.grad, seen
+
+
+def test_hooks_of_the_program_on_the_same_node_run_and_change_the_gradient(tmp_path):
+    result = collect(tmp_path, hook_on_the_same_node)
+    x = R(2, 3)
+    expected = 4.0 * (x > 0)
+    assert torch.equal(result.value[0], expected) and torch.equal(result.value[1][0], torch.full((2, 3), 2.0))
+    record = result.data()["Torch.relu.0.backward"]  # ours was there first: what relu itself made
+    assert record["output"][0]["Max"] == 2.0 and record["input"][0]["Max"] == 2.0
+
+
+def test_a_graph_that_is_run_twice_has_two_records(tmp_path):
+    def body(d):
+        x = R(2, 3, grad=True)
+        d.start()
+        y = torch.exp(x).sum()
+        y.backward(retain_graph=True)
+        y.backward()
+        d.stop()
+        d.step()
+
+    names = collect(tmp_path, body).names()
+    assert "Torch.exp.0.backward" in names and "Torch.exp.0.backward.1" in names
+
+
+def test_a_graph_that_outlives_its_step_adds_nothing_and_can_go_on_another_thread(tmp_path):
+    def body(d):
+        m, x = model(), R(2, 3)
+        d.start(model=m)
+        kept = [m(x).sum(), m(x).sum()]
+        d.stop()
+        d.step()
+        kept[0].backward()
+        grads = [p.grad.clone() for p in m.parameters()]
+        thread = threading.Thread(target=kept.clear)
+        thread.start()
+        thread.join()
+        run_step(d, m, lambda: m(x).sum())
+        return grads
+
+    result = collect(tmp_path, body, level="mix")
+    m, x = model(), R(2, 3)
+    m(x).sum().backward()
+    assert all(torch.equal(a, p.grad) for a, p in zip(result.value, m.parameters()))
+    assert not [name for name in result.names(0) if "backward" in name or "parameters_grad" in name]
+    assert len([name for name in result.names(1) if "parameters_grad" in name]) == 2
+
+
+def test_nodes_that_the_program_keeps_are_recorded_once_in_each_step(tmp_path):
+    """As a distributed model keeps those of its parameters."""
+    def body(d):
+        m, x = model(), R(2, 3)
+        keep = [p.expand_as(p).grad_fn.next_functions[0][0] for p in m.parameters()]
+        for _ in range(3):
+            m.zero_grad()
+            run_step(d, m, lambda: m(x).sum())
+        return len(keep)
+
+    result = collect(tmp_path, body, level="L0")
+    first = result.data(0)
+    grads = [name for name in first if "parameters_grad" in name]
+    assert len(grads) == 2
+    for step in range(3):
+        assert result.names(step) == list(first)
+        assert [result.data(step)[name] for name in grads] == [first[name] for name in grads]
+
+
+def test_a_parameter_with_another_tensor_in_it_is_still_known(tmp_path):
+    def body(d):
+        m, x = model(), R(2, 3)
+        run_step(d, m, lambda: m(x).sum())
+        other = torch.nn.Parameter(m[0].weight.detach().clone())
+        torch.utils.swap_tensors(m[0].weight, other)
+        run_step(d, m, lambda: m(x).sum())
+
+    result = collect(tmp_path, body, level="L0")
+    assert [n for n in result.names(1) if "parameters_grad" in n] == [n for n in result.names(0) if "parameters_grad" in n]
+
+
+def test_nothing_of_a_graph_is_left_when_it_is_gone(tmp_path):
+    def body(d):
+        m, x = model(), R(2, 3)
+        run_step(d, m, lambda: m(x).sum())
+        before = []
+        for i in range(140):
+            run_step(d, m, lambda: m(x).sum())
+            if i in (99, 139):
+                gc.collect()
+                before.append(sys.getallocatedblocks())
+        return before[1] - before[0]
+
+    assert collect(tmp_path, body, level="mix").value < 300  # one object per hook would be 12 a step, in 40 steps
+
+
+def test_a_gradient_with_a_graph_of_its_own(tmp_path):
+    def body(d):
+        x = R(2, 3, grad=True)
+        d.start()
+        y = torch.exp(x)
+        first, = torch.autograd.grad(y.sum(), x, create_graph=True)
+        first.sum().backward()
+        d.stop()
+        d.step()
+        return x.grad, x.detach()
+
+    result = collect(tmp_path, body)
+    grad, x = result.value
+    assert torch.equal(grad, x.exp())
+    record = result.data()["Torch.exp.0.backward"]
+    assert record["output"][0]["requires_grad"] is True
