@@ -323,7 +323,7 @@ msp_merge_run(msp_merge_result *out, const msp_merge_options *opt, msp_error *er
     if (st == MSP_OK)
         st = join_rows(&m, err);
     if (st == MSP_OK)
-        st = msp_stamp_claim(&stamp, opt->output_dir, opt->timestamp, is_taken, (void *)opt, err);
+        st = msp_stamp_claim(&stamp, &opt->output_dir, 1, opt->timestamp, is_taken, (void *)opt, err);
     if (st == MSP_OK)
         st = write_result(&m, stamp.text, err);
     msp_stamp_release(&stamp);

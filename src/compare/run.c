@@ -160,6 +160,29 @@ check_out_dirs(const msp_plan *plan, const char *output_dir, msp_error *err)
     return st;
 }
 
+/*
+ * A second for the results that nobody else has in the output directory, nor in any folder below it that results go to:
+ * another run may have been given that one.
+ */
+static msp_status
+claim_stamp(msp_stamp *out, const char *output_dir, const char *given, msp_plan *plan, msp_error *err)
+{
+    enum { MOST = 256 }; /* a descriptor is needed for each */
+    const char *dirs[MOST];
+    size_t n = 0, k;
+
+    dirs[n++] = output_dir;
+    for (size_t i = 0; i < plan->npairs && n < MOST; i++) {
+        const char *dir = plan->pairs[i].out_dir;
+
+        for (k = n; k > 0 && strcmp(dirs[k - 1], dir) != 0; k--) /* the last is the most likely */
+            ;
+        if (k == 0)
+            dirs[n++] = dir;
+    }
+    return msp_stamp_claim(out, dirs, n, given, is_taken, plan, err);
+}
+
 /* ---- pairs ------------------------------------------------------------------------------------------------------- */
 
 typedef struct jobs {
@@ -425,7 +448,7 @@ msp_compare_run(msp_compare_result *out, const msp_compare_options *opt, msp_err
     if (st == MSP_OK)
         st = check_out_dirs(&plan, output_dir, err);
     if (st == MSP_OK && (opt->legacy == NULL || opt->legacy->output_file == NULL)) /* that needs no time in its name */
-        st = msp_stamp_claim(&stamp, output_dir, opt->timestamp, is_taken, &plan, err);
+        st = claim_stamp(&stamp, output_dir, opt->timestamp, &plan, err);
     run.timestamp = stamp.text;
     if (st == MSP_OK)
         st = run_plan(&run, &plan, out, err);
