@@ -260,6 +260,13 @@ no_memory_to_read(void)
     return -1;
 }
 
+/* torch 1.13 raises where a newer one has an answer: sparse tensors have no address, meta ones cannot be copied. */
+static int
+refused(void)
+{
+    return PyErr_ExceptionMatches(PyExc_RuntimeError) ? no_memory_to_read() : -1;
+}
+
 /* 1 when obj lies on a device, 0 when on the host, -1 on error. */
 static int
 is_away(PyObject *obj)
@@ -330,12 +337,12 @@ msp_py_torch_view(msp_py_view *v, msp_py_state *state, PyObject *obj)
     if (how == FILLED)
         lazy = has_lazy_bit(state, &v->t, obj);
     if (how == FAILED || lazy < 0)
-        return -1;
+        return refused();
     if (how == AWAY || lazy > 0) {
         obj = materialised(v, obj);
         how = obj != NULL ? fill(v, api, obj) : FAILED;
         if (how == FAILED)
-            return -1;
+            return refused();
     }
     if (how == AWAY || (v->t.data == NULL && v->t.numel > 0)) /* meta tensors stay away, fake ones have no address */
         return no_memory_to_read();

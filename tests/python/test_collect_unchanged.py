@@ -40,7 +40,7 @@ class Mlp(nn.Module):
         h = h + self.drop(self.b(h)) * torch.sigmoid(h)
         h[:, 0] = h[:, 1] * 0.5
         h = self.norm(h)
-        h += h.mean(dim=1, keepdim=True)
+        h += h.detach().mean(dim=1, keepdim=True)  # torch 1.13 keeps what a mean was made of
         return h
 
 
@@ -162,6 +162,10 @@ def fast(tmp_path_factory):
     return get
 
 
+def informed(result):
+    return [line for line in result.output.splitlines() if "[INFO]" in line]
+
+
 @pytest.mark.parametrize("which", MODELS)
 @pytest.mark.parametrize("plain", PLAIN)
 def test_the_plain_way_records_the_same(tmp_path, without, fast, which, plain):
@@ -171,5 +175,6 @@ def test_the_plain_way_records_the_same(tmp_path, without, fast, which, plain):
         assert result.names(step) == fast(which).names(step)
         assert result.data(step) == fast(which).data(step)
         assert result.construct(step) == fast(which).construct(step)
-    said = [line for line in result.output.splitlines() if "[INFO]" in line]
-    assert len(said) == (2 if plain == "all" else 1 if plain != "sequence" else len(said)), result.output
+    said = informed(result)
+    if plain != "sequence":  # a torch without C functions for tensors says so in any case
+        assert len(said) == (2 if plain == "all" else 1 if plain == "tensor" else 1 + len(informed(fast(which)))), result.output

@@ -24,6 +24,7 @@ DTYPES = ["none", "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", 
           "float8_e5m2fnuz", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool",
           "complex64", "complex128"]
 MISSING_IN_NUMPY = {"bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"}
+TORCH2 = not torch.__version__.startswith("1.")
 OK, NOMEM, IO, FORMAT, UNSUPPORTED, LIMIT, INVALID, NOT_FOUND = range(8)
 
 
@@ -63,6 +64,10 @@ class Failed(Exception):
         self.status = err.status
 
 
+def size_of(dtype):
+    return torch.empty((), dtype=dtype).element_size()
+
+
 def to_torch(t):
     """A copy of the view as a torch tensor."""
     dtype = getattr(torch, DTYPES[t.dtype])
@@ -70,7 +75,7 @@ def to_torch(t):
     if t.numel == 0:
         return torch.empty(shape, dtype=dtype)
     extent = 1 + sum((n - 1) * s for n, s in zip(shape, strides))
-    raw = bytearray(ctypes.string_at(t.data, extent * dtype.itemsize))
+    raw = bytearray(ctypes.string_at(t.data, extent * size_of(dtype)))
     return torch.frombuffer(raw, dtype=dtype).as_strided(shape, strides)
 
 
@@ -136,7 +141,12 @@ READABLE = ["f32", "scalar", "empty", "strided", "expanded", "grad", "dtypes", "
 @pytest.mark.parametrize("name", READABLE)
 def test_a_pt_file_reads_as_torch_reads_it(name):
     path = os.path.join(DATA, name + ".pt")
-    expected = flatten(torch.load(path, weights_only=False, map_location="cpu"))
+    try:
+        expected = flatten(torch.load(path, weights_only=False, map_location="cpu"))
+    except AttributeError as e:
+        if TORCH2 or "Can't get attribute '_rebuild_" not in str(e):
+            raise
+        pytest.skip("torch %s does not read it: %s" % (torch.__version__, e))
     ours = read(path)
     assert list(ours) == list(expected)
     for key, tensor in expected.items():
@@ -148,11 +158,10 @@ def test_a_pt_file_reads_as_torch_reads_it(name):
 
 def some_tensors():
     generator = torch.Generator().manual_seed(1)
-    for name in DTYPES[1:]:
-        dtype = getattr(torch, name)
+    for dtype in filter(None, (getattr(torch, name, None) for name in DTYPES[1:])):  # torch 1.13 has neither float8 nor uint16
         for shape in ((), (0,), (1,), (7,), (3, 5), (2, 0, 3), (2, 3, 4, 5)):
-            n = int(np.prod(shape)) * dtype.itemsize
-            data = torch.randint(0, 2 if name == "bool" else 256, (n,), dtype=torch.uint8, generator=generator)
+            n = int(np.prod(shape)) * size_of(dtype)
+            data = torch.randint(0, 2 if dtype == torch.bool else 256, (n,), dtype=torch.uint8, generator=generator)
             yield data.view(dtype).reshape(shape) if n else torch.empty(shape, dtype=dtype)
 
 
@@ -178,6 +187,7 @@ def test_torch_reads_what_we_write(tmp_path, weights_only):
         assert_same(read_one(path), tensor)
 
 
+@pytest.mark.skipif(not TORCH2, reason="this torch maps no files")
 def test_torch_maps_what_we_write(tmp_path):
     path = tmp_path / "t.pt"
     tensor = torch.randn(100, 100)
@@ -237,6 +247,8 @@ def test_npy_files_read_as_numpy_reads_them(tmp_path):
     path = tmp_path / "a.npy"
     rng = np.random.default_rng(2)
     for code in ("f8", "f4", "f2", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "c8", "c16"):
+        if code in ("u2", "u4", "u8") and not TORCH2:
+            continue  # numbers that torch 1.13 has not
         for order, layout in itertools.product("<>", "CF"):
             a = rng.integers(0, 100, (3, 4, 5)).astype(order + code)
             np.save(path, np.asarray(a, order=layout))
