@@ -21,7 +21,7 @@ enum {
     MIN_CHUNK = 32 * 1024,  /* elements: some ten microseconds */
     THREADS_FROM = 1 << 18, /* elements: waking a thread takes as long as a tenth of the work */
     EXACT_MEAN_UP_TO = 256, /* elements: with more of them, errors of 2^-25 in single quotients average out */
-    DOUBLE_UP_TO = 4096     /* elements: fewer 16-bit floats than that are added up in double too */
+    DOUBLE_UP_TO = 1 << 16  /* elements: up to that many, 16-bit floats are added up in double too */
 };
 
 /* What a chunk comes to. */

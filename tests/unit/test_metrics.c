@@ -335,7 +335,7 @@ assert_near(const char *what, double got, real want, real tolerance)
 static bool
 is_added_up_in_float32(const pair *p)
 {
-    return p->n.dtype == p->b.dtype && (p->n.dtype == MSP_F16 || p->n.dtype == MSP_BF16) && p->n.numel > 4096;
+    return p->n.dtype == p->b.dtype && (p->n.dtype == MSP_F16 || p->n.dtype == MSP_BF16) && p->n.numel > 65536;
 }
 
 static void

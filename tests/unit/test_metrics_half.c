@@ -11,7 +11,7 @@
 #include "dtype/convert.h"
 #include "msprobe/metrics.h"
 
-enum { COUNT = 50001 }; /* a dozen blocks and an odd rest */
+enum { COUNT = 100001 }; /* some blocks and an odd rest, more than are added up in double */
 
 typedef long double real;
 typedef double sequence(int i);
