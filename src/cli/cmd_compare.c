@@ -32,9 +32,17 @@ watch_interrupt(void)
     sigaction(SIGTERM, &act, NULL);
 }
 
+/* Measured with statistics: csv takes 0.7 times as long as reading the JSON, a workbook 6 times with one thread. */
+static double
+row_cost(unsigned formats)
+{
+    return formats == 0 || (formats & MSP_COMPARE_XLSX) != 0 ? 6 : 0.7;
+}
+
 static bool
 on_progress(const msp_compare_progress *p, void *payload)
 {
+    const msp_compare_options *opt = payload;
     msp_progress_state s = {.what = p->rank[0] != '\0' ? p->rank : NULL,
                             .is_reading = strcmp(p->phase, "read") == 0,
                             .rows = p->rows_done,
@@ -43,9 +51,9 @@ on_progress(const msp_compare_progress *p, void *payload)
                             .total_bytes = p->bytes_total,
                             .json = p->json_done,
                             .total_json = p->json_total,
-                            .known_json = p->json_known};
+                            .known_json = p->json_known,
+                            .row_cost = row_cost(opt->formats)};
 
-    (void)payload;
     msp_messages_progress(&s);
     return !interrupted;
 }
@@ -128,6 +136,7 @@ options_from_args(msp_compare_options *opt, const msp_args *args, msp_error *err
     opt->formats = formats_of(msp_args_get(args, MSP_OPT_FORMAT, ""));
     opt->log_rows = msp_args_has(args, MSP_OPT_VERBOSE); /* a compare file decides for itself */
     opt->progress = on_progress;
+    opt->progress_payload = opt;
     return msp_args_number(&opt->threads, args, MSP_OPT_THREADS, "--threads", MAX_THREADS, err);
 }
 

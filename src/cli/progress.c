@@ -88,8 +88,8 @@ msp_progress_left(const msp_progress_state *s, double reading, double working)
         return left + working * (total - done) / done;
     if (s->json <= 0)
         return -1;
-    /* Not begun. Statistics are written about as fast as they are read, and tensors have not told yet. */
-    return left + reading * (double)s->total_json / (double)s->json;
+    /* not begun, and tensors have not told yet */
+    return left + (s->row_cost > 0 ? s->row_cost : 1) * reading * (double)s->total_json / (double)s->json;
 }
 
 static void

@@ -24,6 +24,7 @@ typedef struct msp_progress_state {
     int64_t bytes, total_bytes; /* of all files */
     int64_t json, total_json;   /* of JSON files, which are contained in bytes */
     int64_t known_json;         /* those whose rows and files are contained in the totals */
+    double row_cost;            /* of all rows, times that of reading the JSON: a guess until some are done; 0: 1 */
 } msp_progress_state;
 
 void msp_progress_start(msp_progress *p, FILE *stream, bool quiet);

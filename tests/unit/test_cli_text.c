@@ -113,6 +113,8 @@ time_left_is_what_reading_and_rows_still_take(void **state)
     (void)state;
     /* a quarter read in 2 seconds: 6 more, and the rows will take as long as all of the reading */
     assert_float_equal(msp_progress_left(&s, 2, 0), 14, 1e-9);
+    s.row_cost = 6; /* or six times as long, as in a workbook */
+    assert_float_equal(msp_progress_left(&s, 2, 0), 54, 1e-9);
     /* all read, a quarter of the rows done in 5 seconds */
     s = (msp_progress_state){.json = 400, .total_json = 400, .known_json = 400, .bytes = 400, .total_bytes = 400};
     s.rows = 12000;
