@@ -210,12 +210,13 @@ def test_metrics_are_what_numpy_says(rng, dtype, size):
     n, b = as_numpy(first).astype(np.float64), as_numpy(second).astype(np.float64)
     got = msprobe.metrics(first, second)
     d = n - b
+    sums = 2**-20 if dtype in ("float16", "bfloat16") and size > 4096 else 1e-12  # metrics.h: many are added in float32
     assert got.count == size and got.mismatches == 0 and got.first_mismatch == -1
     norms = math.sqrt(math.fsum(n * n)) * math.sqrt(math.fsum(b * b))
     if norms > 1e-15:
-        assert math.isclose(got.cosine, math.fsum(n * b) / norms, rel_tol=1e-12, abs_tol=1e-15)
-    assert close(got.euc_dist, math.sqrt(math.fsum(d * d)))
-    assert close(got.rmse, math.sqrt(math.fsum(d * d) / size))
+        assert math.isclose(got.cosine, math.fsum(n * b) / norms, rel_tol=sums, abs_tol=1e-15)
+    assert math.isclose(got.euc_dist, math.sqrt(math.fsum(d * d)), rel_tol=sums)
+    assert math.isclose(got.rmse, math.sqrt(math.fsum(d * d) / size), rel_tol=sums)
     assert got.max_abs_err == np.abs(d).max() and got.max_abs_index == np.abs(d).argmax()
     assert got.equal == (n == b).sum()
     work = working_type(dtype)
@@ -227,7 +228,7 @@ def test_metrics_are_what_numpy_says(rng, dtype, size):
     if some.any():
         precision = 1e-12 if work is np.float64 or size <= 256 else 2**-24
         mean = math.fsum(np.abs(d[some]) / np.abs(b[some])) / some.sum()
-        assert math.isclose(got.mape, mean, rel_tol=precision)
+        assert math.isclose(got.mape, mean, rel_tol=max(precision, sums))
     else:
         assert math.isnan(got.mape)
 
