@@ -187,6 +187,28 @@ make_dir(msp_stamp_place *p, const char *dir, msp_error *err)
     return p->made == NULL ? msp_error_set(err, MSP_E_NOMEM, "out of memory") : MSP_OK;
 }
 
+/* Is the i-th folder one of those before it? "out" and "out/" are one. */
+static bool
+is_named_twice(const msp_stamp *s, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (s->places[k].dev == s->places[i].dev && s->places[k].ino == s->places[i].ino)
+            return true;
+    return false;
+}
+
+static msp_status
+identify(msp_stamp_place *p, const char *dir, msp_error *err)
+{
+    struct stat st;
+
+    if (stat(dir, &st) != 0)
+        return msp_stamp_advise(err, msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot be reached", dir));
+    p->dev = st.st_dev;
+    p->ino = st.st_ino;
+    return MSP_OK;
+}
+
 static msp_status
 prepare(msp_stamp *s, const char *const *dirs, size_t n, msp_error *err)
 {
@@ -196,8 +218,11 @@ prepare(msp_stamp *s, const char *const *dirs, size_t n, msp_error *err)
     if (s->places == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     s->n = n;
-    for (size_t i = 0; i < n && st == MSP_OK; i++)
+    for (size_t i = 0; i < n && st == MSP_OK; i++) {
         st = make_dir(&s->places[i], dirs[i], err);
+        if (st == MSP_OK)
+            st = identify(&s->places[i], dirs[i], err);
+    }
     return st;
 }
 
@@ -216,7 +241,7 @@ msp_stamp_claim(msp_stamp *out, const char *const *dirs, size_t n, const char *g
     begin(out->text, given);
     for (int i = 0; i < MAX_TRIES; i++, next_second(out->text)) {
         for (size_t k = 0; k < n && st == MSP_OK; k++)
-            st = claim(&out->places[k], dirs[k], out->text, err);
+            st = is_named_twice(out, k) ? MSP_OK : claim(&out->places[k], dirs[k], out->text, err);
         if (st == MSP_OK && !taken(out->text, payload))
             return MSP_OK;
         if (st != MSP_OK && st != MSP_E_LIMIT)

@@ -3,6 +3,7 @@
 #define MSP_COMPARE_STAMP_H
 
 #include <stdbool.h>
+#include <sys/types.h>
 #include "msprobe/error.h"
 
 /* One folder that results are written to. */
@@ -10,6 +11,8 @@ typedef struct msp_stamp_place {
     char *claim; /* a hidden file in it, there and locked as long as the stamp is in use; NULL: none yet */
     int fd;      /* the file, with the lock */
     char *made;  /* the folder, when it was made for this stamp */
+    dev_t dev;   /* which folder it is, whatever it is called */
+    ino_t ino;
 } msp_stamp_place;
 
 /* Zeroed is empty. */
@@ -28,8 +31,8 @@ MSP_CHECK msp_status msp_stamp_check(const char *given, msp_error *err);
 /*
  * Take the second given (NULL: now, local time), or the first after it that no result has and no run that
  * writes into one of the n dirs at this moment has taken: what two runs write never gets the same name, and nothing is
- * written over. The dirs are different ones, and made when they are not there. What runs that were killed have left of
- * their claims is taken away.
+ * written over. The dirs may be one folder by several names, and are made when they are not there. What runs that were
+ * killed have left of their claims is taken away.
  *
  * MSP_E_INVALID (given), MSP_E_IO (a dir cannot be written; the message says what to do), MSP_E_LIMIT, MSP_E_NOMEM. The
  * stamp is released in any case.

@@ -257,6 +257,24 @@ runs_that_share_one_of_their_folders_get_different_seconds(void **state)
 }
 
 static void
+one_folder_by_two_names_is_claimed_once(void **state)
+{
+    char out[512], slash[520], dot[520];
+    const char *dirs[] = {out, slash, dot};
+    msp_stamp s;
+    msp_error err;
+
+    (void)state;
+    snprintf(out, sizeof(out), "%s", scratch_path("twice"));
+    snprintf(slash, sizeof(slash), "%s/", out);
+    snprintf(dot, sizeof(dot), "%s/.", out);
+    assert_int_equal(msp_stamp_claim(&s, dirs, 3, "20240229235959", none_taken, NULL, &err), MSP_OK);
+    assert_string_equal(s.text, "20240229235959");
+    msp_stamp_release(&s);
+    assert_int_equal(msp_path_kind_of(out), MSP_PATH_NONE);
+}
+
+static void
 what_a_killed_run_has_left_of_its_claim_is_taken_away(void **state)
 {
     static const char *const names[] = {"killed/.msprobe_20240101000000", "killed/.msprobe_20240229235959",
@@ -422,6 +440,7 @@ main(void)
         TEST(a_name_that_leads_out_of_the_dump_is_not_followed),
         TEST(the_time_stamp_moves_on_where_results_are_there),
         TEST(runs_that_share_one_of_their_folders_get_different_seconds),
+        TEST(one_folder_by_two_names_is_claimed_once),
         TEST(what_a_killed_run_has_left_of_its_claim_is_taken_away),
         TEST(progress_is_told_and_can_cancel),
         TEST(options_that_make_no_sense_are_refused),
