@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include "core/alloc.h"
@@ -336,26 +337,26 @@ reserved_blocks_are_there_and_change_nothing(void **state)
     assert_int_equal(sb.st_size, 5);
 }
 
+/* On a small disk of its own: the blocks that there are, are taken before the answer comes, and others would miss them.
+ */
 static void
 more_than_the_disk_has_cannot_be_reserved(void **state)
 {
-    const char *dir = fresh_dir("reserved");
+    const char *dir = fresh_dir("small_disk");
     char path[600];
     msp_error err;
     msp_file f;
-    int why;
 
     (void)state;
+    if (mount("tmpfs", dir, "tmpfs", 0, "size=3m") != 0)
+        skip();
     snprintf(path, sizeof(path), "%s/out", dir);
     assert_int_equal(msp_file_create(&f, path, 0640, NULL), MSP_OK);
-    why = fallocate(f.fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)1 << 43) == 0 ? 0 : errno;
-    if (why == ENOSPC) { /* 8 TiB, unless the file system cannot reserve at all */
-        assert_int_equal(msp_file_reserve(&f, (uint64_t)1 << 43, &err), MSP_E_IO);
-        assert_non_null(strstr(err.message, "No space left on device; free some space"));
-    } else {
-        assert_int_equal(msp_file_reserve(&f, (uint64_t)1 << 43, &err), MSP_OK);
-    }
+    assert_int_equal(msp_file_reserve(&f, 4 << 20, &err), MSP_E_IO);
+    assert_non_null(strstr(err.message, "No space left on device; free some space"));
+    assert_int_equal(msp_file_reserve(&f, 2 << 20, &err), MSP_OK);
     msp_file_abandon(&f);
+    umount(dir);
 }
 
 static void
