@@ -167,7 +167,8 @@ def test_one_front_end_records_in_a_process(tmp_path):
 def run_script(folder, text, *args, path=None):
     script = folder / "script.py"
     script.write_text(textwrap.dedent(text))
-    env = dict(os.environ, **({"PYTHONPATH": str(path)} if path else {}))
+    paths = [str(path)] if path else []
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")]))
     return subprocess.run([sys.executable, "-m", "msprobe.torch_npu_hooks", str(script), *args], cwd=folder, capture_output=True, text=True, timeout=240, env=env)
 
 

@@ -350,12 +350,13 @@ def test_bfloat16_complex_and_odd_tensors_are_no_reason_to_stop(tmp_path):
         torch.relu(R(4, dtype=torch.bfloat16))
         torch.sum(torch.tensor([3 + 4j, 0j]))
         torch.relu(R(3, dtype=torch.float64))
-        torch.relu(R(3, dtype=torch.float16))
+        torch.neg(R(3, dtype=torch.float16))
         torch.abs(torch.empty(2, device="meta"))
         torch.add(torch.zeros(2, 2), torch.sparse_coo_tensor([[0], [1]], [2.0], (2, 2)))
         torch.relu(R(6)[::2])
         torch.isinf(torch.tensor([float("inf"), float("nan"), 1.0]))
-        torch.vmap(torch.relu)(R(2, 2))
+        if hasattr(torch, "vmap"):  # not in torch 1.13
+            torch.vmap(torch.relu)(R(2, 2))
 
     dump(tmp_path, body)
     folder = rank_dir(tmp_path)
@@ -365,8 +366,8 @@ def test_bfloat16_complex_and_odd_tensors_are_no_reason_to_stop(tmp_path):
     assert (wide == R(4, dtype=torch.bfloat16).float().numpy()).all()
     assert found["Torch_sum_0_forward_input.0"][3:] == ["torch.complex64", [2], [5.0, 0.0, 2.5]]
     assert numpy.load(folder / "dump" / "Torch_sum_0_forward_input.0.npy").dtype == numpy.complex64
-    assert numpy.load(folder / "dump" / "Torch_relu_2_forward_input.0.npy").dtype == numpy.float16
-    assert (numpy.load(folder / "dump" / "Torch_relu_3_forward_input.0.npy") == R(6)[::2].numpy()).all()
+    assert numpy.load(folder / "dump" / "Torch_neg_0_forward_input.0.npy").dtype == numpy.float16
+    assert (numpy.load(folder / "dump" / "Torch_relu_2_forward_input.0.npy") == R(6)[::2].numpy()).all()
     stats = found["Torch_isinf_0_forward_input.0"][5]
     assert not all(math.isfinite(v) for v in stats)
 

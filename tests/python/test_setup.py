@@ -39,7 +39,7 @@ def apt_get(project, script):
     program.chmod(0o755)
 
 
-def setup(project, *groups, nobody=False):
+def run_setup(project, *groups, nobody=False):
     def give_up_rights():
         os.setgroups([])
         os.setgid(NOBODY)
@@ -63,7 +63,7 @@ def test_who_is_not_root_gets_the_command_to_run(project):
     apt_get(project, "exit 1\n")
     if os.geteuid() == 0 and not reachable(project):
         pytest.skip("the folder of temporary files is root's alone")
-    done = setup(project, "build", nobody=os.geteuid() == 0)
+    done = run_setup(project, "build", nobody=os.geteuid() == 0)
     assert done.returncode == 1
     assert "system packages are missing and only root may install them: ninja-build" in done.stdout
     assert "  run:  sudo apt-get install -y --no-install-recommends ninja-build\n" in done.stdout
@@ -72,7 +72,7 @@ def test_who_is_not_root_gets_the_command_to_run(project):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gets as far as installing")
 def test_without_network_the_command_to_run_is_named(project):
     apt_get(project, 'case $1 in install) echo "E: Unable to fetch some archives" >&2; exit 100;; esac\n')
-    done = setup(project, "build")
+    done = run_setup(project, "build")
     assert done.returncode == 1
     assert "E: Unable to fetch some archives" in done.stdout
     assert "system packages could not be installed: ninja-build" in done.stdout
@@ -80,12 +80,12 @@ def test_without_network_the_command_to_run_is_named(project):
 
 
 def test_another_system_than_debian_is_told_what_to_install(project):
-    done = setup(project, "build")
+    done = run_setup(project, "build")
     assert done.returncode == 1
     assert "these packages are missing (Debian's names): ninja-build" in done.stdout
 
 
 def test_an_unknown_group_is_an_error(project):
-    done = setup(project, "everything")
+    done = run_setup(project, "everything")
     assert done.returncode == 1
     assert "tools/setup knows no group 'everything'" in done.stdout
