@@ -1,6 +1,7 @@
 /* blocks.c - see blocks.h. */
 #include "compare/blocks.h"
 
+#include "compare/ahead.h"
 #include "compare/highlight.h"
 #include "compare/legacy.h"
 #include "core/alloc.h"
@@ -115,6 +116,7 @@ block_fill(const blocks *s, block *b, size_t api)
         b->judged[i].n = &n->rows[b->first + i];
         b->judged[i].b = partner == MATCH_NONE ? NULL : &s->job->show.bench->rows[partner];
         b->judged[i].bytes = -1; /* not judged yet */
+        b->judged[i].ahead[0] = b->judged[i].ahead[1] = (msp_str){0};
         msp_buf_clear(&b->judged[i].message);
     }
     return true;
@@ -135,7 +137,7 @@ judge(const blocks *s, msp_judged *j, int threads)
 }
 
 /* Threads of readers have a table of descriptors of their own, and so must not run anybody else's function. */
-static _Thread_local bool is_reader;
+static _Thread_local bool is_reader, shares_table;
 
 static void
 become_reader(void *payload)
@@ -143,7 +145,7 @@ become_reader(void *payload)
     const msp_measurer *m = payload;
 
     is_reader = true;
-    (void)msp_file_own_table(m->fds, 2);
+    shares_table = !msp_file_own_table(m->fds, 2);
 }
 
 static void
@@ -158,11 +160,7 @@ count_bytes(const blocks *s, int64_t bytes)
 static bool
 is_large(const blocks *s, const msp_judged *j)
 {
-    const msp_rows *t = npu_rows(s);
-    int64_t numel = t->texts[j->n->shape].numel;
-    int64_t size = (int64_t)msp_dtype_size(t->texts[j->n->dtype].dtype);
-
-    return j->n->file != NULL && j->b != NULL && size > 0 && numel >= LARGE_TENSOR / size;
+    return j->n->file != NULL && j->b != NULL && msp_row_bytes(npu_rows(s), j->n) >= LARGE_TENSOR;
 }
 
 /* Before the others: rows that are worth all threads each. */
@@ -180,29 +178,69 @@ judge_large(const blocks *s, block *b)
         }
 }
 
+/* Some calls of a block, on one thread. */
+typedef struct share {
+    const blocks *s;
+    block *b;
+    size_t api, end_api;
+    size_t ahead, end; /* rows of the block: from where on files have not been read ahead, and where the share ends */
+    msp_buf text;
+    _Alignas(64) char room[MSP_AHEAD_ROOM];
+} share;
+
+/* Many files at a time need as many descriptors, and all threads together would take too many of one table. */
+static void
+read_ahead(share *h, size_t row)
+{
+    const msp_blocks_job *job = h->s->job;
+    const msp_rows *sides[2] = {job->show.npu, job->show.bench};
+
+    if (h->s->readers != NULL && !shares_table && row >= h->ahead)
+        h->ahead = row + msp_ahead_read(h->room, &job->measurer, sides, &h->b->judged[row], h->end - row);
+}
+
 /* Returns how many bytes were read. */
 static int64_t
-judge_api(const blocks *s, block *b, size_t api, msp_buf *text)
+judge_api(share *h, const msp_row_api *a)
 {
-    const msp_row_api *a = &npu_rows(s)->apis[api];
-    msp_judged *rows = &b->judged[a->first - b->first];
+    const blocks *s = h->s;
+    size_t first = a->first - h->b->first;
+    msp_judged *rows = &h->b->judged[first];
     int64_t bytes = 0;
 
     for (size_t i = 0; i < a->count; i++)
         if (rows[i].bytes < 0) {
+            read_ahead(h, first + i);
             judge(s, &rows[i], 1);
             bytes += rows[i].bytes;
         }
     if (s->job->colour)
         msp_highlight_api(rows, a->count, s->job->show.mode);
     for (size_t i = 0; i < a->count; i++) {
-        msp_shown *shown = &b->shown[a->first - b->first + i];
+        msp_shown *shown = &h->b->shown[first + i];
 
         msp_show_row(shown, &s->job->show, &rows[i], i == 0 ? msp_stack_frames(s->job->stack, a->name) : NULL);
         if (s->job->formatter != NULL && !shown->failed)
-            s->job->formatter(shown, text, s->job->payload);
+            s->job->formatter(shown, &h->text, s->job->payload);
     }
     return bytes;
+}
+
+static void
+judge_share(share *h)
+{
+    const msp_row_api *apis = npu_rows(h->s)->apis;
+    int64_t bytes = 0;
+
+    h->ahead = 0;
+    h->end = apis[h->end_api - 1].first + apis[h->end_api - 1].count - h->b->first;
+    for (; h->api < h->end_api && !h->s->job->run->cancelled; h->api++) {
+        bytes += judge_api(h, &apis[h->api]);
+        if (bytes >= TOLD_BYTES || (bytes > 0 && h->api + 1 == h->end_api)) {
+            count_bytes(h->s, bytes);
+            bytes = 0;
+        }
+    }
 }
 
 /* ---- handing on, beside judging ---------------------------------------------------------------------------------- */
@@ -235,25 +273,21 @@ static void
 stage_task(size_t i, void *payload)
 {
     stage *g = payload;
-    int64_t bytes = 0;
-    msp_buf text;
-    size_t end;
+    size_t end = i * g->apis_per_task;
+    share h;
 
     if (i == 0) {
         if (g->before != NULL)
             hand_on(g->s, g->before);
         return;
     }
-    text = g->now->texts[i - 1]; /* on this thread's stack: neighbours in one cache line would slow each other down */
-    end = i * g->apis_per_task < g->now->napis ? i * g->apis_per_task : g->now->napis;
-    for (size_t api = (i - 1) * g->apis_per_task; api < end && !g->s->job->run->cancelled; api++) {
-        bytes += judge_api(g->s, g->now, g->now->first_api + api, &text);
-        if (bytes >= TOLD_BYTES || (bytes > 0 && api + 1 == end)) {
-            count_bytes(g->s, bytes);
-            bytes = 0;
-        }
-    }
-    g->now->texts[i - 1] = text;
+    h.s = g->s;
+    h.b = g->now;
+    h.api = g->now->first_api + (i - 1) * g->apis_per_task;
+    h.end_api = g->now->first_api + (end < g->now->napis ? end : g->now->napis);
+    h.text = g->now->texts[i - 1]; /* on this thread's stack: neighbours in one cache line would slow each other down */
+    judge_share(&h);
+    g->now->texts[i - 1] = h.text;
 }
 
 static bool

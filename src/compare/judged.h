@@ -42,8 +42,9 @@ typedef struct msp_judged {
     bool unreadable;          /* a tensor file could not be read */
     msp_verdict verdict;
     msp_row_colour colour;
-    msp_buf message; /* Err_message */
-    int64_t bytes;   /* of the tensors that were read */
+    msp_buf message;  /* Err_message */
+    msp_str ahead[2]; /* the bytes of both files where they have been read already, see ahead.h */
+    int64_t bytes;    /* of the tensors that were read */
 } msp_judged;
 
 /* "Yes", "Warning", "", ...: the cell's text. */

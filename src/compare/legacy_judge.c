@@ -367,9 +367,9 @@ judge_tensors(msp_judged *j, const msp_legacy_look *look, const msp_measurer *m)
     msp_tensor n = {0}, b = {0};
     msp_error err = {MSP_OK, ""};
 
-    if (msp_measure_open(&n, m, 0, j->n, &err) != MSP_OK) {
+    if (msp_measure_take(&n, m, 0, j, &err) != MSP_OK) {
         cannot_read(j, m, 0, &err);
-    } else if (msp_measure_open(&b, m, 1, j->b, &err) != MSP_OK) {
+    } else if (msp_measure_take(&b, m, 1, j, &err) != MSP_OK) {
         cannot_read(j, m, 1, &err);
     } else {
         j->bytes = n.numel * (int64_t)msp_dtype_size(n.dtype) + b.numel * (int64_t)msp_dtype_size(b.dtype);

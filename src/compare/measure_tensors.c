@@ -197,6 +197,18 @@ msp_measure_open(msp_tensor *out, const msp_measurer *m, int side, const msp_row
     return st == MSP_OK ? MSP_OK : msp_error_prefix(err, st, "%s/", m->dirs[side]);
 }
 
+msp_status
+msp_measure_take(msp_tensor *out, const msp_measurer *m, int side, const msp_judged *j, msp_error *err)
+{
+    const msp_row *r = side == 0 ? j->n : j->b;
+    msp_status st;
+
+    if (j->ahead[side].len == 0)
+        return msp_measure_open(out, m, side, r, err);
+    st = msp_tensor_parse(out, j->ahead[side].p, j->ahead[side].len, err);
+    return st == MSP_OK ? MSP_OK : msp_error_prefix(err, st, "%s/%.*s: ", m->dirs[side], (int)r->file_len, r->file);
+}
+
 static void
 read_failed(msp_judged *j)
 {
@@ -220,7 +232,7 @@ msp_measure_tensors(const msp_measurer *m, msp_judged *j)
     } else if (j->b->file == NULL) {
         all_metrics(j, "unsupported", "Bench does not have data file.");
     } else {
-        if (msp_measure_open(&n, m, 0, j->n, NULL) != MSP_OK || msp_measure_open(&b, m, 1, j->b, NULL) != MSP_OK)
+        if (msp_measure_take(&n, m, 0, j, NULL) != MSP_OK || msp_measure_take(&b, m, 1, j, NULL) != MSP_OK)
             read_failed(j);
         else
             msp_measure_opened(m, j, &n, &b);

@@ -109,6 +109,15 @@ msp_row_shape(const msp_rows *t, const msp_row *r)
     return t->texts[r->shape].text;
 }
 
+/* How large the row's tensor is, by its type and shape; -1: they do not say. */
+static inline int64_t
+msp_row_bytes(const msp_rows *t, const msp_row *r)
+{
+    int64_t numel = t->texts[r->shape].numel, size = (int64_t)msp_dtype_size(t->texts[r->dtype].dtype);
+
+    return numel < 0 || size <= 0 || numel > INT64_MAX / size ? -1 : numel * size;
+}
+
 /* Called now and then while a dump is read; false cancels. */
 typedef bool msp_rows_tick(size_t bytes, void *payload);
 

@@ -1,6 +1,7 @@
 /* file.c - see file.h. */
 #include "core/file.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -191,6 +192,45 @@ msp_file_own_table(const int *keep, size_t n)
     (void)keep, (void)n;
     return false;
 #endif
+}
+
+/* Descriptors with no other between the lowest and the highest need not be closed one by one. */
+static void
+close_all(const int *fds, size_t n)
+{
+#ifdef CLOSE_RANGE_UNSHARE
+    unsigned low = UINT_MAX, high = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        low = (unsigned)fds[i] < low ? (unsigned)fds[i] : low;
+        high = (unsigned)fds[i] > high ? (unsigned)fds[i] : high;
+    }
+    if (n > 0 && high - low == n - 1 && close_range(low, high, 0) == 0)
+        return;
+#endif
+    for (size_t i = 0; i < n; i++)
+        close(fds[i]);
+}
+
+void
+msp_file_read_small(msp_small_file *files, size_t n)
+{
+    int fds[MSP_SMALL_FILES], opened[MSP_SMALL_FILES];
+    size_t nopened = 0;
+
+    assert(n <= MSP_SMALL_FILES);
+    for (size_t i = 0; i < n; i++) {
+        files[i].size = 0;
+        if (open_path(&fds[i], files[i].dir, files[i].room, NULL) == MSP_OK)
+            opened[nopened++] = fds[i];
+    }
+    for (size_t i = 0; i < n; i++) {
+        ssize_t k = fds[i] < 0 ? 0 : pread(fds[i], files[i].room, files[i].room_size, 0);
+
+        if (k > 0 && (size_t)k < files[i].room_size)
+            files[i].size = (size_t)k;
+    }
+    close_all(opened, nopened);
 }
 
 msp_status

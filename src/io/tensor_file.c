@@ -210,29 +210,39 @@ close_owner(void *owner)
     msp_tensor_file_close(owner);
 }
 
+/* The only tensor of f, which belongs to it from now on; f is closed when there is none, or another. */
+static msp_status
+take_one(msp_tensor *out, msp_tensor_file *f, msp_error *err)
+{
+    msp_status st;
+
+    if (f->count == 1) {
+        *out = *f->items[0].tensor;
+        out->owner = f;
+        out->release_owner = close_owner;
+        return MSP_OK;
+    }
+    if (f->count == 0)
+        st = msp_error_set(err, MSP_E_NOT_FOUND, "no tensor inside");
+    else
+        st = msp_error_set(err, MSP_E_INVALID, "%zu tensors inside ('%s', '%s', ...), where one is expected", f->count,
+                           f->items[0].name, f->items[1].name);
+    msp_tensor_file_close(f);
+    return st;
+}
+
 static msp_status
 open_one(msp_tensor *out, int dir, const char *path, parser *parse, msp_error *err)
 {
     msp_tensor_file *f;
     msp_status st;
 
-    st = open_with(&f, dir, path, parse, err);
-    if (st == MSP_OK && f->count == 1) {
-        *out = *f->items[0].tensor;
-        out->owner = f;
-        out->release_owner = close_owner;
-        return MSP_OK;
-    }
     *out = (msp_tensor){0};
+    st = open_with(&f, dir, path, parse, err);
     if (st != MSP_OK)
         return st;
-    if (f->count == 0)
-        st = msp_error_set(err, MSP_E_NOT_FOUND, "%s: no tensor inside", path);
-    else
-        st = msp_error_set(err, MSP_E_INVALID, "%s: %zu tensors inside ('%s', '%s', ...), where one is expected", path,
-                           f->count, f->items[0].name, f->items[1].name);
-    msp_tensor_file_close(f);
-    return st;
+    st = take_one(out, f, err);
+    return st == MSP_OK ? MSP_OK : msp_error_prefix(err, st, "%s: ", path);
 }
 
 msp_status
@@ -245,6 +255,17 @@ msp_status
 msp_tensor_open_at(msp_tensor *out, int dir, const char *name, msp_error *err)
 {
     return open_one(out, dir, name, parse_any, err);
+}
+
+msp_status
+msp_tensor_parse(msp_tensor *out, const void *bytes, size_t size, msp_error *err)
+{
+    msp_tensor_file *f;
+    msp_status st;
+
+    *out = (msp_tensor){0};
+    st = msp_tensor_file_parse(&f, bytes, size, err);
+    return st == MSP_OK ? take_one(out, f, err) : st;
 }
 
 msp_status

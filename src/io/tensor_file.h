@@ -36,6 +36,9 @@ struct msp_tensor_file {
 /* As msp_tensor_open(), for a path that begins at the directory open as dir; messages start with that path. */
 MSP_CHECK msp_status msp_tensor_open_at(msp_tensor *out, int dir, const char *name, msp_error *err);
 
+/* The one tensor of a file of any format whose bytes are in memory, and stay there as long as *out is used. */
+MSP_CHECK msp_status msp_tensor_parse(msp_tensor *out, const void *bytes, size_t size, msp_error *err);
+
 /* The readers, by content. Each is given a file without items; on failure what it has added does not matter. */
 MSP_CHECK msp_status msp_npy_parse(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err);
 MSP_CHECK msp_status msp_pt_parse(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err);

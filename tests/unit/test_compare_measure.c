@@ -1,7 +1,10 @@
 /* test_compare_measure.c - what the six metrics of two tensors show, and what stands there when they cannot be had. */
 #include "unit.h"
+#include <fcntl.h>
 #include <math.h>
-#include "compare/measure.h"
+#include <unistd.h>
+#include "compare/ahead.h"
+#include "rows_of.h"
 
 static msp_tensor
 tensor(msp_dtype dtype, int ndim, int64_t n, const void *data)
@@ -143,6 +146,62 @@ what_does_not_fit_the_type_is_infinite(void **state)
     expect(F32(3e38f, 1), F32(-3e38f, 1), "-1|6e+38|6e+38|inf|0.5|0.5|");
 }
 
+#define FILED(file, shape) \
+    "{\"type\": \"torch.Tensor\", \"dtype\": \"torch.float32\", \"shape\": [" shape "], \"data_name\": \"" file "\"}"
+
+/* What is left of the bytes of a file named like this, read ahead by the name of each row; "-" for those that are not.
+ */
+static void
+files_of_small_tensors_are_read_ahead(void **state)
+{
+    test_rows t = rows_of("\"op\": {\"output\": [" FILED("a.npy", "4") ", " FILED("b.npy", "4") ", " FILED(
+        "a.npy", "4000") ", " FILED("../a.npy", "4") ", " FILED("none.npy", "4") ", " FILED("a.npy", "") "]}");
+    static const char *const want[] = {"aaaa", "bb", "-", "-", "-", "aaaa"};
+    static _Alignas(64) char room[MSP_AHEAD_ROOM];
+    const msp_rows *sides[2] = {&t.rows, &t.rows};
+    msp_measurer m = {.threads = 1};
+    msp_judged j[6] = {0};
+
+    (void)state;
+    write_file("a.npy", "aaaa", 4);
+    write_file("b.npy", "bb", 2);
+    m.fds[0] = m.fds[1] = open(scratch_dir(), O_RDONLY | O_CLOEXEC);
+    assert_int_equal(t.rows.count, 6);
+    for (int i = 0; i < 6; i++)
+        j[i].n = j[i].b = &t.rows.rows[i];
+    j[1].b = j[0].b;
+    assert_int_equal(msp_ahead_read(room, &m, sides, j, 6), 6);
+    for (int i = 0; i < 6; i++) {
+        msp_str got = j[i].ahead[0].len == 0 ? MSP_STR("-") : j[i].ahead[0];
+
+        assert_true(msp_str_eq(got, msp_str_of(want[i])));
+        assert_true(i == 1 || j[i].ahead[1].len == j[i].ahead[0].len);
+    }
+    assert_true(msp_str_eq(j[1].ahead[1], MSP_STR("aaaa"))); /* each side its own */
+    close(m.fds[0]);
+    rows_free(&t);
+}
+
+static void
+reading_ahead_ends_with_its_room(void **state)
+{
+    test_rows t = rows_of("\"op\": {\"output\": [" FILED("a.npy", "2000") "]}");
+    static _Alignas(64) char room[MSP_AHEAD_ROOM];
+    const msp_rows *sides[2] = {&t.rows, &t.rows};
+    msp_measurer m = {.fds = {-1, -1}, .threads = 1};
+    msp_judged j[100] = {0};
+
+    (void)state;
+    for (int i = 0; i < 100; i++)
+        j[i].n = j[i].b = &t.rows.rows[0];
+    m.fds[0] = m.fds[1] = open(scratch_dir(), O_RDONLY | O_CLOEXEC);
+    assert_in_range(msp_ahead_read(room, &m, sides, j, 100), 2, MSP_AHEAD_ROOM / 2 / 8000);
+    m.open_to_all[0] = m.open_to_all[1] = true; /* nothing is read: any number of rows is settled at once */
+    assert_in_range(msp_ahead_read(room, &m, sides, j, 100), MSP_AHEAD_ROOM / 2 / 8000 + 1, 100);
+    close(m.fds[0]);
+    rows_free(&t);
+}
+
 int
 main(void)
 {
@@ -157,6 +216,8 @@ main(void)
         TEST(scalars_have_errors_only),
         TEST(other_types_are_said_but_bfloat16_is_float32),
         TEST(what_does_not_fit_the_type_is_infinite),
+        TEST(files_of_small_tensors_are_read_ahead),
+        TEST(reading_ahead_ends_with_its_room),
     };
 
     return cmocka_run_group_tests(tests, NULL, remove_scratch);

@@ -417,6 +417,65 @@ a_thread_can_have_descriptors_of_its_own(void **state)
     close(t.other);
 }
 
+static int
+open_descriptors(void)
+{
+    int n = 0;
+
+    for (int fd = 0; fd < 1024; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+/* What read_small() makes of the file of this name in dir, beside two others, in a room of so many bytes. */
+static size_t
+read_beside(int dir, const char *name, char *room, size_t room_size)
+{
+    char others[2][16] = {"small", "small"};
+    msp_small_file files[] = {{dir, others[0], sizeof(others[0]), 9},
+                              {dir, room, room_size, 9},
+                              {dir, others[1], sizeof(others[1]), 9}};
+
+    snprintf(room, room_size, "%s", name);
+    msp_file_read_small(files, 3);
+    assert_int_equal(files[0].size, 5);
+    assert_memory_equal(others[0], "bytes", 5);
+    assert_int_equal(files[2].size, 5);
+    return files[1].size;
+}
+
+static void
+small_files_are_read_together_and_those_that_cannot_be_are_left(void **state)
+{
+    int dir, hole, other, before;
+    char room[64];
+
+    (void)state;
+    write_file("small", "bytes", 5);
+    write_file("exact", "0123456789", 10);
+    write_file("none", "", 0);
+    dir = open(scratch_dir(), O_RDONLY | O_CLOEXEC);
+    before = open_descriptors();
+    assert_int_equal(read_beside(dir, "exact", room, 11), 10);
+    assert_memory_equal(room, "0123456789", 10);
+    assert_int_equal(read_beside(dir, "exact", room, 10), 0); /* there might be more of it */
+    assert_int_equal(read_beside(dir, "none", room, sizeof(room)), 0);
+    assert_int_equal(read_beside(dir, "missing", room, sizeof(room)), 0);
+    assert_int_equal(read_beside(dir, ".", room, sizeof(room)), 0);
+    assert_int_equal(open_descriptors(), before);
+
+    /* a descriptor of somebody else's between those of the files */
+    hole = dup(dir);
+    other = dup(dir);
+    close(hole);
+    assert_int_equal(read_beside(dir, "exact", room, 11), 10);
+    assert_true(fcntl(other, F_GETFD) >= 0);
+    assert_int_equal(open_descriptors(), before + 1);
+    close(other);
+    close(dir);
+    msp_file_read_small(NULL, 0);
+}
+
 int
 main(void)
 {
@@ -424,6 +483,7 @@ main(void)
         TEST(a_mapped_file_shows_its_bytes),
         TEST(a_smaller_file_is_read_into_the_callers_memory),
         TEST(small_files_are_read_and_large_ones_mapped),
+        TEST(small_files_are_read_together_and_those_that_cannot_be_are_left),
         TEST(an_empty_file_maps_to_nothing),
         TEST(what_is_no_regular_file_is_refused_with_its_path),
         TEST(reading_keeps_to_its_limit_and_terminates),
