@@ -43,7 +43,15 @@ typedef struct job {
     msp_pair_view view;
     int64_t chunk; /* elements per chunk */
     partial parts[MAX_CHUNKS];
+    msp_pair_block last; /* of a tensor that is one block: as run_chunk() left it, in scratch */
+    msp_pair_scratch scratch;
 } job;
+
+static bool
+is_one_block(const msp_pair_view *v)
+{
+    return v->numel <= v->block;
+}
 
 static void
 raise_max(double *max, int64_t *where, double value, int64_t start)
@@ -181,7 +189,7 @@ run_chunk(size_t index, void *payload)
     const msp_pair_view *v = &j->view;
     int64_t start = (int64_t)index * j->chunk, end = min_i64(v->numel, start + j->chunk);
     partial *p = &j->parts[index];
-    msp_pair_scratch scratch;
+    msp_pair_scratch own, *scratch = is_one_block(v) ? &j->scratch : &own;
     bool zeros = false;
     msp_fpmode mode;
 
@@ -192,11 +200,13 @@ run_chunk(size_t index, void *payload)
         msp_pair_sums sums;
         msp_pair_bad bad;
 
-        msp_pair_load(&block, v, &scratch, start, (size_t)min_i64(v->block, end - start));
-        careful_sums(&sums, &block, &zeros, &bad, v, &scratch);
-        raise_max(&p->max_abs, &p->abs_block, exact_max_abs(&sums, &block, p->max_abs, v, &scratch), start);
-        raise_max(&p->max_rel, &p->rel_block, exact_max_rel(&sums, &block, p->max_rel, v, &scratch), start);
+        msp_pair_load(&block, v, scratch, start, (size_t)min_i64(v->block, end - start));
+        careful_sums(&sums, &block, &zeros, &bad, v, scratch);
+        raise_max(&p->max_abs, &p->abs_block, exact_max_abs(&sums, &block, p->max_abs, v, scratch), start);
+        raise_max(&p->max_rel, &p->rel_block, exact_max_rel(&sums, &block, p->max_rel, v, scratch), start);
         add_block(p, &sums, &bad, start);
+        if (is_one_block(v))
+            j->last = block;
     }
     msp_fpmode_leave(&mode);
 }
@@ -258,16 +268,19 @@ find_rel(const msp_pair_view *v, const msp_pair_block *k, double rel)
 }
 
 static void
-find_indices(msp_metrics *out, const partial *sum, const msp_pair_view *v)
+find_indices(msp_metrics *out, const partial *sum, job *j)
 {
-    msp_pair_scratch scratch;
-    msp_pair_block block;
+    const msp_pair_view *v = &j->view;
+    msp_pair_block *block = &j->last;
 
-    reload(&block, v, &scratch, sum->abs_block, sum->cleaned);
-    out->max_abs_index = sum->abs_block + (int64_t)find_abs(v, &block, sum->max_abs);
+    if (is_one_block(v))
+        msp_pair_widen(block, v, &j->scratch);
+    else
+        reload(block, v, &j->scratch, sum->abs_block, sum->cleaned);
+    out->max_abs_index = sum->abs_block + (int64_t)find_abs(v, block, sum->max_abs);
     if (sum->rel_block != sum->abs_block)
-        reload(&block, v, &scratch, sum->rel_block, sum->cleaned);
-    out->max_rel_index = sum->rel_block + (int64_t)find_rel(v, &block, sum->max_rel);
+        reload(block, v, &j->scratch, sum->rel_block, sum->cleaned);
+    out->max_rel_index = sum->rel_block + (int64_t)find_rel(v, block, sum->max_rel);
 }
 
 /* ---- sums beyond the range of a double --------------------------------------------------------------------------- */
@@ -403,7 +416,7 @@ msp_metrics_compute_mt(msp_metrics *out, const msp_tensor *n, const msp_tensor *
     for (int64_t i = 0; i < chunks; i++)
         add_chunk(&sum, &j.parts[i]);
     fill(out, &sum, &j.view);
-    find_indices(out, &sum, &j.view);
+    find_indices(out, &sum, &j);
     msp_fpmode_leave(&mode);
     return MSP_OK;
 }
