@@ -58,7 +58,6 @@ typedef struct msp_metrics {
                            and in practice much nearer since these errors cancel out: 1e-10 for a million elements;
                            else fifteen digits */
     int64_t mape_count; /* how many those are */
-    int64_t equal;      /* elements that are equal as numbers (NaN equals NaN) */
     int64_t inf_sign;   /* positions where both sides are infinite with different signs */
     int64_t mismatches; /* positions where one side is NaN, or infinite, and the other is not */
     int64_t first_mismatch; /* row-major index of the first of them, -1 when there is none */

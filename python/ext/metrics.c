@@ -30,7 +30,6 @@ static PyMemberDef metrics_members[] = {
     {"rmse", T_DOUBLE, AT(rmse), READONLY, "Root of the mean squared error."},
     {"mape", T_DOUBLE, AT(mape), READONLY, "Mean of |n-b| / |b| where b is not 0; NaN when there is no such b."},
     {"mape_count", T_LONGLONG, AT(mape_count), READONLY, "How many elements enter mape."},
-    {"equal", T_LONGLONG, AT(equal), READONLY, "Elements that are equal; NaN equals NaN."},
     {"inf_sign", T_LONGLONG, AT(inf_sign), READONLY, "Positions with infinities of different sign."},
     {"mismatches", T_LONGLONG, AT(mismatches), READONLY, "Positions where only one side is NaN, or infinite."},
     {"first_mismatch", T_LONGLONG, AT(first_mismatch), READONLY, "Row-major index of the first of them; -1: none."},

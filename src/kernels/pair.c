@@ -29,7 +29,7 @@ typedef struct partial {
     double dot, sq_n, sq_b, sq_d, rel;
     double max_abs, max_rel;      /* -1: none yet */
     int64_t abs_block, rel_block; /* where the block begins that has it */
-    int64_t below_1e3, below_5e3, equal, zeros, inf_sign, mismatches, first_mismatch;
+    int64_t below_1e3, below_5e3, zeros, inf_sign, mismatches, first_mismatch;
     bool cleaned; /* something was not finite */
 } partial;
 
@@ -111,7 +111,6 @@ careful_sums(msp_pair_sums *out, msp_pair_block *block, bool *zeros, msp_pair_ba
     if (!isfinite(out->sq_n + out->sq_b) && block->kind != MSP_PAIR_I128) {
         msp_pair_clean(block, bad, v, s);
         sums_of(out, v, block, true);
-        out->equal -= bad->mismatches + bad->inf_sign;
     } else if (!isfinite(out->rel) && !*zeros) {
         sums_of(out, v, block, true);
     }
@@ -167,7 +166,6 @@ add_block(partial *p, const msp_pair_sums *sums, const msp_pair_bad *bad, int64_
     p->rel += sums->rel;
     p->below_1e3 += sums->below_1e3;
     p->below_5e3 += sums->below_5e3;
-    p->equal += sums->equal;
     p->zeros += sums->zeros;
     p->inf_sign += bad->inf_sign;
     p->cleaned |= bad->cleaned;
@@ -225,7 +223,6 @@ add_chunk(partial *sum, const partial *p)
     raise_max(&sum->max_rel, &sum->rel_block, p->max_rel, p->rel_block);
     sum->below_1e3 += p->below_1e3;
     sum->below_5e3 += p->below_5e3;
-    sum->equal += p->equal;
     sum->zeros += p->zeros;
     sum->inf_sign += p->inf_sign;
     sum->cleaned |= p->cleaned;
@@ -367,7 +364,6 @@ fill(msp_metrics *out, const partial *p, const msp_pair_view *v)
     out->below_5e3 = p->below_5e3;
     out->mape_count = v->numel - p->zeros;
     out->mape = out->mape_count > 0 ? p->rel / (double)out->mape_count : NAN;
-    out->equal = p->equal;
     out->inf_sign = p->inf_sign;
     out->mismatches = p->mismatches;
     out->first_mismatch = p->first_mismatch;

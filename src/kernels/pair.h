@@ -41,7 +41,7 @@ typedef struct msp_pair_sums {
     double dot, sq_n, sq_b, sq_d;
     double rel; /* sum of |d| / |b| where b is not 0; the smaller kinds round each quotient to float32 first */
     double max_abs, max_rel;
-    int64_t below_1e3, below_5e3, equal;
+    int64_t below_1e3, below_5e3;
     int64_t zeros; /* elements of b that are 0; counted only with MSP_PAIR_ZEROS */
 } msp_pair_sums;
 

@@ -13,8 +13,8 @@
 typedef struct half_state {
     vf sq_n, sq_b, sq_d, rel; /* of this chain */
     vf max_abs, max_rel;
-    vfc above_1e3, above_5e3, equal, zeros;
-    vsc same;      /* of the loop without zeros: numbers are equal where their bits are */
+    vfc above_1e3, above_5e3, zeros;
+    vsc same;      /* bfloat16 in the loop without zeros: numbers are equal where their bits are */
     vf pending[2]; /* relative errors that were not looked at yet: see half_step() */
 } half_state;
 
@@ -33,14 +33,14 @@ half_load(const char *p, int i, msp_pair_kind kind)
 
 /* Eight relative errors: q is what is limited, rel what goes into the mean. */
 INLINE void
-half_errors(half_state *s, vf q, vf rel, msp_pair_kind kind, bool zeros, limits k)
+half_errors(half_state *s, vf q, vf rel, msp_pair_kind kind, bool zeros, const limits *k)
 {
     s->rel = vf_add(s->rel, rel);
     pin(s->rel);
     s->max_rel = vf_max(s->max_rel, q);
     if (kind == MSP_PAIR_F16 || zeros)
-        s->above_1e3 = vfc_count(s->above_1e3, vf_lt(k.at_1e3, q));
-    s->above_5e3 = vfc_count(s->above_5e3, vf_lt(k.at_5e3, q));
+        s->above_1e3 = vfc_count(s->above_1e3, vf_lt(k->at_1e3, q));
+    s->above_5e3 = vfc_count(s->above_5e3, vf_lt(k->at_5e3, q));
     pin(s->above_1e3);
     pin(s->above_5e3);
 }
@@ -63,9 +63,10 @@ half_differences(half_state *s, vf n, vf b, vf d)
  * for it would fill the queues of the CPU.
  */
 INLINE void
-half_step(half_state *s, const char *n, const char *b, msp_pair_kind kind, limits k)
+half_step(half_state *s, const char *n, const char *b, msp_pair_kind kind, const limits *k)
 {
-    s->same = vsc_count_same(s->same, n, b);
+    if (kind == MSP_PAIR_BF16)
+        s->same = vsc_count_same(s->same, n, b);
 #pragma GCC unroll 2
     for (int i = 0; i < 2; i++) {
         vf vn, vb, d;
@@ -82,7 +83,7 @@ half_step(half_state *s, const char *n, const char *b, msp_pair_kind kind, limit
 
 /* The same where b may hold zeros, which leaves no register for errors that wait. */
 INLINE void
-half_step_zeros(half_state *s, const char *n, const char *b, msp_pair_kind kind, limits k)
+half_step_zeros(half_state *s, const char *n, const char *b, msp_pair_kind kind, const limits *k)
 {
 #pragma GCC unroll 2
     for (int i = 0; i < 2; i++) {
@@ -91,9 +92,7 @@ half_step_zeros(half_state *s, const char *n, const char *b, msp_pair_kind kind,
 
         q = quotient(vn, vb, d, zero, true);
         s->zeros = vfc_count(s->zeros, zero);
-        s->equal = vfc_count(s->equal, vf_eq(d, vf_set(0)));
         pin(s->zeros);
-        pin(s->equal);
         half_differences(s, vn, vb, d);
         half_errors(s, q, vf_drop(zero, q), kind, true, k);
     }
@@ -107,14 +106,14 @@ half_end_chain(half_totals *t, half_state *s)
     t->sq_d = vf_add(t->sq_d, s->sq_d);
     t->rel = vf_add(t->rel, s->rel);
     s->sq_n = s->sq_b = s->sq_d = s->rel = vf_set(0);
-    __asm__ volatile("" : : "r"(t) : "memory"); /* the totals stay in memory: registers are for the chains */
+    __asm__ volatile("" : "+m"(*t)); /* the totals stay in memory: registers are for the chains */
 }
 
-/* only_same: no counter has seen what is above 0.001, but in the rest. */
+/* rest: elements after the last whole chain, where nobody counts what looks the same. */
 INLINE void
-half_result(msp_pair_sums *out, const half_state *s, const half_totals *t, size_t count, bool only_same)
+half_result(msp_pair_sums *out, const half_state *s, const half_totals *t, size_t count, size_t rest, bool by_same)
 {
-    int64_t rest = count % STEP, padding = rest > 0 ? STEP - rest : 0, same = vsc_total(s->same);
+    int64_t padding = (STEP - rest % STEP) % STEP, same = by_same ? vsc_total(s->same) + (int64_t)rest : (int64_t)count;
 
     *out = (msp_pair_sums){.sq_n = vd_total(vd_widen(t->sq_n)),
                            .sq_b = vd_total(vd_widen(t->sq_b)),
@@ -122,11 +121,28 @@ half_result(msp_pair_sums *out, const half_state *s, const half_totals *t, size_
                            .rel = vd_total(vd_widen(t->rel)),
                            .max_abs = vf_top(s->max_abs),
                            .max_rel = vf_top(s->max_rel),
-                           .below_1e3 = (only_same ? same + rest : (int64_t)count) - vfc_total(s->above_1e3),
+                           .below_1e3 = same - vfc_total(s->above_1e3),
                            .below_5e3 = (int64_t)count - vfc_total(s->above_5e3),
-                           .equal = same + vfc_total(s->equal) - padding,
                            .zeros = vfc_total(s->zeros) - padding};
     out->dot = (out->sq_n + out->sq_b - out->sq_d) / 2;
+}
+
+INLINE void
+half_chain(half_state *s, const char *n, const char *b, msp_pair_kind kind, bool zeros, const limits *k)
+{
+#pragma GCC unroll 1
+    for (int i = 0; i < 2 * CHAIN; i += 4 * STEP) {
+        prefetch(n + i, AHEAD);
+        prefetch(b + i, AHEAD);
+        again(k);
+#pragma GCC unroll 2
+        for (int j = i; j < i + 4 * STEP; j += 2 * STEP) {
+            if (zeros)
+                half_step_zeros(s, n + j, b + j, kind, k);
+            else
+                half_step(s, n + j, b + j, kind, k);
+        }
+    }
 }
 
 INLINE void
@@ -134,38 +150,28 @@ half_sums(msp_pair_sums *out, const char *n, const char *b, size_t count, msp_pa
 {
     const vf z = vf_set(0);
     const limits k = limits_of(kind == MSP_PAIR_F16);
-    size_t whole = count / STEP * STEP, i = 0;
+    size_t rest = count % CHAIN, whole = count - rest;
     half_totals t = {z, z, z, z};
-    half_state s = {z, z, z, z, z, z, vfc_zero(), vfc_zero(), vfc_zero(), vfc_zero(), vsc_zero(), {z, z}};
+    half_state s = {z, z, z, z, z, z, vfc_zero(), vfc_zero(), vfc_zero(), vsc_zero(), {z, z}};
 
-    while (i < whole) {
-        size_t end = i + CHAIN < whole ? i + CHAIN : whole;
-
-#pragma GCC unroll 1
-        for (; i < end; i += STEP) {
-            prefetch(n + 2 * i, AHEAD);
-            prefetch(b + 2 * i, AHEAD);
-            if (zeros)
-                half_step_zeros(&s, n + 2 * i, b + 2 * i, kind, k);
-            else
-                half_step(&s, n + 2 * i, b + 2 * i, kind, k);
-        }
-        if (i % CHAIN == 0)
-            half_end_chain(&t, &s);
+    for (size_t i = 0; i < whole; i += CHAIN) {
+        half_chain(&s, n + 2 * i, b + 2 * i, kind, zeros, &k);
+        half_end_chain(&t, &s);
     }
     if (!zeros) {
-        half_errors(&s, s.pending[0], s.pending[0], kind, false, k);
-        half_errors(&s, s.pending[1], s.pending[1], kind, false, k);
+        half_errors(&s, s.pending[0], s.pending[0], kind, false, &k);
+        half_errors(&s, s.pending[1], s.pending[1], kind, false, &k);
     }
-    if (whole < count) {
+    for (size_t i = whole; i < count; i += STEP) {
+        size_t left = count - i < STEP ? count - i : STEP;
         char last[2][2 * STEP] = {{0}, {0}};
 
-        memcpy(last[0], n + 2 * whole, 2 * (count - whole));
-        memcpy(last[1], b + 2 * whole, 2 * (count - whole));
-        half_step_zeros(&s, last[0], last[1], kind, k);
+        memcpy(last[0], n + 2 * i, 2 * left);
+        memcpy(last[1], b + 2 * i, 2 * left);
+        half_step_zeros(&s, last[0], last[1], kind, &k);
     }
     half_end_chain(&t, &s);
-    half_result(out, &s, &t, count, kind == MSP_PAIR_BF16 && !zeros);
+    half_result(out, &s, &t, count, rest, kind == MSP_PAIR_BF16 && !zeros);
 }
 
 #define HALF_SUMS(name, kind)                                                                               \

@@ -7,7 +7,7 @@
 typedef struct term {
     double dot, sq_n, sq_b, sq_d, abs, rel;
     double mean_rel; /* |d| / |b|, 0 where b is 0 */
-    bool zero, equal;
+    bool zero;
 } term;
 
 /* sqrt(x*x + y*y) without overflow on the way; hypot() is not the same on every machine. */
@@ -34,8 +34,7 @@ complex_term(msp_c128 n, msp_c128 b)
               .sq_b = b.re * b.re + b.im * b.im,
               .sq_d = d.re * d.re + d.im * d.im,
               .abs = modulus(d.re, d.im),
-              .zero = b.re == 0 && b.im == 0,
-              .equal = n.re == b.re && n.im == b.im};
+              .zero = b.re == 0 && b.im == 0};
 
     if (t.zero)
         t.rel = modulus((n.re + MSP_PAIR_EPS) - MSP_PAIR_EPS, n.im) / MSP_PAIR_EPS;
@@ -49,13 +48,7 @@ static term
 integer_term(msp_i128 n, msp_i128 b)
 {
     double fn = (double)n, fb = (double)b, d = (double)(n - b);
-    term t = {.dot = fn * fb,
-              .sq_n = fn * fn,
-              .sq_b = fb * fb,
-              .sq_d = d * d,
-              .abs = fabs(d),
-              .zero = b == 0,
-              .equal = n == b};
+    term t = {.dot = fn * fb, .sq_n = fn * fn, .sq_b = fb * fb, .sq_d = d * d, .abs = fabs(d), .zero = b == 0};
 
     if (t.zero) {
         t.rel = fabs(((fn + MSP_PAIR_EPS) - MSP_PAIR_EPS) / MSP_PAIR_EPS);
@@ -90,7 +83,6 @@ msp_pair_plain_sums(msp_pair_sums *out, msp_pair_kind kind, const void *n, const
         out->max_rel = fmax(out->max_rel, t.rel);
         out->below_1e3 += t.rel < 0.001;
         out->below_5e3 += t.rel < 0.005;
-        out->equal += t.equal;
         out->zeros += t.zero;
     }
 }

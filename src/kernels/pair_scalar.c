@@ -105,6 +105,7 @@ PARTS_1(vh, vd_fold_max, vd, a.x[i] > a.x[i + 4] ? a.x[i] : a.x[i + 4])
 #define vf_keep(m, v) vf_select(m, v, vf_set(0))
 #define vf_drop(m, v) vf_select(m, vf_set(0), v)
 #define pin(v)        ((void)(v))
+#define again(p)      ((void)(p))
 
 /* ---- across lanes ------------------------------------------------------------------------------------------------ */
 

@@ -18,6 +18,7 @@
  *   vf_max vf_lt: of floats that are not negative
  *   vf_madd(a, b, c): a * b + c, rounded once
  *   pin(v): have v computed here. gcc would mix the steps of a loop, for which there are not enough registers
+ *   again(p): have what p points to read again, for the same reason: it would be kept in registers, and sums in memory
  *   vf_round_f16(v): to the nearest float16 and back; vd_widen(v)
  *   vd_set vd_add vd_sub vd_mul vd_div vd_max vd_abs vd_lt vd_eq vd_select(m, yes, no) vd_first(m): lane, or 8
  *   vd_madd(a, b, c): a * b + c where a double holds a * b exactly
@@ -107,7 +108,7 @@ typedef struct small_state {
     vh far_sq_d, far_max_sq_d;
     vd rel;
     vf max_rel;
-    vfc above_1e3, above_5e3, equal, zeros;
+    vfc above_1e3, above_5e3, zeros;
 } small_state;
 
 /* What the first loop over a piece leaves for the second. */
@@ -128,7 +129,6 @@ small_compare(small_state *s, vf *max_rel, small_buffer *w, size_t i, vf n, vf b
     *max_rel = vf_max(*max_rel, q);
     s->above_1e3 = vfc_count(s->above_1e3, vf_lt(k.at_1e3, q));
     s->above_5e3 = vfc_count(s->above_5e3, vf_lt(k.at_5e3, q));
-    s->equal = vfc_count(s->equal, vf_eq(d, vf_set(0)));
     if (zeros)
         s->zeros = vfc_count(s->zeros, zero);
 }
@@ -216,7 +216,7 @@ small_start(void)
 {
     const vd z = vd_set(0);
     const vh zh = vh_set(0);
-    small_state s = {z, z, z, vf_set(0), z, z, z, zh, zh, z, vf_set(0), vfc_zero(), vfc_zero(), vfc_zero(), vfc_zero()};
+    small_state s = {z, z, z, vf_set(0), z, z, z, zh, zh, z, vf_set(0), vfc_zero(), vfc_zero(), vfc_zero()};
 
     return s;
 }
@@ -238,7 +238,6 @@ small_result(msp_pair_sums *out, const small_state *s, size_t count, size_t lane
                            .max_rel = vf_top(s->max_rel),
                            .below_1e3 = (int64_t)count - vfc_total(s->above_1e3),
                            .below_5e3 = (int64_t)count - vfc_total(s->above_5e3),
-                           .equal = vfc_total(s->equal) - padding,
                            .zeros = vfc_total(s->zeros) - padding};
 }
 
@@ -485,7 +484,7 @@ find_rel(const float *n, const float *b, size_t count, double rel, bool half)
 
 typedef struct wide_state {
     vd dot, sq_n, sq_b, sq_d, rel, max_abs, max_rel;
-    vdc below_1e3, below_5e3, equal, zeros;
+    vdc below_1e3, below_5e3, zeros;
 } wide_state;
 
 /* Products are not exact here, so none is fused. */
@@ -508,7 +507,6 @@ wide_step(wide_state *s, vd n, vd b, bool zeros)
     s->max_abs = vd_max(s->max_abs, vd_abs(d));
     s->below_1e3 = vdc_count(s->below_1e3, vd_lt(q, vd_set(0.001)));
     s->below_5e3 = vdc_count(s->below_5e3, vd_lt(q, vd_set(0.005)));
-    s->equal = vdc_count(s->equal, vd_eq(n, b));
     s->dot = vd_add(s->dot, vd_mul(n, b));
     s->sq_n = vd_add(s->sq_n, vd_mul(n, n));
     s->sq_b = vd_add(s->sq_b, vd_mul(b, b));
@@ -530,7 +528,7 @@ INLINE void
 wide_sums(msp_pair_sums *out, const double *n, const double *b, size_t count, bool zeros)
 {
     const vd z = vd_set(0);
-    wide_state s = {z, z, z, z, z, z, z, vdc_zero(), vdc_zero(), vdc_zero(), vdc_zero()};
+    wide_state s = {z, z, z, z, z, z, z, vdc_zero(), vdc_zero(), vdc_zero()};
     size_t whole = count / LANES * LANES, padding = 0;
 
     for (size_t i = 0; i < whole; i += LANES) {
@@ -551,7 +549,6 @@ wide_sums(msp_pair_sums *out, const double *n, const double *b, size_t count, bo
                            .max_rel = vd_top(s.max_rel),
                            .below_1e3 = vdc_total(s.below_1e3) - (int64_t)padding,
                            .below_5e3 = vdc_total(s.below_5e3) - (int64_t)padding,
-                           .equal = vdc_total(s.equal) - (int64_t)padding,
                            .zeros = vdc_total(s.zeros) - (int64_t)padding};
 }
 

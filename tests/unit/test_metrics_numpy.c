@@ -6,7 +6,7 @@
 #include "core/cpu.h"
 #include "msprobe/metrics.h"
 
-enum { FIELDS = 21 };
+enum { FIELDS = 20 };
 
 /* A tensor from its type's name and its bytes in hex; data is the caller's to free. */
 static void *
@@ -69,10 +69,9 @@ check_case(char *line)
     check_number(name, "rmse", m.rmse, f[14], 1e-14);
     check_number(name, "mape", m.mape, f[15], n.numel <= 256 ? 1e-14 : 0x1p-24);
     check_integer(name, "mape_count", m.mape_count, f[16]);
-    check_integer(name, "equal", m.equal, f[17]);
-    check_integer(name, "inf_sign", m.inf_sign, f[18]);
-    check_integer(name, "mismatches", m.mismatches, f[19]);
-    check_integer(name, "first_mismatch", m.first_mismatch, f[20]);
+    check_integer(name, "inf_sign", m.inf_sign, f[17]);
+    check_integer(name, "mismatches", m.mismatches, f[18]);
+    check_integer(name, "first_mismatch", m.first_mismatch, f[19]);
     free(n_data);
     free(b_data);
 }

@@ -143,6 +143,39 @@ every_block_comes_out_the_same(void **state)
     }
 }
 
+/* Whole chains of 16-bit floats, the elements after them and a single one go through three different loops. */
+static void
+counts_and_maxima_of_a_block_are_those_of_its_elements(void **state)
+{
+    static const size_t sizes[] = {2, 2, 4, 8};
+    static block k;
+
+    (void)state;
+    for (int round = 0; round < ROUNDS / 4; round++)
+        for (int kind = 0; kind < MSP_PAIR_VECTOR_KINDS; kind++) {
+            msp_pair_sums sum = {0}, one, all;
+            bool zeros = round % 2;
+
+            fill(&k, (msp_pair_kind)kind, zeros);
+            for (size_t i = 0; i < k.count; i++) {
+                size_t at = i * sizes[kind];
+
+                msp_pair_scalar.sums[kind](&one, (char *)k.n + at, (char *)k.b + at, 1, MSP_PAIR_ZEROS);
+                sum.below_1e3 += one.below_1e3;
+                sum.below_5e3 += one.below_5e3;
+                sum.zeros += one.zeros;
+                sum.max_abs = fmax(sum.max_abs, one.max_abs);
+                sum.max_rel = fmax(sum.max_rel, one.max_rel);
+            }
+            msp_pair_scalar.sums[kind](&all, k.n, k.b, k.count, zeros ? MSP_PAIR_ZEROS : 0);
+            assert_int_equal(all.below_1e3, sum.below_1e3);
+            assert_int_equal(all.below_5e3, sum.below_5e3);
+            assert_true(all.max_abs == sum.max_abs && all.max_rel == sum.max_rel);
+            if (zeros)
+                assert_int_equal(all.zeros, sum.zeros);
+        }
+}
+
 /* Numbers that are float16, so that rounding to it is what it is in practice. */
 static void
 so_do_blocks_that_came_from_float16(void **state)
@@ -195,6 +228,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(every_block_comes_out_the_same),
+        TEST(counts_and_maxima_of_a_block_are_those_of_its_elements),
         TEST(so_do_blocks_that_came_from_float16),
         TEST(every_float16_and_bfloat16_is_widened_exactly),
     };

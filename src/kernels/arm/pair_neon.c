@@ -80,6 +80,7 @@ vf_store(float *p, vf v)
 #define vf_keep(m, v) vf_select(m, v, vf_set(0))
 #define vf_drop(m, v) vf_select(m, vf_set(0), v)
 #define pin(v)        ((void)(v))
+#define again(p)      ((void)(p))
 
 /* ---- double ------------------------------------------------------------------------------------------------------ */
 

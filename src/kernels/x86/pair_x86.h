@@ -49,7 +49,8 @@ vf_madd(vf a, vf b, vf c)
     return _mm256_fmadd_ps(a, b, c);
 }
 
-#define pin(v) __asm__ volatile("" : "+x"(v))
+#define pin(v)   __asm__ volatile("" : "+x"(v))
+#define again(p) __asm__("" : "+r"(p))
 
 OP float
 vf_top(vf v)

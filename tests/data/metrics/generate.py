@@ -3,7 +3,7 @@
 One case per line, fields separated by blanks:
 
     name  n-type  n-elements  b-type  b-elements  count  cosine  euc_dist  max_abs  max_abs_index  max_rel
-    max_rel_index  below_1e3  below_5e3  rmse  mape  mape_count  equal  inf_sign  mismatches  first_mismatch
+    max_rel_index  below_1e3  below_5e3  rmse  mape  mape_count  inf_sign  mismatches  first_mismatch
 
 Elements are the little-endian bytes in hex; numbers are integers or C's %a.
 
@@ -72,12 +72,6 @@ def exact_differences(n, b):
     return np.abs(n.astype(np.float64) - b.astype(np.float64))
 
 
-def same_numbers(n, b):
-    if n.dtype.kind in "iub" and b.dtype.kind in "iub":
-        return [int(x) == int(y) for x, y in zip(n, b)]
-    return list(n.astype(np.float64) == b.astype(np.float64))
-
-
 def write_case(name, n, b):
     x, y = n.values.copy(), b.values.copy()
     fx, fy = x.astype(np.float64), y.astype(np.float64)
@@ -86,7 +80,6 @@ def write_case(name, n, b):
     mismatch = nans | infs
     signs = np.isinf(fx) & np.isinf(fy) & (fx != fy)
     bad = ~np.isfinite(fx) | ~np.isfinite(fy)
-    equal = np.array(same_numbers(x, y)) | (np.isnan(fx) & np.isnan(fy))
     x[bad] = 0
     y[bad] = 0
     fx, fy = x.astype(np.float64), y.astype(np.float64)
@@ -105,7 +98,7 @@ def write_case(name, n, b):
     numbers = [
         len(x), cosine, np.linalg.norm(d), d.max(), int(d.argmax()), rel.max(), int(rel.argmax()),
         sum(e[1] for e in r), sum(e[2] for e in r), np.linalg.norm(d) / np.sqrt(len(x)), mape, int(nonzero.sum()),
-        int(equal.sum()), int(signs.sum()), int(mismatch.sum()), int(mismatch.argmax()) if mismatch.any() else -1,
+        int(signs.sum()), int(mismatch.sum()), int(mismatch.argmax()) if mismatch.any() else -1,
     ]
     text = [float(v).hex() if isinstance(v, float) else str(int(v)) for v in numbers]
     print(name, n.type_name, n.stored.tobytes().hex(), b.type_name, b.stored.tobytes().hex(), *text)
