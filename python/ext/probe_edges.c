@@ -676,7 +676,8 @@ is_recorded_alone(const walk *w, const walked *k, int at)
 
 /*
  * What the node of the first output hands on inside a composite function, or past it, is recorded behind the inputs'
- * gradients: it is all that the original shows of such a call. Returns how many there are.
+ * gradients: it is all that the original shows of such a call. Not so of a module: what leaves it beside its inputs'
+ * gradients are those of its parameters, which have a record. Returns how many there are.
  */
 static int
 add_inner_edges(walk *w)
@@ -786,7 +787,7 @@ msp_probe_edges_after(probe_edges *edges, PyObject *result, const char *name, si
     merge_same_tensors(&w);
     o.handed_on = o.through && !module && w.n > 0 ? sequence_of(w.nodes[0].node, edges->direct) : -1;
     o.given = msp_probe_given_to(o.handed_on);
-    extra = o.given < 0 ? add_inner_edges(&w) : 0;
+    extra = o.given < 0 && !module ? add_inner_edges(&w) : 0;
     if (o.any && !w.failed)
         g = make_call(&w, &o, extra, name, len, module);
     if (module)

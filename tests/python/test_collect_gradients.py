@@ -295,3 +295,12 @@ def test_a_call_that_hands_its_input_on_is_recorded_although_its_module_is_not_l
     data = collect(tmp_path, body, level="mix", part={"list": ["Tensor.to."]}).data()
     assert [n for n in data if "backward" in n] == ["Tensor.to.0.backward"]
     assert data["Tensor.to.0.backward"]["input"][0]["shape"] == [2, 3]
+
+
+@pytest.mark.parametrize("level", ["L0", "mix"])
+def test_what_leaves_a_module_are_its_inputs_gradients(tmp_path, level):
+    """Those of its parameters have a record of their own, and so has an overflow in them."""
+    model = fill(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)))
+    data = collect(tmp_path, lambda d: step(d, lambda: model(R(5, 3)).sum().backward(), model), level=level).data()
+    left = {n: [g and g["shape"] for g in data["Module.%s.backward.0" % n]["output"]] for n in ("0.Linear", "1.Tanh", "2.Linear")}
+    assert left == {"0.Linear": [None], "1.Tanh": [[5, 4]], "2.Linear": [[5, 4]]}
