@@ -180,12 +180,15 @@ put_parameters(const module_call *m, msp_record *r)
     PyErr_Clear();
 }
 
+/* Activation checkpointing ends a repetition by an exception: such a module counts as one that returned nothing. */
 static void
 put_outputs(const module_call *m, msp_record *r, PyObject *output, bool *overflowed)
 {
     uint64_t since = msp_probe_watch_overflow();
     probe_path path;
 
+    if (output == NULL && m->site.recompute)
+        output = Py_None;
     if (output != NULL && msp_probe.rules.outputs) {
         start_path(&path, m->name, m->len, "output");
         msp_probe_sequence(r, "output", output, &path);

@@ -365,7 +365,8 @@ def test_checkpointed_regions_are_recorded_to_their_last_call(tmp_path, level, r
     if level != "L1":
         again = [n for n in data if n.startswith("Module") and ".forward." in n and data[n]["is_recompute"]]
         assert [n for n in again if "Linear" in n][0] == "Module.0.0.Linear.forward.1"
-        assert all(data[n]["output"][0] for n in again if "output" in data[n])
+        cut_off = [] if reentrant or torch.__version__.startswith("1.") else ["Module.0.3.Linear.forward.1", "Module.0.Sequential.forward.1"]
+        assert sorted(n for n in again if data[n]["output"] == [None]) == cut_off
         assert "Module.0.1.GELU.backward.%d" % reentrant in data
 
 

@@ -244,7 +244,8 @@ after_everything_is_killed_the_files_are_valid_and_a_reader_recovers_the_rest(vo
     skip_where_processes_are_strangers();
     pid = start_producer(dir, unit_dir, &fd);
     wait_until_it_records(fd);
-    sleep_ms(300);
+    for (int i = 0; i < 1000 && count_members(in_dir(unit_dir, "dump.json"), true) < 0; i++)
+        sleep_ms(10); /* the writer has begun */
     writer = writer_of(dir);
     assert_true(writer > 0);
     kill((pid_t)writer, SIGSTOP); /* so that something stays in the ring */
