@@ -175,7 +175,13 @@ the_builtin_table_knows_prefixes_and_names(void **state)
     builtin_is("Functional.softmax", "Functional.softmax");
     builtin_is("Functional.dense", "Functional.linear");
     builtin_is("Functional.flash_attention_score", "NPU.npu_fusion_attention");
-    builtin_is("Functional.sigmoid", "Torch.sigmoid");
+    builtin_is("Functional.sigmoid", "Functional.sigmoid"); /* torch has both; so does the original's table */
+    builtin_is("Functional.equal", "Torch.eq");             /* element by element, unlike torch.equal */
+    builtin_is("Tensor.equal", "Tensor.eq");
+    builtin_is("Functional.swapaxes", "Torch.transpose");
+    builtin_is("Functional.bidense", "Functional.bilinear");
+    builtin_is("Functional.randn", "Torch.randn");
+    builtin_is("Functional.floor_divide", "Torch.floor_divide");
     builtin_is("Tensor.reshape", "Tensor.reshape");
     builtin_is("Distributed.all_reduce", "Distributed.all_reduce");
     builtin_is("Functional.", "Functional.");
