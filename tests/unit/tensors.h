@@ -44,6 +44,9 @@ assert_values(const msp_tensor *t, const double *expected, int64_t n)
         assert_true(element(t, i) == expected[i]);
 }
 
+#define ASSERT_VALUES(t, ...) \
+    assert_values(t, (const double[]){__VA_ARGS__}, sizeof((const double[]){__VA_ARGS__}) / sizeof(double))
+
 /* For hostile.h: parse a file of any kind, and read the name and both ends of each tensor. */
 static inline msp_status
 parse_and_touch(const void *p, size_t size)
