@@ -27,6 +27,8 @@ complete -c msprobe -n '__fish_seen_subcommand_from compare' -o lm -l layer_mapp
 complete -c msprobe -n '__fish_seen_subcommand_from compare' -l format -r -f -a 'xlsx csv json' -d 'Result files to write: xlsx, csv, json, or several with commas. Default: xlsx; for dumps of ptdbg_ascend and torch_npu.hooks csv.'
 complete -c msprobe -n '__fish_seen_subcommand_from compare' -l fail-on -r -f -a 'no warning any' -d 'For CI, exit with 3 when there is a row No or Different (no); also when one is Warning, marked or of another shape (warning); also when one has no partner (any).'
 complete -c msprobe -n '__fish_seen_subcommand_from compare' -l json -d 'Print the summary as JSON.'
+complete -c msprobe -n '__fish_seen_subcommand_from compare' -l suffix -r -f -d 'Dumps of ptdbg_ascend and torch_npu.hooks: a mark in the table'\''s name, compare_result_TEXT_{time}.csv.'
+complete -c msprobe -n '__fish_seen_subcommand_from compare' -l shape -d 'Dumps of torch_npu.hooks: operators match only where their types and shapes agree.'
 complete -c msprobe -n '__fish_seen_subcommand_from compare' -l framework -r -f -a 'pytorch mindspore' -d 'Framework of the examined run. Without it the dump itself says which one it is.'
 complete -c msprobe -n '__fish_seen_subcommand_from compare' -s h -l help -d 'Show help and leave.'
 complete -c msprobe -n '__fish_seen_subcommand_from compare' -l version -d 'Show the version and leave.'

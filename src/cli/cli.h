@@ -48,6 +48,8 @@ typedef enum msp_opt_id {
     MSP_OPT_LAYER_MAPPING,
     MSP_OPT_FORMAT,
     MSP_OPT_FAIL_ON,
+    MSP_OPT_SUFFIX,
+    MSP_OPT_SHAPE,
     MSP_OPT_CONFIG,
     MSP_OPT_COUNT
 } msp_opt_id;

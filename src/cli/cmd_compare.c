@@ -111,7 +111,7 @@ check_usage(const msp_args *args, msp_error *err)
 }
 
 static msp_status
-options_from_args(msp_compare_options *opt, const msp_args *args, msp_error *err)
+options_from_args(msp_compare_options *opt, msp_legacy_options *legacy, const msp_args *args, msp_error *err)
 {
     msp_status st = check_usage(args, err);
 
@@ -134,6 +134,9 @@ options_from_args(msp_compare_options *opt, const msp_args *args, msp_error *err
     opt->api_mapping = mapping_of(args, MSP_OPT_API_MAPPING);
     opt->layer_mapping = mapping_of(args, MSP_OPT_LAYER_MAPPING);
     opt->formats = formats_of(msp_args_get(args, MSP_OPT_FORMAT, ""));
+    *legacy = (msp_legacy_options){.suffix = msp_args_get(args, MSP_OPT_SUFFIX, NULL),
+                                   .shape_flag = msp_args_has(args, MSP_OPT_SHAPE)};
+    opt->legacy = legacy;
     opt->log_rows = msp_args_has(args, MSP_OPT_VERBOSE); /* a compare file decides for itself */
     opt->progress = on_progress;
     opt->progress_payload = opt;
@@ -271,6 +274,7 @@ msp_exit_code
 msp_cmd_compare(const msp_args *args)
 {
     msp_compare_options opt;
+    msp_legacy_options legacy;
     msp_compare_config config = {0};
     msp_compare_result result = {0};
     const char *input = msp_args_get(args, MSP_OPT_INPUT, NULL);
@@ -280,7 +284,7 @@ msp_cmd_compare(const msp_args *args)
     char completed[PATH_ROOM];
 
     summary.err = &err;
-    if (options_from_args(&opt, args, &err) != MSP_OK)
+    if (options_from_args(&opt, &legacy, args, &err) != MSP_OK)
         return msp_cli_usage(msp_command_find("compare"), &err);
     if (input != NULL) {
         summary.status = msp_compare_config_load(&config, input, &err);

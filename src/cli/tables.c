@@ -109,6 +109,13 @@ static const msp_opt compare_options[] = {
      .help = "For CI, exit with 3 when there is a row No or Different (no); also when one is Warning, marked or of "
              "another shape (warning); also when one has no partner (any)."},
     FLAG(MSP_OPT_JSON, false, NULL, "--json", "Print the summary as JSON."),
+    {.id = MSP_OPT_SUFFIX,
+     .kind = MSP_OPT_VALUE,
+     .name = "--suffix",
+     .metavar = "TEXT",
+     .help = "Dumps of ptdbg_ascend and torch_npu.hooks: a mark in the table's name, compare_result_TEXT_{time}.csv."},
+    FLAG(MSP_OPT_SHAPE, false, NULL, "--shape",
+         "Dumps of torch_npu.hooks: operators match only where their types and shapes agree."),
 };
 
 static const msp_opt merge_options[] = {

@@ -419,6 +419,21 @@ check_options(const msp_compare_options *opt, msp_error *err)
     return MSP_OK;
 }
 
+/* What only the older tools' tables have is not left out in silence. */
+static msp_status
+check_legacy(const msp_plan *plan, const msp_compare_options *opt, msp_error *err)
+{
+    bool legacy = plan->npu.count > 0 && plan->npu.places[0].kind == MSP_DUMP_LEGACY;
+    bool suffix = opt->legacy != NULL && opt->legacy->suffix != NULL && opt->legacy->suffix[0] != '\0';
+    bool shape = opt->legacy != NULL && opt->legacy->shape_flag;
+
+    if (legacy || (!suffix && !shape))
+        return MSP_OK;
+    return msp_error_set(err, MSP_E_INVALID,
+                         "%s is no dump of ptdbg_ascend or torch_npu.hooks, to which alone %s applies; leave it out",
+                         opt->npu_path, suffix ? "a suffix" : "shape matching");
+}
+
 msp_status
 msp_compare_run(msp_compare_result *out, const msp_compare_options *opt, msp_error *err)
 {
@@ -445,6 +460,8 @@ msp_compare_run(msp_compare_result *out, const msp_compare_options *opt, msp_err
     run.cross = cross;
     if (st == MSP_OK)
         st = msp_kernel_wanted(opt) ? msp_kernel_plan(&plan, opt, err) : msp_plan_make(&plan, opt, err);
+    if (st == MSP_OK)
+        st = check_legacy(&plan, opt, err);
     if (st == MSP_OK)
         st = check_out_dirs(&plan, output_dir, err);
     if (st == MSP_OK && (opt->legacy == NULL || opt->legacy->output_file == NULL)) /* that needs no time in its name */

@@ -152,10 +152,10 @@ def hooks(*operators):
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
-def compare_hooks(run, tmp_path, npu, bench):
+def compare_hooks(run, tmp_path, npu, bench, *options):
     (tmp_path / "npu.pkl").write_text(npu)
     (tmp_path / "bench.pkl").write_text(bench)
-    r = run("compare", "npu.pkl", "bench.pkl", "-o", "out")
+    r = run("compare", "npu.pkl", "bench.pkl", "-o", "out", *options)
     assert r.rc == 0, r.err
     return table(tmp_path / "out")[1:]
 
@@ -181,6 +181,22 @@ def test_tensors_of_another_shape_cannot_be_calculated_even_with_as_many_values(
         return json.dumps(["Torch_a_forward_output", [1.0, 2.0], "torch.float32", shape]) + "\n"
     rows = compare_hooks(run, tmp_path, line([1, 2]), line([2, 1]))
     assert rows[0][3:] == ["[1, 2]", "[2, 1]", "cannot be calculated ", "cannot be calculated", "cannot be calculated"]
+
+
+def test_with_shape_they_do_not_match(run, tmp_path):
+    def line(shape):
+        return json.dumps(["Torch_a_forward_output", [1.0, 2.0], "torch.float32", shape]) + "\n"
+    same = hooks(("b", [1.0], [2.0]))
+    rows = compare_hooks(run, tmp_path, same + line([1, 2]), same + line([2, 1]), "--shape", "--suffix", "mine")
+    assert [r[3:5] for r in rows] == [["[1]", "[1]"]] * 2 + [["[1, 2]", "N/A"], ["N/A", "[2, 1]"]]
+    assert [n.startswith("compare_result_mine_") for n in os.listdir(tmp_path / "out")] == [True]
+
+
+def test_suffix_and_shape_are_for_the_older_tables_only(run, tmp_path):
+    (tmp_path / "dump.json").write_text('{"task": "statistics", "level": "L1", "data": {}}')
+    for option in (["--suffix", "mine"], ["--shape"]):
+        r = run("compare", "dump.json", "dump.json", *option)
+        assert r.rc == 1 and "dump.json is no dump of ptdbg_ascend or torch_npu.hooks" in r.err
 
 
 def test_names_of_the_2023_form_are_matched_without_their_number(run, tmp_path):
