@@ -377,6 +377,9 @@ read_items(const char **at, const char *end, double *v, size_t *n, size_t cap)
     const char *p = *at, *next;
 
     while (p < end && *n < cap) {
+        *n += msp_f64_scan_list(&p, end, v + *n, cap - *n);
+        if (*n == cap)
+            break;
         while (p < end && is_space(*p))
             p++;
         next = msp_f64_scan(p, end, &v[*n]);

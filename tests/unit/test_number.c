@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "unit.h"
+#include "core/cpu.h"
 #include "core/number.h"
 
 static uint64_t seed = 88172645463325252ULL;
@@ -261,6 +262,101 @@ a_number_in_a_list_is_read_to_its_end_or_left_to_the_other_function(void **state
     assert_null(msp_f64_scan(text, text + strlen(text), &v));
 }
 
+/* A number of the kinds that lists of tensors have, and now and then another. */
+static void
+random_item(char text[400], long i)
+{
+    double v = random_double(i);
+
+    if (i % 3 == 0) /* a float32 of everyday size */
+        v = (double)(float)((double)(int64_t)next_random() / 9223372036854775808.0 * (i % 2 == 0 ? 1 : 12));
+    if (i % 7 == 0 && fabs(v) < 1e15)
+        snprintf(text, 400, "%.*f", (int)(next_random() % 22), v);
+    else
+        msp_f64_repr(text, v);
+}
+
+/* The numbers of the list in text, each as strtod() reads it; returns how many came in rows. */
+static size_t
+check_list(const char *text, const char *end, size_t cap)
+{
+    double v[64];
+    size_t in_rows = 0;
+
+    for (const char *p = text; p < end;) {
+        const char *at = p;
+        size_t n = msp_f64_scan_list(&at, end, v, cap);
+        char *behind;
+
+        assert_true(n <= cap && at < end);
+        for (size_t i = 0; i < n; i++, p = behind + 2)
+            if (to_bits(v[i]) != to_bits(strtod(p, &behind)) || behind[0] != ',' || behind[1] != ' ')
+                fail_msg("%.*s: %a, not %a", (int)(behind - p), p, v[i], strtod(p, NULL));
+        assert_ptr_equal(p, at);
+        in_rows += n;
+        if (n < cap) {
+            (void)strtod(p, &behind);
+            p = behind + 2;
+        }
+    }
+    return in_rows;
+}
+
+static void
+numbers_in_rows_are_read_as_one_by_one(void **state)
+{
+    static char text[64 * 400 + 1];
+    size_t in_rows = 0, all = 0;
+
+    (void)state;
+    for (long i = 0; i < how_many();) {
+        size_t n = 0, items = 1 + next_random() % 64;
+
+        for (size_t k = 0; k < items; k++) {
+            char item[400];
+
+            random_item(item, i++);
+            n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s", k > 0 ? ", " : "", item);
+        }
+        all += items;
+        in_rows += check_list(text, text + n, 1 + next_random() % 64);
+        msp_cpu_limit(MSP_CPU_SCALAR);
+        check_list(text, text + n, 64);
+        msp_cpu_limit(MSP_CPU_LEVELS);
+    }
+    if (msp_cpu_best() >= MSP_CPU_AVX2)
+        assert_true(in_rows > all / 4);
+}
+
+static void
+a_row_of_numbers_ends_where_something_else_comes(void **state)
+{
+    static const char *const odd[] = {"1e5", "nan", "x", "", " 1.5", "1.5 ", "1.5 , ", "true", "1.5,2.5"};
+    char text[200];
+    double v[8];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(odd) / sizeof(odd[0]); i++) {
+        const char *at = text;
+        size_t n;
+
+        snprintf(text, sizeof(text), "0.5, -1.25, %s, 0.12345678901234567890123456789012345678901234567890", odd[i]);
+        n = msp_f64_scan_list(&at, text + strlen(text), v, 8);
+        if (msp_cpu_best() >= MSP_CPU_AVX2)
+            assert_true(n == 2 && v[0] == 0.5 && v[1] == -1.25 && at == text + 12);
+    }
+    for (size_t len = 0; len < 100; len++) { /* what is cut off is not looked at, and a comma alone is no end */
+        char *cut = malloc(len + 1);
+        const char *at = cut;
+
+        for (size_t i = 0; i < len; i++)
+            cut[i] = "0.12345678901234567890123456789012345, "[i % 39];
+        (void)msp_f64_scan_list(&at, cut + len, v, 8);
+        assert_true(at < cut + len || (at == cut && len == 0));
+        free(cut);
+    }
+}
+
 static void
 zeros_in_front_of_the_digits_are_no_digits(void **state)
 {
@@ -348,6 +444,8 @@ main(void)
         TEST(what_was_printed_reads_back),
         TEST(any_digits_are_rounded_as_strtod_rounds_them),
         TEST(a_number_in_a_list_is_read_to_its_end_or_left_to_the_other_function),
+        TEST(numbers_in_rows_are_read_as_one_by_one),
+        TEST(a_row_of_numbers_ends_where_something_else_comes),
         TEST(zeros_in_front_of_the_digits_are_no_digits),
         TEST(what_is_no_number_is_refused),
         TEST(the_locale_has_no_say),
