@@ -125,6 +125,12 @@ keys_release(keys *k)
     msp_buf_release(&k->scratch);
 }
 
+static msp_status
+no_memory(msp_error *err)
+{
+    return msp_error_set(err, MSP_E_NOMEM, "out of memory while matching operators");
+}
+
 /* ---- partners ---------------------------------------------------------------------------------------------------- */
 
 static void
@@ -141,29 +147,65 @@ pair_rows(msp_match *out, const msp_rows *npu, const msp_rows *bench, const uint
     out->bench_only = bench->count - out->matched;
 }
 
+static bool
+same_row(const msp_rows *npu, const msp_row *n, const msp_rows *bench, const msp_row *b, bool shapes)
+{
+    return msp_str_eq(msp_row_name(n), msp_row_name(b)) &&
+           (!shapes || (msp_str_eq(dtype_class(npu, n), dtype_class(bench, b)) &&
+                        msp_str_eq(msp_row_shape(npu, n), msp_row_shape(bench, b))));
+}
+
+/* Two runs of one model: the same groups in the same order, each meets its like, and no key is needed to see that. */
+static bool
+same_groups(const msp_rows *npu, const msp_rows *bench, bool shapes)
+{
+    if (npu->napis != bench->napis)
+        return false;
+    for (size_t i = 0; i < npu->napis; i++) {
+        const msp_row_api *n = &npu->apis[i], *b = &bench->apis[i];
+
+        if (n->count != b->count)
+            return false;
+        for (size_t k = 0; k < n->count; k++)
+            if (!same_row(npu, &npu->rows[n->first + k], bench, &bench->rows[b->first + k], shapes))
+                return false;
+    }
+    return true;
+}
+
+/* Walk along both files by the keys of their groups. */
+static msp_status
+walk_groups(uint32_t *partner, const msp_rows *npu, const msp_rows *bench, const msp_legacy_match_rule *rule,
+            msp_error *err)
+{
+    keys k = {0};
+    uint32_t *nids = group_ids(&k, npu, rule, rule->numbered[0]), *bids = group_ids(&k, bench, rule, rule->numbered[1]);
+    msp_match_sequence n = {nids, npu->napis}, b = {bids, bench->napis};
+    msp_status st = nids == NULL || bids == NULL ? no_memory(err) : msp_match_walk(partner, &n, &b, k.ids.count, err);
+
+    msp_free(nids);
+    msp_free(bids);
+    keys_release(&k);
+    return st;
+}
+
 msp_status
 msp_legacy_match(msp_match *out, const msp_rows *npu, const msp_rows *bench, const msp_legacy_match_rule *rule,
                  msp_error *err)
 {
-    msp_match_sequence n = {NULL, npu->napis}, b = {NULL, bench->napis};
-    keys k = {0};
-    uint32_t *nids = group_ids(&k, npu, rule, rule->numbered[0]), *bids = group_ids(&k, bench, rule, rule->numbered[1]);
-    uint32_t *partner = msp_alloc(n.count, sizeof(*partner));
-    msp_status st;
+    uint32_t *partner = msp_alloc(npu->napis, sizeof(*partner));
+    msp_status st = MSP_OK;
 
     *out = (msp_match){.bench = msp_alloc(npu->count, sizeof(uint32_t)), .count = npu->count};
-    if (nids == NULL || bids == NULL || partner == NULL || out->bench == NULL) {
-        st = msp_error_set(err, MSP_E_NOMEM, "out of memory while matching operators");
-    } else {
-        n.keys = nids;
-        b.keys = bids;
-        st = msp_match_walk(partner, &n, &b, k.ids.count, err);
-    }
+    if (partner == NULL || out->bench == NULL)
+        st = no_memory(err);
+    else if (same_groups(npu, bench, rule->shapes))
+        for (size_t i = 0; i < npu->napis; i++)
+            partner[i] = (uint32_t)i;
+    else
+        st = walk_groups(partner, npu, bench, rule, err);
     if (st == MSP_OK)
         pair_rows(out, npu, bench, partner);
-    msp_free(nids);
-    msp_free(bids);
     msp_free(partner);
-    keys_release(&k);
     return st;
 }

@@ -13,6 +13,7 @@
 #include "core/alloc.h"
 #include "core/log.h"
 #include "core/path.h"
+#include "core/pool.h"
 
 enum { MAX_HIGHLIGHT_ROWS = 1048500 }; /* Excel's limit for one sheet, as the manual counts it */
 
@@ -242,17 +243,24 @@ prepare(msp_pair *p)
 }
 
 static void
+release_side(size_t i, void *payload)
+{
+    msp_pair *p = payload;
+
+    msp_rows_release(&p->sides[i].rows);
+    msp_dump_close(p->sides[i].dump);
+    msp_legacy_release(&p->legacy[i]);
+    msp_free(p->sides[i].tensor_dir);
+    if (p->measurer.fds[i] >= 0)
+        close(p->measurer.fds[i]);
+}
+
+/* Giving back what a large text was mapped to takes as long as finding its lines: both sides at the same time. */
+static void
 release(msp_pair *p)
 {
     msp_outputs_close(&p->outputs);
-    for (int i = 0; i < 2; i++) {
-        msp_rows_release(&p->sides[i].rows);
-        msp_dump_close(p->sides[i].dump);
-        msp_legacy_release(&p->legacy[i]);
-        msp_free(p->sides[i].tensor_dir);
-        if (p->measurer.fds[i] >= 0)
-            close(p->measurer.fds[i]);
-    }
+    msp_pool_run(2, p->run->row_threads, release_side, p);
     msp_match_release(&p->match);
     msp_cross_pair_close(p->cross);
     msp_free(p->mapping_path);

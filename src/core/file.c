@@ -149,8 +149,10 @@ msp_map_close(msp_mapping *m)
 {
     if (m->kind == MSP_MAP_COPIED)
         msp_free((void *)m->addr);
-    else if (m->kind == MSP_MAP_MAPPED && m->addr != NULL)
+    else if (m->kind == MSP_MAP_MAPPED && m->addr != NULL) {
+        madvise((void *)m->addr, m->size, MADV_DONTNEED); /* several threads at a time can; munmap() is one by one */
         munmap((void *)m->addr, m->size);
+    }
     *m = (msp_mapping){0};
 }
 
