@@ -408,16 +408,12 @@ columns_of(const kernel *k, msp_column out[MAX_COLUMNS])
 static char *
 result_path(const kernel *k, const char *ext)
 {
-    char *path = NULL;
-    msp_buf plain = {0};
+    char *plain = k->common ? msp_plan_file(k->plan->out_dir, k->plan->stem, NULL, ext) : NULL;
 
-    if (k->common) {
-        msp_buf_printf(&plain, "%s/%s.%s", k->plan->out_dir, k->plan->stem, ext);
-        if (!plain.failed && msp_path_kind_of(plain.p) == MSP_PATH_NONE)
-            path = msp_result_text(msp_buf_view(&plain));
-        msp_buf_release(&plain);
-    }
-    return path != NULL ? path : msp_plan_file(k->plan->out_dir, k->plan->stem, k->run->timestamp, ext);
+    if (plain != NULL && msp_path_kind_of(plain) == MSP_PATH_NONE)
+        return plain;
+    msp_free(plain);
+    return msp_plan_file(k->plan->out_dir, k->plan->stem, k->run->timestamp, ext);
 }
 
 static msp_status

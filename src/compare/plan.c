@@ -34,12 +34,16 @@ no_memory(planner *p)
 char *
 msp_plan_file(const char *dir, const char *stem, const char *timestamp, const char *ext)
 {
-    msp_buf b = {0};
+    msp_buf name = {0};
+    char *path;
 
-    msp_buf_printf(&b, "%s/%s_%s.%s", dir, stem, timestamp, ext);
-    if (b.failed)
-        msp_buf_release(&b);
-    return b.p;
+    msp_buf_text(&name, stem);
+    if (timestamp != NULL)
+        msp_buf_printf(&name, "_%s", timestamp);
+    msp_buf_printf(&name, ".%s", ext);
+    path = name.failed ? NULL : msp_path_join(dir, name.p);
+    msp_buf_release(&name);
+    return path;
 }
 
 char *

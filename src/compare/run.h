@@ -75,7 +75,7 @@ typedef struct msp_plan {
 MSP_CHECK msp_status msp_plan_make(msp_plan *out, const msp_compare_options *opt, msp_error *err);
 void msp_plan_release(msp_plan *p);
 
-/* "<dir>/<stem>_<time>.<ext>"; NULL when there is no memory. */
+/* "<dir>/<stem>_<time>.<ext>", or "<dir>/<stem>.<ext>" without a time (NULL); NULL when there is no memory. */
 char *msp_plan_file(const char *dir, const char *stem, const char *timestamp, const char *ext);
 
 /* "<folder of path>/<name>"; NULL when there is no memory. */

@@ -58,7 +58,7 @@ msp_path_join(const char *dir, const char *name)
     msp_buf b = {0};
 
     msp_buf_text(&b, dir);
-    if (b.len > 0 && b.p != NULL && b.p[b.len - 1] != '/')
+    if (name[0] != '\0' && b.len > 0 && b.p != NULL && b.p[b.len - 1] != '/')
         msp_buf_char(&b, '/');
     msp_buf_text(&b, name);
     if (b.failed)

@@ -17,7 +17,7 @@ msp_str msp_path_base(const char *path);
 /* Everything before the last component: "/a" for "/a/b", "." for "b". */
 msp_str msp_path_dir(const char *path);
 
-/* dir + "/" + name in memory that msp_free() gives back; NULL when there is none. */
+/* dir + "/" + name in memory that msp_free() gives back, or dir alone when name is empty; NULL when there is none. */
 char *msp_path_join(const char *dir, const char *name);
 
 /* Create the directory and its parents with mode 0750; one that exists is fine. */

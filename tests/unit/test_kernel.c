@@ -243,9 +243,28 @@ plain_trees_are_walked_side_by_side(void **state)
     plan = make_plan(&opt, "ct", "cu");
     assert_int_equal(plan.npairs, 2);
     assert_string_equal(plan.pairs[0].label, "");
+    assert_string_equal(plan.pairs[0].out_dir, "out");
     assert_string_equal(plan.pairs[1].label, "a/b");
     assert_string_equal(plan.pairs[1].out_dir, "out/a/b");
     msp_plan_release(&plan);
+}
+
+static void
+names_of_results_have_one_slash_and_a_time_if_wanted(void **state)
+{
+    static const struct {
+        const char *dir, *time, *want;
+    } cases[] = {{"out", "2024", "out/result_2024.csv"},
+                 {"out/", "2024", "out/result_2024.csv"},
+                 {"out/", NULL, "out/result.csv"}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char *path = msp_plan_file(cases[i].dir, "result", cases[i].time, "csv");
+
+        assert_string_equal(path, cases[i].want);
+        msp_free(path);
+    }
 }
 
 static void
@@ -319,6 +338,7 @@ main(void)
         TEST(folders_are_paired_by_rank_and_step),
         TEST(without_rank_folders_numbers_above_the_step_are_the_rank),
         TEST(plain_trees_are_walked_side_by_side),
+        TEST(names_of_results_have_one_slash_and_a_time_if_wanted),
         TEST(what_is_missing_is_named),
         TEST(every_failed_allocation_is_reported_and_nothing_leaks),
     };

@@ -35,6 +35,9 @@ paths_are_taken_apart_and_joined(void **state)
     p = msp_path_join("", "b");
     assert_string_equal(p, "b");
     msp_free(p);
+    p = msp_path_join("a", "");
+    assert_string_equal(p, "a");
+    msp_free(p);
     msp_alloc_fail_after(0);
     assert_null(msp_path_join("a", "b"));
     msp_alloc_fail_after(-1);
