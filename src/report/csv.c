@@ -44,13 +44,12 @@ is_plain(msp_str s)
     return !has_odd(v);
 }
 
+/* Of text that is not empty; a comma is what there is most often. */
 static bool
 needs_quotes(msp_str s)
 {
-    for (size_t i = 0; i < s.len; i++)
-        if (s.p[i] == ',' || s.p[i] == '"' || s.p[i] == '\n' || s.p[i] == '\r')
-            return true;
-    return false;
+    return memchr(s.p, ',', s.len) != NULL || memchr(s.p, '"', s.len) != NULL || memchr(s.p, '\n', s.len) != NULL ||
+           memchr(s.p, '\r', s.len) != NULL;
 }
 
 /* Text that is not plain. */

@@ -20,8 +20,18 @@ valid_run(msp_str s, size_t at)
     size_t start = at;
 
     while (at < s.len) {
+        uint64_t eight;
         uint32_t c;
-        int n = (unsigned char)s.p[at] < 0x80 ? 1 : msp_utf8_decode(&c, s.p + at, s.len - at);
+        int n;
+
+        if (s.len - at >= sizeof(eight)) { /* most text is ASCII */
+            memcpy(&eight, s.p + at, sizeof(eight));
+            if ((eight & 0x8080808080808080u) == 0) {
+                at += sizeof(eight);
+                continue;
+            }
+        }
+        n = (unsigned char)s.p[at] < 0x80 ? 1 : msp_utf8_decode(&c, s.p + at, s.len - at);
 
         if (n <= 0)
             break;
