@@ -1,5 +1,6 @@
 /*
- * fuzz_number.c - the input as a double is printed and read back; the input as text is read as strtod() reads it.
+ * fuzz_number.c - the input as a double is printed and read back; the input as text is read as strtod() reads it, and
+ * as a list of numbers as they are read one by one.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -54,6 +55,23 @@ check_text(const uint8_t *data, size_t size)
     free(copy);
 }
 
+static void
+check_list(const uint8_t *data, size_t size)
+{
+    const char *p = (const char *)data, *end = p + size, *at = p;
+    double row[16], one;
+    size_t n = msp_f64_scan_list(&at, end, row, 16);
+
+    for (size_t i = 0; i < n; i++) {
+        p = msp_f64_scan(p, end, &one);
+        if (p == NULL || end - p <= 2 || p[0] != ',' || p[1] != ' ' || to_bits(one) != to_bits(row[i]))
+            abort();
+        p += 2;
+    }
+    if (p != at)
+        abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int
@@ -62,5 +80,6 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size >= 8)
         check_double(data);
     check_text(data, size);
+    check_list(data, size);
     return 0;
 }
