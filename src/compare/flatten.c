@@ -25,10 +25,10 @@ enum { RECENT = 16 };
 typedef struct flattener {
     msp_rows *out;
     const msp_dump *dump;
-    recent dtypes[RECENT], shapes[RECENT];
-    void *room;      /* for the tree of one record: most need no other memory */
-    msp_buf name;    /* of the place that the walk has reached */
-    msp_buf scratch; /* short texts being put together */
+    recent *dtypes, *shapes; /* RECENT of each; only with a dump */
+    void *room;              /* for the tree of one record: most need no other memory */
+    msp_buf name;            /* of the place that the walk has reached */
+    msp_buf scratch;         /* short texts being put together */
     uint32_t api;
     msp_row_state state;
     bool skip_indices; /* lists add nothing to the name: parameters_grad */
@@ -659,7 +659,8 @@ msp_status
 msp_rows_flatten(msp_rows *out, const msp_dump *d, msp_rows_tick *tick, void *payload, msp_error *err)
 {
     _Alignas(16) char room[ROOM];
-    flattener f = {.out = out, .dump = d, .room = room, .err = err};
+    recent dtypes[RECENT] = {{{0}, 0}}, shapes[RECENT] = {{{0}, 0}};
+    flattener f = {.out = out, .dump = d, .dtypes = dtypes, .shapes = shapes, .room = room, .err = err};
     size_t n = msp_dump_count(d), bytes = 0;
     msp_status st = MSP_OK;
 

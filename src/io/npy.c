@@ -94,9 +94,12 @@ typedef struct header {
     size_t data_at;
 } header;
 
+/* The header ends with dozens of them. */
 static void
 skip_spaces(parser *p)
 {
+    while (p->end - p->at >= 8 && memcmp(p->p + p->at, "        ", 8) == 0)
+        p->at += 8;
     while (p->at < p->end && (p->p[p->at] == ' ' || p->p[p->at] == '\n' || p->p[p->at] == '\t'))
         p->at++;
 }
@@ -153,11 +156,12 @@ read_descr(header *h, parser *p)
     st = read_string(&s, p);
     if (st != MSP_OK)
         return st;
-    h->dtype = dtype_of_name(s);
-    if (h->dtype == MSP_DTYPE_NONE && s.len > 1 && strchr("<>|=", s.p[0]) != NULL) {
+    if (s.len > 1 && memchr("<>|=", s.p[0], 4) != NULL) {
         h->dtype = dtype_of_code((msp_str){s.p + 1, s.len - 1});
         h->big_endian = s.p[0] == '>';
     }
+    if (h->dtype == MSP_DTYPE_NONE)
+        h->dtype = dtype_of_name(s);
     return h->dtype != MSP_DTYPE_NONE ? MSP_OK : refuse_descr(s, at, p->err);
 }
 
