@@ -116,7 +116,7 @@ typedef struct probe_state {
     PyObject *trampoline;    /* Python: (function, entry) -> (code, signature or None); see probe_patch.c */
     PyObject *describe;      /* Python: anything odd -> a structure of plain values */
     PyObject *fetch;         /* Python: () -> statistics that were computed on devices; see probe_device.c */
-    PyObject *total;         /* Python: (list of tensors) -> their sum */
+    PyObject *total;         /* Python: (list of tensors, list of others) -> the sum of these without those */
     uint64_t tickets;        /* the last one that was given out for such statistics */
     PyObject *stack_text;    /* Python: (frame, form) -> texts, and what kind of call it is */
     PyObject *caller;        /* Python: function -> PROBE_FIRST_NAME, ... */

@@ -691,6 +691,39 @@ add_inner_edges(walk *w)
     return extra;
 }
 
+/* Which gradient that enters the call arrives at this output of a node; -1: none. */
+static int
+entering_at(walk *w, const void *node, int64_t nr)
+{
+    int known = find_node(w, node);
+
+    for (int i = 0; known >= 0 && i < w->nodes[known].nin; i++)
+        if (map_of(&w->nodes[known])[i].at == nr)
+            return map_of(&w->nodes[known])[i].slot;
+    return -1;
+}
+
+/*
+ * A result that the module itself uses, too, such as the state of an LSTM cell: autograd adds the module's own part to
+ * what arrives from outside. The nodes that make it are noted, so that it can be taken off again.
+ */
+static void
+add_own_uses(walk *w)
+{
+    for (int n = 0; n < w->n; n++) {
+        int count = count_edges(w, n);
+
+        for (int i = 0; i < count && !w->failed; i++) {
+            int64_t nr = 0;
+            void *target = edge_of(w, n, i, &nr);
+            int slot_number = target == NULL ? -1 : entering_at(w, target, nr);
+
+            if (slot_number >= 0)
+                add_mapping(w, n, false, i, -1 - slot_number);
+        }
+    }
+}
+
 /* Shape and type of a tensor, whatever and wherever it is; its type is MSP_DTYPE_NONE when they cannot be had. */
 static void
 look_like(msp_tensor *like, PyObject *t)
@@ -788,6 +821,8 @@ msp_probe_edges_after(probe_edges *edges, PyObject *result, const char *name, si
     o.handed_on = o.through && !module && w.n > 0 ? sequence_of(w.nodes[0].node, edges->direct) : -1;
     o.given = msp_probe_given_to(o.handed_on);
     extra = o.given < 0 && !module ? add_inner_edges(&w) : 0;
+    if (module && o.n > 1 && !o.through && msp_probe_wants_gradients())
+        add_own_uses(&w);
     if (o.any && !w.failed)
         g = make_call(&w, &o, extra, name, len, module);
     if (module)

@@ -28,6 +28,7 @@ typedef struct slot {
     probe_lent now;     /* the only one, while the call's last hook runs, which lends it to us */
     msp_record *tokens; /* the only one, when other hooks are still to come: it is read at once and not kept */
     PyObject *kept;     /* a list of several */
+    PyObject *own;      /* a result of a module: a list of what the module itself adds to it, using it, too; or NULL */
     msp_tensor *zeros;  /* an input that the module does not use: what a tensor of zeros looks like, or NULL */
     bool followed;      /* it is another call's, too */
 } slot;
@@ -86,6 +87,7 @@ empty_slots(slot *s, int n)
         s[i].tokens = NULL;
         s[i].now = (probe_lent){0};
         Py_CLEAR(s[i].kept);
+        Py_CLEAR(s[i].own);
         s[i].got = 0;
     }
 }
@@ -141,9 +143,9 @@ start_path(probe_path *path, const grad_call *g, const char *section, int i)
 
 /* The same where only torch can add: on another device, sparse, ... */
 static bool
-put_total(msp_record *r, PyObject *list, probe_path *path)
+put_total(msp_record *r, PyObject *list, PyObject *less, probe_path *path)
 {
-    PyObject *sum = msp_probe.total == NULL ? NULL : msp_probe_ask(msp_probe.total, list, NULL);
+    PyObject *sum = msp_probe.total == NULL ? NULL : msp_probe_ask(msp_probe.total, list, less);
 
     if (sum == NULL)
         PyErr_Clear();
@@ -171,20 +173,47 @@ add_to(const msp_tensor *sum, const msp_tensor *next)
     return ok;
 }
 
-/* The sum of several contributions, as autograd itself would accumulate them; false when it cannot be had. */
 static bool
-put_sum(msp_record *r, PyObject *list, probe_path *path)
+add_all(const msp_tensor *sum, PyObject *list)
 {
-    msp_tensor first, next, sum;
+    msp_tensor next;
+    bool ok = true;
+
+    for (Py_ssize_t k = 0; ok && k < PyList_GET_SIZE(list); k++)
+        ok = msp_probe_tensor_view(&next, PyList_GET_ITEM(list, k)) == 1 && add_to(sum, &next);
+    return ok;
+}
+
+/* A sign is the top bit of a number, or of both parts of a complex one. */
+static void
+negate(const msp_tensor *t)
+{
+    const size_t bytes = (size_t)t->numel * msp_dtype_size(t->dtype);
+    const size_t step = msp_dtype_size(t->dtype) / (msp_dtype_class_of(t->dtype) == MSP_CLASS_COMPLEX ? 2 : 1);
+    unsigned char *data = (unsigned char *)(uintptr_t)t->data;
+
+    for (size_t i = step - 1; i < bytes; i += step)
+        data[i] ^= 0x80;
+}
+
+/* The sum of several contributions, as autograd itself would accumulate them, without those in less (NULL: none); false
+ * when it cannot be had. */
+static bool
+put_sum(msp_record *r, PyObject *list, PyObject *less, probe_path *path)
+{
+    msp_tensor first, sum;
     bool ok;
     char *data;
 
     if (msp_probe_tensor_view(&first, PyList_GET_ITEM(list, 0)) != 1)
-        return put_total(r, list, path);
+        return put_total(r, list, less, path);
     data = PyMem_Calloc((size_t)first.numel + 1, msp_dtype_size(first.dtype));
     ok = data != NULL && msp_tensor_view(&sum, data, first.dtype, first.ndim, first.shape, NULL) == MSP_OK;
-    for (Py_ssize_t k = 0; ok && k < PyList_GET_SIZE(list); k++)
-        ok = msp_probe_tensor_view(&next, PyList_GET_ITEM(list, k)) == 1 && add_to(&sum, &next);
+    if (ok && less != NULL) {
+        ok = add_all(&sum, less);
+        negate(&sum);
+    }
+    ok = ok && add_all(&sum, list);
     if (ok && msp_probe_memory(r, &sum, path) != 0)
         msp_probe_swallow("reading a gradient", path->text);
     PyMem_Free(data);
@@ -210,9 +239,9 @@ put_slot(msp_record *r, const slot *s, probe_path *path)
 {
     if (s->now.object != NULL || s->now.handle != NULL)
         msp_probe_lent(r, &s->now, path);
-    else if (s->kept != NULL && PyList_GET_SIZE(s->kept) == 1)
+    else if (s->kept != NULL && PyList_GET_SIZE(s->kept) == 1 && s->own == NULL)
         msp_probe_value(r, PyList_GET_ITEM(s->kept, 0), path, 0);
-    else if (s->kept != NULL && put_sum(r, s->kept, path))
+    else if (s->kept != NULL && put_sum(r, s->kept, s->own, path))
         return;
     else if (s->kept != NULL || (s->got == 0 && s->zeros == NULL))
         msp_record_null(r);
@@ -476,13 +505,13 @@ item(const shown *of, int at)
 
 /* One of several, or of a call that may be wanted once more: it is held. */
 static void
-keep(slot *s, const probe_lent *v)
+keep(PyObject **list, const probe_lent *v)
 {
     PyObject *object = msp_probe_lent_object(v);
 
-    if (s->kept == NULL)
-        s->kept = PyList_New(0);
-    if (s->kept == NULL || object == NULL || PyList_Append(s->kept, object) != 0)
+    if (*list == NULL)
+        *list = PyList_New(0);
+    if (*list == NULL || object == NULL || PyList_Append(*list, object) != 0)
         PyErr_Clear();
     Py_XDECREF(object);
 }
@@ -496,7 +525,7 @@ take_gradient(grad_call *g, slot *s, probe_lent v, const char *section, int inde
         return;
     s->got++;
     if (s->expected > 1 || s->followed || msp_probe.rules.overflow) {
-        keep(s, &v);
+        keep(&s->kept, &v);
         return;
     }
     if (g->fired + 1 >= g->hooks) {
@@ -520,11 +549,14 @@ take_gradients(const grad_hook *h, const shown *leaving, const shown *entering)
 
     for (int i = 0; i < h->nin && msp_probe.rules.inputs; i++)
         take_gradient(g, &g->in[h->map[i].slot], item(entering, h->map[i].at), "input", h->map[i].slot);
-    for (int i = h->nin; i < h->nin + h->nout && (msp_probe.rules.outputs || g->nled > 0); i++) {
-        int at = h->map[i].at;
+    for (int i = h->nin; i < h->nin + h->nout; i++) {
+        int at = h->map[i].at, number = h->map[i].slot;
+        probe_lent v = at < 0 ? item(entering, -1 - at) : item(leaving, at);
 
-        take_gradient(g, &g->out[h->map[i].slot], at < 0 ? item(entering, -1 - at) : item(leaving, at), "output",
-                      h->map[i].slot);
+        if (number < 0 && msp_probe.rules.inputs && (v.object != NULL || v.handle != NULL))
+            keep(&g->in[-1 - number].own, &v);
+        else if (number >= 0 && (msp_probe.rules.outputs || g->nled > 0))
+            take_gradient(g, &g->out[number], v, "output", number);
     }
 }
 
@@ -647,7 +679,7 @@ expect(grad_call *g, const grad_hook *h)
     for (int i = 0; i < h->nin; i++)
         g->in[h->map[i].slot].expected++;
     for (int i = h->nin; i < h->nin + h->nout; i++)
-        g->out[h->map[i].slot].expected++;
+        (h->map[i].slot < 0 ? &g->in[-1 - h->map[i].slot] : &g->out[h->map[i].slot])->expected++;
 }
 
 static bool

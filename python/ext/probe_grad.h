@@ -18,7 +18,8 @@ typedef struct grad_call grad_call;
 /* One gradient that a node's hook is shown. */
 typedef struct grad_mapping {
     int at; /* position in the tuple that the hook gets; leaving and negative: -1 - position among the entering ones */
-    int slot; /* which gradient of the call that is */
+    int slot; /* which gradient of the call that is; leaving and negative: -1 - the one that enters of which it is a
+                 part */
 } grad_mapping;
 
 extern PyTypeObject msp_probe_grad_hook_type, msp_probe_parameter_hook_type;

@@ -304,3 +304,35 @@ def test_what_leaves_a_module_are_its_inputs_gradients(tmp_path, level):
     data = collect(tmp_path, lambda d: step(d, lambda: model(R(5, 3)).sum().backward(), model), level=level).data()
     left = {n: [g and g["shape"] for g in data["Module.%s.backward.0" % n]["output"]] for n in ("0.Linear", "1.Tanh", "2.Linear")}
     assert left == {"0.Linear": [None], "1.Tanh": [[5, 4]], "2.Linear": [[5, 4]]}
+
+
+class Cell(nn.Module):
+    """Returns a state that it uses itself, as an LSTM cell does."""
+
+    def __init__(self, dtype):
+        super().__init__()
+        self.fc = fill(nn.Linear(3, 3)).to(dtype)
+
+    def forward(self, x):
+        state = self.fc(x)
+        return state.tanh() * 2, (state, state.sum())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_what_arrives_at_a_result_that_the_module_uses_is_what_comes_from_outside(tmp_path, dtype):
+    def body(d):
+        model = nn.Sequential(Cell(dtype))
+
+        def run():
+            out, (state, _) = model[0](R(4, 3, dtype=dtype))
+            (out.sum() + (state * R(4, 3, seed=7, dtype=dtype)).sum()).backward()
+
+        step(d, run, model)
+        step(d, lambda: model[0](R(4, 3, dtype=dtype))[0].sum().backward(), model)
+
+    result = collect(tmp_path, body, level="L0", task="tensor")
+    name = "Module.0.Cell.backward.0"
+    assert [g and g["shape"] for g in result.data(0)[name]["input"]] == [[4, 3], [4, 3], None]
+    arrived = [result.tensor("%s.input.1.pt" % name, step=n) for n in (0, 1)]
+    assert torch.allclose(arrived[0].double(), R(4, 3, seed=7, dtype=dtype).double(), atol=0.02 if dtype == torch.bfloat16 else 1e-6)
+    assert torch.equal(arrived[1], torch.zeros(4, 3, dtype=dtype))  # nobody outside uses it

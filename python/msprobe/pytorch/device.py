@@ -145,12 +145,14 @@ def is_capturing(device):
     return capturing is not None and capturing()
 
 
-def total(tensors):
-    """The sum of gradients, one after the other as autograd accumulates them."""
+def total(tensors, less=()):
+    """The sum of gradients, one after the other as autograd accumulates them, without those in less."""
     with unprofiled(), torch.no_grad():
         result = tensors[0]
         for t in tensors[1:]:
             result = result + t
+        for t in less:
+            result = result - t
         return result
 
 
