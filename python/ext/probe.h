@@ -525,6 +525,9 @@ PyObject *msp_probe_open_unit(const msp_unit_info *info, const char *data_dir);
 void msp_probe_module_open(const char *name, size_t len, const probe_edges *inputs);
 void msp_probe_module_close(const char *name);
 
+/* In place of a node's number: the tensor is a leaf, and has no node. */
+#define MSP_PROBE_LEAF INT64_C(-2)
+
 /*
  * The module that the gradients of a call made now belong to, by its name in forward: a new reference, or NULL.
  * handed_on: the number of the node whose tensor the call returned as it was; -1: it made nodes of its own.

@@ -319,7 +319,7 @@ msp_probe_edges_position(const probe_edges *e, const void *node, int64_t nr)
     for (int i = 0; i < e->n; i++) {
         const input_edge *edge = &items_of(e)[i];
 
-        if (!edge->leaf && edge->node == node && edge->nr == nr)
+        if (edge->node == node && edge->nr == nr)
             return edge->first;
     }
     return -1;
@@ -603,9 +603,17 @@ typedef struct outputs {
     PyObject *first; /* of them, lent */
     bool any;
     bool through;      /* the call made no node: it handed its input on, as to() and dropout without effect do */
-    int64_t handed_on; /* ... of the node with this number; -1: no, or the call of a module */
+    int64_t handed_on; /* ... of the node with this number, or a leaf; -1: no, or the call of a module */
     Py_ssize_t given;  /* ... which this open module was given; -1: none */
+    int leaf;          /* ... position among the inputs of the leaf that it is; -1: it is none */
 } outputs;
+
+/* The position of this leaf among the inputs, -1: it is none of them. */
+static int
+leaf_position(const probe_edges *e, const PyObject *tensor)
+{
+    return e->leaves > 0 ? msp_probe_edges_position(e, tensor, 0) : -1;
+}
 
 static void
 note_output(PyObject *t, void *payload)
@@ -617,8 +625,10 @@ note_output(PyObject *t, void *payload)
     void *fn = node_of(t, direct, &nr);
     bool new = fn != NULL && !o->through &&is_new(o->walk, fn);
 
-    if (index == 0)
+    if (index == 0) {
         o->first = t;
+        o->leaf = fn == NULL ? leaf_position(o->walk->edges, t) : -1;
+    }
     if (new || (fn != NULL && !o->through && index == 0)) {
         o->through = !new;
         node = note_node(o->walk, fn);
@@ -776,6 +786,18 @@ follow_module(const walk *w, const outputs *o, grad_call *g)
     return done;
 }
 
+/* The same for a leaf: it has no node, so that nothing else can be said of the call. */
+static grad_call *
+follow_leaf(const walk *w, const outputs *o, const char *name, size_t len)
+{
+    const grad_mapping map[2] = {{0, 0}, {0, o->leaf}};
+    grad_call *g = msp_probe_grad_call(name, len, o->n, w->edges->positions, o->handed_on);
+
+    if (g != NULL)
+        msp_probe_follow(g, o->given, o->first, false, o->first, map);
+    return g;
+}
+
 static grad_call *
 make_call(const walk *w, const outputs *o, int extra, const char *name, size_t len, bool module)
 {
@@ -809,7 +831,7 @@ void
 msp_probe_edges_after(probe_edges *edges, PyObject *result, const char *name, size_t len, bool module)
 {
     walk w;
-    outputs o = {.walk = &w};
+    outputs o = {.walk = &w, .leaf = -1};
     grad_call *g = NULL;
     int extra;
 
@@ -819,12 +841,16 @@ msp_probe_edges_after(probe_edges *edges, PyObject *result, const char *name, si
         follow(&w, i);
     merge_same_tensors(&w);
     o.handed_on = o.through && !module && w.n > 0 ? sequence_of(w.nodes[0].node, edges->direct) : -1;
+    if (o.leaf >= 0 && !module)
+        o.handed_on = MSP_PROBE_LEAF;
     o.given = msp_probe_given_to(o.handed_on);
     extra = o.given < 0 && !module ? add_inner_edges(&w) : 0;
     if (module && o.n > 1 && !o.through && msp_probe_wants_gradients())
         add_own_uses(&w);
     if (o.any && !w.failed)
         g = make_call(&w, &o, extra, name, len, module);
+    else if (o.leaf >= 0 && o.given >= 0)
+        g = follow_leaf(&w, &o, name, len);
     if (module)
         msp_probe_follow_end(msp_probe_open_modules(), edges, g);
     if (PyErr_Occurred())

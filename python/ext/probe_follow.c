@@ -10,7 +10,7 @@
 
 typedef struct follower {
     grad_call *call;
-    void *node; /* of the tensor that is handed on: torch's own (direct), or object */
+    void *node; /* of the tensor that is handed on: torch's own (direct), or object; of a leaf the tensor itself */
     bool direct;
     PyObject *object;    /* holds the node */
     grad_mapping map[2]; /* what enters the call, what leaves it */
@@ -54,7 +54,8 @@ settle(follower *f, const probe_edges *inputs, grad_call *leader)
 {
     int position = leader == NULL ? -1 : msp_probe_edges_position(inputs, f->node, f->map[0].at);
 
-    if (position < 0 || !msp_probe_grad_follow(f->call, f->map[1].slot, leader, position))
+    if ((position < 0 || !msp_probe_grad_follow(f->call, f->map[1].slot, leader, position)) &&
+        !msp_probe_is_tensor(f->object)) /* a leaf cannot be hooked */
         msp_probe_grad_hook(f->call, f->node, f->direct, f->map, 1, 1);
     Py_DECREF(f->call);
     Py_DECREF(f->object);

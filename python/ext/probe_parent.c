@@ -109,7 +109,7 @@ msp_probe_given_to(int64_t node)
 {
     Py_ssize_t at = returning_below(msp_probe_open_modules());
 
-    if (node < 0 || at < 0 || at >= MOST_OPEN || node >= opened[at].first || returned_by(node) != NULL)
+    if (node == -1 || at < 0 || at >= MOST_OPEN || node >= opened[at].first || returned_by(node) != NULL)
         return -1;
     return at;
 }

@@ -336,3 +336,19 @@ def test_what_arrives_at_a_result_that_the_module_uses_is_what_comes_from_outsid
     arrived = [result.tensor("%s.input.1.pt" % name, step=n) for n in (0, 1)]
     assert torch.allclose(arrived[0].double(), R(4, 3, seed=7, dtype=dtype).double(), atol=0.02 if dtype == torch.bfloat16 else 1e-6)
     assert torch.equal(arrived[1], torch.zeros(4, 3, dtype=dtype))  # nobody outside uses it
+
+
+class Norm(nn.Module):
+    def forward(self, x):
+        return x.to(torch.float32) * 3
+
+
+def test_a_leaf_that_a_call_hands_on_has_what_leaves_the_module_by_it(tmp_path):
+    def body(d):
+        model, x = nn.Sequential(Norm()), R(2, 3, grad=True)
+        step(d, lambda: (model(x) + x.to(torch.float32)).sum().backward(), model)
+
+    data = collect(tmp_path, body, level="mix").data()
+    assert "Tensor.to.1.backward" not in data  # in no module, and no node to hook
+    for section in ("input", "output"):
+        assert [(g["Min"], g["Max"]) for g in data["Tensor.to.0.backward"][section]] == [(3.0, 3.0)]
