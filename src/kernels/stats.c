@@ -172,24 +172,43 @@ begin_stats(msp_stats *out, bool is_complex)
     out->first_bad = -1;
 }
 
+/* Apart from compute(), because what it has on the stack is more than a cache holds. */
+static __attribute__((noinline)) void
+compute_blocks(msp_stats *out, const msp_stats_plan *plan, const msp_tensor *t, int nthreads)
+{
+    msp_stats_tally tallies[MSP_STATS_MAX_CHUNKS];
+    msp_stats_job j;
+
+    begin_job(&j, plan, t, tallies);
+    if (t->numel * (int64_t)msp_dtype_size(t->dtype) < THREADS_FROM_BYTES)
+        nthreads = 1;
+    run_chunks(&j, nthreads);
+    finish(out, &j);
+}
+
+/* Most tensors of a small model are one block. */
+static bool
+compute_one_block(msp_stats *out, const msp_stats_plan *plan, const msp_tensor *t)
+{
+    if (plan->family != MSP_STATS_FLOAT || plan->part == MSP_F64 || plan->is_complex || plan->is_f8 ||
+        t->numel > MSP_STATS_BLOCK_BYTES >> plan->part_shift || !msp_tensor_is_contiguous(t))
+        return false;
+    return msp_stats_float_one_block(out, plan, best_kernels(), t->data, (size_t)t->numel);
+}
+
 static void
 compute(msp_stats *out, const msp_tensor *t, int nthreads)
 {
     const msp_stats_plan *plan = &plans[(unsigned)t->dtype < MSP_DTYPE_COUNT ? t->dtype : MSP_DTYPE_NONE];
-    msp_stats_tally tallies[MSP_STATS_MAX_CHUNKS];
-    msp_stats_job j;
     msp_fpmode mode;
 
     begin_stats(out, plan->is_complex);
     if (plan->family == MSP_STATS_NONE || t->numel == 0)
         return;
     out->count = t->numel;
-    begin_job(&j, plan, t, tallies);
-    if (t->numel * (int64_t)msp_dtype_size(t->dtype) < THREADS_FROM_BYTES)
-        nthreads = 1;
     msp_fpmode_enter(&mode);
-    run_chunks(&j, nthreads);
-    finish(out, &j);
+    if (!compute_one_block(out, plan, t))
+        compute_blocks(out, plan, t, nthreads);
     msp_fpmode_leave(&mode);
 }
 

@@ -53,20 +53,20 @@ begin_block(msp_stats_floats *b, bool seek_least)
 /* ---- parts of the tensor to the kernel -------------------------------------------------------------------------- */
 
 static void
-run_kernel(const msp_stats_job *j, msp_stats_floats *out, const void *p, size_t n)
+run_kernel(const msp_stats_kernels *kernels, msp_dtype part, msp_stats_floats *out, const void *p, size_t n)
 {
-    switch (j->plan->part) {
+    switch (part) {
     case MSP_F16:
-        j->kernels->f16(out, p, n);
+        kernels->f16(out, p, n);
         break;
     case MSP_BF16:
-        j->kernels->bf16(out, p, n);
+        kernels->bf16(out, p, n);
         break;
     case MSP_F32:
-        j->kernels->f32(out, p, n);
+        kernels->f32(out, p, n);
         break;
     default:
-        j->kernels->f64(out, p, n);
+        kernels->f64(out, p, n);
         break;
     }
 }
@@ -101,7 +101,7 @@ add_as_is(const msp_stats_job *j, msp_stats_floats *out, msp_stats_pieces *space
     for (size_t i = 0; i < n; i += step) {
         size_t m = msp_stats_min_size(step, n - i);
 
-        run_kernel(j, out, fetch(j, space, start + (int64_t)i, m), m);
+        run_kernel(j->kernels, j->plan->part, out, fetch(j, space, start + (int64_t)i, m), m);
     }
 }
 
@@ -136,7 +136,7 @@ add_cleaned(const msp_stats_job *j, msp_stats_floats *out, msp_float_tally *t, m
 
         run_clean(j, clean, p, m, &range, &bad);
         here = count_bad(&bad);
-        run_kernel(j, out, clean, m);
+        run_kernel(j->kernels, j->plan->part, out, clean, m);
         out->range = range; /* the zeros that stand for others are no extremes, and are not counted */
         out->seek_least = seek_least;
         out->zero -= here;
@@ -166,7 +166,7 @@ add_scaled(const msp_stats_job *j, msp_stats_floats *out, msp_stats_pieces *spac
 
         run_clean(j, space->changed, fetch(j, space, start + (int64_t)i, m), m, &unused, &ignored);
         j->kernels->scale((double *)space->changed, m, factor);
-        run_kernel(j, out, space->changed, m);
+        run_kernel(j->kernels, j->plan->part, out, space->changed, m);
     }
 }
 
@@ -403,4 +403,32 @@ msp_stats_float_finish(msp_stats *out, const msp_stats_job *j, const msp_float_t
     } else {
         finish_real(out, plan, t, &bad, unit);
     }
+}
+
+/* The same steps as above with everything left out that one block of finite numbers does not need: the bits are the
+ * same, in a third of the time. */
+bool
+msp_stats_float_one_block(msp_stats *out, const msp_stats_plan *plan, const msp_stats_kernels *kernels, const void *p,
+                          size_t n)
+{
+    msp_exact_sum sum = {0, 0};
+    msp_stats_floats b;
+    block_sums sums;
+    double mean;
+
+    begin_block(&b, true);
+    run_kernel(kernels, plan->part, &b, p, n);
+    if (largest(&b.range, plan) >= plan->inf)
+        return false;
+    sums = fold_lanes(&b);
+    msp_exact_add(&sum, sums.even);
+    msp_exact_add(&sum, sums.odd);
+    mean = msp_exact_value(&sum) / (double)n;
+    out->max = out->max_finite = value_of_bits(plan->part, msp_stats_max_bits(&b.range));
+    out->min = out->min_finite = value_of_bits(plan->part, msp_stats_min_bits(&b.range, 8 << plan->part_shift));
+    out->mean = mean > out->max ? out->max : mean < out->min ? out->min : mean;
+    out->norm = sqrt(sums.square);
+    out->zero = b.zero;
+    out->subnormal = b.tiny - b.zero;
+    return true;
 }

@@ -138,6 +138,11 @@ void msp_stats_float_block(const msp_stats_job *j, msp_float_tally *t, msp_stats
 void msp_stats_float_merge(msp_float_tally *into, const msp_float_tally *t);
 void msp_stats_float_finish(msp_stats *out, const msp_stats_job *j, const msp_float_tally *t);
 
+/* All of a real tensor of 16 or 32 bits that is one block without gaps; false: something in it is not finite, and
+ * nothing was done. */
+bool msp_stats_float_one_block(msp_stats *out, const msp_stats_plan *plan, const msp_stats_kernels *kernels,
+                               const void *p, size_t n);
+
 void msp_stats_int_begin(msp_int_tally *t);
 void msp_stats_int_block(const msp_stats_job *j, msp_int_tally *t, msp_stats_pieces *space, int64_t start, size_t n);
 void msp_stats_int_merge(msp_int_tally *into, const msp_int_tally *t);

@@ -17,6 +17,8 @@
  *
  * No address is aligned by promise but that of the widened floats. Data are prefetched far ahead: the loops keep so
  * many operations in flight that the hardware's prefetchers alone would leave a third of the memory bandwidth unused.
+ * Not those of small tensors: what stands behind one is somebody else's, and would only push the program's own data
+ * out.
  */
 #include <string.h>
 #include "kernels/stats_kernel.h"
@@ -30,9 +32,15 @@ enum {
 #define KERNEL_INLINE KERNEL_ATTRIBUTES static inline __attribute__((always_inline))
 
 KERNEL_INLINE void
-prefetch(const void *p)
+prefetch(const void *p, size_t ahead)
 {
-    __builtin_prefetch((const void *)((uintptr_t)p + PREFETCH_AHEAD));
+    __builtin_prefetch((const void *)((uintptr_t)p + ahead));
+}
+
+KERNEL_INLINE size_t
+how_far_ahead(size_t bytes)
+{
+    return bytes < PREFETCH_AHEAD ? 0 : PREFETCH_AHEAD;
 }
 
 /* Note 32 elements and widen them. */
@@ -62,7 +70,7 @@ half_chunks(sums *s, halves *h, const uint16_t *p, size_t n, msp_half_kind kind,
         float *done = now;
 
         for (size_t j = 0; j < CHUNK; j += 32) {
-            prefetch(p + i + j);
+            prefetch(p + i + j, PREFETCH_AHEAD);
             take_halves(h, next + j, p + i + j, kind, least);
             sums_add_floats(s, now + j);
             sums_add_floats(s, now + j + 16);
@@ -119,6 +127,7 @@ kernel_bf16(msp_stats_floats *out, const void *p, size_t n)
 KERNEL_ATTRIBUTES static void
 kernel_f32(msp_stats_floats *out, const void *p, size_t n)
 {
+    const size_t ahead = how_far_ahead(n * sizeof(float));
     const float *x = p;
     size_t i;
     sums s;
@@ -127,7 +136,7 @@ kernel_f32(msp_stats_floats *out, const void *p, size_t n)
     sums_load(&s, out);
     words_begin(&w);
     for (i = 0; i + 16 <= n; i += 16) {
-        prefetch(x + i);
+        prefetch(x + i, ahead);
         words_add(&w, x + i);
         sums_add_floats(&s, x + i);
     }
@@ -140,6 +149,7 @@ kernel_f32(msp_stats_floats *out, const void *p, size_t n)
 KERNEL_ATTRIBUTES static void
 kernel_f64(msp_stats_floats *out, const void *p, size_t n)
 {
+    const size_t ahead = how_far_ahead(n * sizeof(double));
     const double *x = p;
     size_t i;
     sums s;
@@ -148,8 +158,8 @@ kernel_f64(msp_stats_floats *out, const void *p, size_t n)
     sums_load(&s, out);
     longs_begin(&l);
     for (i = 0; i + 16 <= n; i += 16) {
-        prefetch(x + i);
-        prefetch(x + i + 8);
+        prefetch(x + i, ahead);
+        prefetch(x + i + 8, ahead);
         longs_add(&l, x + i);
         sums_add_doubles(&s, x + i);
     }
