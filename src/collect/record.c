@@ -57,17 +57,37 @@ put_byte(msp_record *r, unsigned char b)
     put(r, &b, 1);
 }
 
+/* A text behind head bytes, which are the caller's to fill in; NULL: there is no room. */
+static unsigned char *
+put_text_behind(msp_record *r, size_t head, const char *p, size_t len)
+{
+    uint32_t n = (uint32_t)len;
+    unsigned char *at = NULL;
+
+    if (len > UINT32_MAX / 2)
+        r->failed = true;
+    else
+        at = room(r, head + sizeof(n) + len);
+    if (at == NULL)
+        return NULL;
+    memcpy(at + head, &n, sizeof(n));
+    memcpy(at + head + sizeof(n), p, len);
+    return at;
+}
+
 static void
 put_text(msp_record *r, const char *p, size_t len)
 {
-    uint32_t n = (uint32_t)len;
+    put_text_behind(r, 0, p, len);
+}
 
-    if (len > UINT32_MAX / 2) {
-        r->failed = true;
-        return;
-    }
-    put(r, &n, sizeof(n));
-    put(r, p, len);
+static void
+put_token_text(msp_record *r, token kind, const char *p, size_t len)
+{
+    unsigned char *at = put_text_behind(r, 1, p, len);
+
+    if (at != NULL)
+        at[0] = (unsigned char)kind;
 }
 
 void
@@ -151,8 +171,7 @@ msp_record_end(msp_record *r)
 void
 msp_record_key(msp_record *r, const char *key, size_t len)
 {
-    put_byte(r, TOKEN_KEY);
-    put_text(r, key, len);
+    put_token_text(r, TOKEN_KEY, key, len);
 }
 
 void
@@ -184,8 +203,7 @@ msp_record_float(msp_record *r, double v)
 void
 msp_record_text(msp_record *r, const char *p, size_t len)
 {
-    put_byte(r, TOKEN_TEXT);
-    put_text(r, p, len);
+    put_token_text(r, TOKEN_TEXT, p, len);
 }
 
 static tensor_stats_form
@@ -221,17 +239,16 @@ pack_stats(unsigned char out[STATS_BYTES], tensor_stats_form form, const msp_sta
 }
 
 static void
-put_stats(msp_record *r, tensor_stats_form form, const msp_tensor_note *note)
+fill_in_stats(unsigned char *out, tensor_stats_form form, const msp_tensor_note *note)
 {
-    unsigned char packed[STATS_BYTES] = {0};
-
     if (form == STATS_NONE)
         return;
-    if (note->ticket != 0)
-        memcpy(packed, &note->ticket, sizeof(note->ticket));
-    else
-        pack_stats(packed, form, note->stats);
-    put(r, packed, sizeof(packed));
+    if (note->ticket == 0) {
+        pack_stats(out, form, note->stats);
+        return;
+    }
+    memset(out, 0, STATS_BYTES);
+    memcpy(out, &note->ticket, sizeof(note->ticket));
 }
 
 static msp_status
@@ -255,20 +272,10 @@ put_values(msp_record *r, const msp_tensor *t)
         r->failed = true;
 }
 
+/* The texts and elements behind a tensor's token; most have none. */
 static void
-put_tensor(msp_record *r, const msp_tensor_note *note, bool open)
+put_details(msp_record *r, const msp_tensor_note *note)
 {
-    const msp_tensor *t = note->shape_of;
-    tensor_token head = {TOKEN_TENSOR, (uint8_t)t->dtype, (uint8_t)t->ndim, (uint8_t)stats_form(note), 0, note->crc};
-
-    head.flags = (note->requires_grad ? TENSOR_GRAD : 0) | (note->has_crc ? TENSOR_CRC : 0) |
-                 (note->type != NULL ? TENSOR_TYPE : 0) | (note->dtype != NULL ? TENSOR_DTYPE : 0) |
-                 (note->data_name != NULL ? TENSOR_FILE : 0) | (note->why_no_values != NULL ? TENSOR_WHY : 0) |
-                 (open ? TENSOR_OPEN : 0) | (note->ticket != 0 ? TENSOR_WAITS : 0) |
-                 (note->values != NULL ? TENSOR_VALUES : 0);
-    put(r, &head, sizeof(head));
-    put(r, t->shape, (size_t)t->ndim * sizeof(t->shape[0]));
-    put_stats(r, (tensor_stats_form)head.form, note);
     if (note->type != NULL)
         put_text(r, note->type, strlen(note->type));
     if (note->dtype != NULL)
@@ -279,6 +286,31 @@ put_tensor(msp_record *r, const msp_tensor_note *note, bool open)
         put_text(r, note->why_no_values, strlen(note->why_no_values));
     if (note->values != NULL)
         put_values(r, note->values);
+}
+
+static void
+put_tensor(msp_record *r, const msp_tensor_note *note, bool open)
+{
+    const msp_tensor *t = note->shape_of;
+    tensor_token head = {TOKEN_TENSOR, (uint8_t)t->dtype, (uint8_t)t->ndim, (uint8_t)stats_form(note), 0, note->crc};
+    size_t shape_bytes;
+    unsigned char *at;
+
+    head.flags = (note->requires_grad ? TENSOR_GRAD : 0) | (note->has_crc ? TENSOR_CRC : 0) |
+                 (note->type != NULL ? TENSOR_TYPE : 0) | (note->dtype != NULL ? TENSOR_DTYPE : 0) |
+                 (note->data_name != NULL ? TENSOR_FILE : 0) | (note->why_no_values != NULL ? TENSOR_WHY : 0) |
+                 (open ? TENSOR_OPEN : 0) | (note->ticket != 0 ? TENSOR_WAITS : 0) |
+                 (note->values != NULL ? TENSOR_VALUES : 0);
+    shape_bytes = (size_t)t->ndim * sizeof(t->shape[0]);
+    at = room(r, sizeof(head) + shape_bytes + (head.form == STATS_NONE ? 0 : STATS_BYTES));
+    if (at == NULL)
+        return;
+    memcpy(at, &head, sizeof(head));
+    for (int i = 0; i < t->ndim; i++)
+        memcpy(at + sizeof(head) + (size_t)i * sizeof(t->shape[0]), &t->shape[i], sizeof(t->shape[0]));
+    fill_in_stats(at + sizeof(head) + shape_bytes, (tensor_stats_form)head.form, note);
+    if (head.flags & (TENSOR_TYPE | TENSOR_DTYPE | TENSOR_FILE | TENSOR_WHY | TENSOR_VALUES))
+        put_details(r, note);
 }
 
 void
