@@ -29,6 +29,7 @@ extern char **environ;
 enum {
     RING_DEFAULT = 32 << 20,
     START_MS = 5000,
+    WAIT_MS = 10, /* for the writer; it is woken again then */
     CHECK_MS = 100,
     HELD_UP_SHARE = 8 /* of the ring: the rest is for who records while statistics are fetched */
 };
@@ -276,17 +277,23 @@ typedef bool condition(msp_collect *c, const void *arg);
 static msp_status
 wait_for(msp_collect *c, condition *cond, const void *arg, waiter *w, msp_error *err)
 {
+    ring_shared *s = c->ring.shared;
+    uint32_t seen = atomic_load(&s->told); /* before cond is asked: what comes after that is heard */
     msp_status st = MSP_OK;
-    int slept = 0;
+    int waited = 0;
 
     while (st == MSP_OK && !cond(c, arg)) {
         begin_wait(w);
-        if (atomic_load(&c->ring.shared->failed))
+        if (atomic_load(&s->failed))
             return failure(c, err);
         msp_ring_wake(&c->ring);
-        sleep_ms(1);
-        if (++slept % CHECK_MS == 0)
+        msp_ring_hear(&c->ring, seen, WAIT_MS);
+        waited = atomic_load(&s->told) == seen ? waited + WAIT_MS : 0;
+        if (waited >= CHECK_MS) {
             st = revive_writer(c, err);
+            waited = 0;
+        }
+        seen = atomic_load(&s->told);
     }
     return st;
 }

@@ -38,6 +38,8 @@ typedef struct ring_shared {
     _Atomic uint64_t writer_start;
     _Atomic uint32_t failed; /* the writer cannot go on; error says why */
     char error[1024];
+    _Atomic uint32_t
+        told; /* the producer sleeps on it when it must; bumped when tail, flushed, done or failed is set */
 } ring_shared;
 
 typedef struct msp_ring {
@@ -76,5 +78,9 @@ uint64_t msp_process_start(int64_t pid);
 /* Wake the writer, or wait up to ms milliseconds until somebody does. */
 void msp_ring_wake(msp_ring *r);
 void msp_ring_wait(msp_ring *r, uint32_t seen, int ms);
+
+/* The same for the producer, which waits for the writer. */
+void msp_ring_tell(msp_ring *r);
+void msp_ring_hear(msp_ring *r, uint32_t seen, int ms);
 
 #endif

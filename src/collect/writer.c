@@ -126,6 +126,7 @@ publish(writer *w, msp_error *err)
     atomic_store_explicit(&w->ring->shared->tail, w->read, memory_order_release);
     if (w->ticket != 0)
         atomic_store(&w->ring->shared->flushed, w->ticket);
+    msp_ring_tell(w->ring);
     w->ticket = 0;
     w->unpublished = false;
     w->shown = 0; /* the preview is gone */
@@ -381,6 +382,7 @@ msp_writer_serve(msp_ring *r, bool again, int64_t *records, msp_error *err)
     } else {
         atomic_store(&r->shared->done, 1);
     }
+    msp_ring_tell(r);
     if (w.damaged > 0)
         msp_warning("%s: %lld damaged records were left out", r->path, (long long)w.damaged);
     if (records != NULL)
