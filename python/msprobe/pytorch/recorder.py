@@ -451,7 +451,9 @@ class Recorder:
 
     def _say_what_is_missing(self):
         config = self.config
-        self._names_called = self._modules.called() + probe.called() or self._names_called
+        nothing = probe.counts()["values"] == self._values_before
+        if nothing:  # only then somebody asks for the names, and there may be thousands
+            self._names_called = self._modules.called() + probe.called() or self._names_called
         for region in stacks.compiled_regions():
             self._say_once(("region", region), "warning", "%s is compiled by torch.compile: what runs inside is not recorded", region)
         for name in self._modules.compiled:
@@ -462,7 +464,7 @@ class Recorder:
             self._say_once("rank", "warning", "nothing is recorded: %s", self._why_empty())
         elif self._kernels and self._kernels.done:
             return
-        elif self._has_unit and probe.counts()["values"] == self._values_before and config.level != "debug" and self._expects_values():
+        elif self._has_unit and nothing and config.level != "debug" and self._expects_values():
             self._say_once("empty", "warning", "nothing was recorded in step %d: %s", self.current_step, self._why_empty())
 
     def _expects_values(self):
