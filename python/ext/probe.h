@@ -396,7 +396,9 @@ typedef struct probe_lent {
 void msp_probe_lent(msp_record *r, const probe_lent *lent, probe_path *path);
 PyObject *msp_probe_lent_object(const probe_lent *lent);
 
-/* The same, or -1 with an exception set. */
+/* The same, or -1 with an exception set. It is one that a node's hook is shown, and measured once; anew: since the last
+ * one something of the program may have run. */
+void msp_probe_shown_anew(void);
 int msp_probe_tensor_at(msp_record *r, const void *handle, probe_path *path);
 
 /* Find torch's C functions, and prove on a tensor that they tell the truth; false: the slow way is used. */
@@ -554,9 +556,10 @@ typedef struct probe_module {
 /* The module when its calls are recorded, or NULL. */
 probe_module *msp_probe_module_find(PyObject *module);
 
-/* An attribute that a module sets on itself (a new reference), or NULL. nn.Module has no slots and hides none: asking
- * its dict first is three times as fast. */
-PyObject *msp_probe_attribute(PyObject *module, PyObject *name);
+/* A module's dict (NULL: it has none), and an attribute that a module sets on itself, or NULL; new references.
+ * nn.Module has no slots and hides none: asking its dict first is three times as fast. */
+PyObject *msp_probe_attributes(PyObject *module);
+PyObject *msp_probe_attribute(PyObject *module, PyObject *own, PyObject *name);
 
 /* Whether gradients of parameters are recorded; the object that stands for this one's, or NULL: its are not. */
 bool msp_probe_watches(void);

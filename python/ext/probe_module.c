@@ -148,34 +148,37 @@ begin(module_call *m, probe_module *of, PyObject *module, PyObject *args, PyObje
 /* ---- after
  * --------------------------------------------------------------------------------------------------------------- */
 
-/* {"weight": ..., "bias": ...} without those that the module has not */
+/* {"weight": ..., "bias": ...} without those that the module has not. Reading a large one lets other threads run, which
+ * may change the dict: what is looked at is held, and the walk ends where the dict does. */
 static void
 put_parameters(const module_call *m, msp_record *r)
 {
-    PyObject *of = msp_probe_attribute(m->module, str_parameters);
-    PyObject *items = of != NULL && PyDict_Check(of) ? PyDict_Items(of) : NULL; /* reading one may run other threads */
+    PyObject *own = msp_probe_attributes(m->module), *of = msp_probe_attribute(m->module, own, str_parameters);
+    PyObject *key, *p;
     probe_path path;
-    Py_ssize_t len;
-    const char *own;
+    Py_ssize_t len, pos = 0;
+    const char *text;
     size_t at;
 
     start_path(&path, m->name, m->len, "parameters");
     at = path.len;
     KEY(r, "parameters");
     msp_record_object(r);
-    for (Py_ssize_t i = 0; items != NULL && i < PyList_GET_SIZE(items); i++) {
-        PyObject *pair = PyList_GET_ITEM(items, i);
-
-        own = PyTuple_GET_ITEM(pair, 1) == Py_None ? NULL : PyUnicode_AsUTF8AndSize(PyTuple_GET_ITEM(pair, 0), &len);
-        if (own == NULL)
+    while (of != NULL && PyDict_Check(of) && PyDict_Next(of, &pos, &key, &p)) {
+        text = p == Py_None ? NULL : PyUnicode_AsUTF8AndSize(key, &len);
+        if (text == NULL)
             continue;
-        msp_record_key(r, own, (size_t)len);
-        msp_probe_path_push(&path, own, (size_t)len);
-        msp_probe_value(r, PyTuple_GET_ITEM(pair, 1), &path, 0);
+        Py_INCREF(key);
+        Py_INCREF(p);
+        msp_record_key(r, text, (size_t)len);
+        msp_probe_path_push(&path, text, (size_t)len);
+        msp_probe_value(r, p, &path, 0);
         path.len = at;
+        Py_DECREF(key);
+        Py_DECREF(p);
     }
     msp_record_end(r);
-    Py_XDECREF(items);
+    Py_XDECREF(own);
     Py_XDECREF(of);
     PyErr_Clear();
 }
@@ -287,18 +290,21 @@ static bool trying;
 static bool
 has_hooks(PyObject *module)
 {
+    PyObject *own;
+    bool any = false;
+
     for (Py_ssize_t i = 0; msp_probe.global_hooks != NULL && i < PyTuple_GET_SIZE(msp_probe.global_hooks); i++)
         if (PyDict_Size(PyTuple_GET_ITEM(msp_probe.global_hooks, i)) > 0)
             return true;
-    for (int i = 0; i < N_HOOKS; i++) {
-        PyObject *hooks = msp_probe_attribute(module, str_hooks[i]); /* an older torch does not have all of them */
-        bool any = hooks != NULL && PyDict_Check(hooks) && PyDict_GET_SIZE(hooks) > 0;
+    own = msp_probe_attributes(module);
+    for (int i = 0; i < N_HOOKS && !any; i++) {
+        PyObject *hooks = msp_probe_attribute(module, own, str_hooks[i]); /* an older torch does not have all of them */
 
+        any = hooks != NULL && PyDict_Check(hooks) && PyDict_GET_SIZE(hooks) > 0;
         Py_XDECREF(hooks);
-        if (any)
-            return true;
     }
-    return false;
+    Py_XDECREF(own);
+    return any;
 }
 
 static PyObject *

@@ -36,6 +36,16 @@ map_get(const address_map *m, const void *key)
 }
 
 static void
+map_clear(address_map *m)
+{
+    if (m->used > 0) {
+        memset(m->keys, 0, m->slots * sizeof(*m->keys));
+        memset(m->values, 0, m->slots * sizeof(*m->values));
+    }
+    m->used = 0;
+}
+
+static void
 map_release(address_map *m)
 {
     PyMem_Free(m->keys);
@@ -67,6 +77,41 @@ map_put(address_map *m, const void *key, void *value)
     m->keys[i] = key;
     m->values[i] = value;
     return true;
+}
+
+/* ---- objects that are held
+ * ----------------------------------------------------------------------------------------------- */
+
+/* A list whose memory stays: a new one for each step would cost as much as looking at the tree. */
+typedef struct held {
+    PyObject **items;
+    size_t n, cap;
+} held;
+
+static bool
+hold(held *h, PyObject *object)
+{
+    size_t cap = h->cap == 0 ? 256 : h->cap * 2;
+    PyObject **items;
+
+    if (h->n == h->cap) {
+        items = PyMem_Realloc(h->items, cap * sizeof(*items));
+        if (items == NULL)
+            return false;
+        h->items = items;
+        h->cap = cap;
+    }
+    Py_INCREF(object);
+    h->items[h->n++] = object;
+    return true;
+}
+
+/* A module's own Python code may run when it goes. */
+static void
+let_go(held *h)
+{
+    while (h->n > 0)
+        Py_DECREF(h->items[--h->n]);
 }
 
 /* ---- names
@@ -330,28 +375,29 @@ static struct {
     address_map parameters; /* -> watched, a reference */
     address_map handles;    /* of the parameters -> watched */
     address_map nodes;      /* those in the lists of hooks, which keep them */
-    PyObject *alive;        /* a list of both while we record: no address is used again; NULL: stopped */
+    held alive;             /* both while we record: no address is used again */
+    bool recording;         /* between modules_begin() and modules_end() */
     PyObject *retired;      /* a list of watched ones of an earlier tree, whose hooks are still there */
     uintptr_t *shape;       /* everything that makes the tree what it is, in the order of a walk */
-    size_t n, cap;
+    size_t n;
 } tree;
 
 probe_module *
 msp_probe_module_find(PyObject *module)
 {
-    return tree.alive == NULL ? NULL : map_get(&tree.modules, module);
+    return !tree.recording ? NULL : map_get(&tree.modules, module);
 }
 
 PyObject *
 msp_probe_watched(PyObject *variable)
 {
-    return tree.alive == NULL ? NULL : map_get(&tree.parameters, variable);
+    return !tree.recording ? NULL : map_get(&tree.parameters, variable);
 }
 
 PyObject *
 msp_probe_watched_by_handle(const void *variable, PyObject **parameter)
 {
-    watched *w = tree.alive == NULL ? NULL : map_get(&tree.handles, variable);
+    watched *w = !tree.recording ? NULL : map_get(&tree.handles, variable);
 
     if (w != NULL)
         *parameter = w->parameter;
@@ -367,7 +413,7 @@ msp_probe_watched_directly(PyObject *w)
 bool
 msp_probe_watches(void)
 {
-    return tree.alive != NULL && tree.parameters.used > 0;
+    return tree.recording && tree.parameters.used > 0;
 }
 
 PyObject *
@@ -405,26 +451,39 @@ msp_probe_tree_setup(void)
 }
 
 PyObject *
-msp_probe_attribute(PyObject *module, PyObject *name)
+msp_probe_attributes(PyObject *module)
 {
-    PyObject *own = PyObject_GenericGetDict(module, NULL), *value;
+    PyObject *own = PyObject_GenericGetDict(module, NULL);
 
-    value = own == NULL ? NULL : PyDict_GetItemWithError(own, name);
+    if (own == NULL)
+        PyErr_Clear();
+    return own;
+}
+
+PyObject *
+msp_probe_attribute(PyObject *module, PyObject *own, PyObject *name)
+{
+    PyObject *value = own == NULL ? NULL : PyDict_GetItemWithError(own, name);
+
     Py_XINCREF(value);
-    Py_XDECREF(own);
-    if (value == NULL)
+    if (value == NULL) {
+        PyErr_Clear();
         value = PyObject_GetAttr(module, name);
-    PyErr_Clear();
+        if (value == NULL)
+            PyErr_Clear();
+    }
     return value;
 }
 
 typedef struct shape {
     uintptr_t *items;
     size_t n, cap;
-    PyObject *alive;
-    address_map seen;
+    held alive;
+    address_map seen; /* modules that were met */
     bool failed;
 } shape;
+
+static shape spare; /* memory of the last comparison, for the next one */
 
 static void
 note(shape *s, uintptr_t v)
@@ -443,38 +502,49 @@ note(shape *s, uintptr_t v)
     s->items[s->n++] = v;
 }
 
+static bool
+needs_gradient(PyObject *p)
+{
+    PyObject *needs;
+
+    if (msp_node_usable() && msp_probe_is_plain_tensor(p))
+        return msp_node_requires_grad(msp_probe_tensor_handle(p));
+    needs = PyObject_GetAttr(p, str_requires_grad);
+    Py_XDECREF(needs);
+    return needs == Py_True;
+}
+
 static void
 note_parameters(shape *s, PyObject *parameters)
 {
-    PyObject *key, *p, *needs;
+    PyObject *key, *p;
     Py_ssize_t pos = 0;
 
     while (PyDict_Next(parameters, &pos, &key, &p)) {
         if (p == Py_None)
             continue;
-        needs = PyObject_GetAttr(p, str_requires_grad);
-        note(s, (uintptr_t)p | (needs == Py_True));
+        note(s, (uintptr_t)p | needs_gradient(p));
         if (msp_probe_tensor_is_fast())
             note(s, (uintptr_t) * (void **)msp_probe_tensor_handle(p));
         note(s, (uintptr_t)PyObject_Hash(key));
-        Py_XDECREF(needs);
-        s->failed |= PyList_Append(s->alive, p) != 0;
+        s->failed |= !hold(&s->alive, p);
     }
 }
 
 static void
 note_module(shape *s, PyObject *module, int depth)
 {
-    PyObject *compiled, *parameters, *children, *key, *child;
+    PyObject *own, *compiled, *parameters, *children, *key, *child;
     Py_ssize_t pos = 0;
 
     note(s, (uintptr_t)module);
     if (s->failed || module == Py_None || map_get(&s->seen, module) != NULL || depth > 200)
         return;
-    s->failed |= !map_put(&s->seen, module, module) || PyList_Append(s->alive, module) != 0;
-    compiled = msp_probe_attribute(module, str_compiled); /* an older torch has none */
-    parameters = msp_probe_attribute(module, str_parameters);
-    children = msp_probe_attribute(module, str_modules);
+    s->failed |= !map_put(&s->seen, module, module) || !hold(&s->alive, module);
+    own = msp_probe_attributes(module);
+    compiled = msp_probe_attribute(module, own, str_compiled); /* an older torch has none */
+    parameters = msp_probe_attribute(module, own, str_parameters);
+    children = msp_probe_attribute(module, own, str_modules);
     note(s, (uintptr_t)Py_TYPE(module) | (compiled != NULL && compiled != Py_None));
     if (parameters != NULL && PyDict_Check(parameters))
         note_parameters(s, parameters);
@@ -483,6 +553,7 @@ note_module(shape *s, PyObject *module, int depth)
         note_module(s, child, depth + 1);
     }
     note(s, 0);
+    Py_XDECREF(own);
     Py_XDECREF(compiled);
     Py_XDECREF(parameters);
     Py_XDECREF(children);
@@ -508,7 +579,18 @@ forget(void)
     map_release(&tree.modules);
     PyMem_Free(tree.shape);
     tree.shape = NULL;
-    tree.n = tree.cap = 0;
+    tree.n = 0;
+}
+
+static void
+keep_memory(shape *s)
+{
+    let_go(&s->alive);
+    map_clear(&s->seen);
+    PyMem_Free(spare.items);
+    PyMem_Free(spare.alive.items);
+    map_release(&spare.seen);
+    spare = (shape){.items = s->items, .cap = s->cap, .alive = s->alive, .seen = s->seen};
 }
 
 /*
@@ -519,36 +601,34 @@ forget(void)
 PyObject *
 msp_probe_modules_begin(PyObject *self, PyObject *all)
 {
-    shape s = {0};
+    shape s = spare;
     PyObject *models;
+    held before;
     long how;
     bool same;
 
     (void)self;
     if (!PyArg_ParseTuple(all, "O!l", &PyList_Type, &models, &how))
         return NULL;
-    s.alive = PyList_New(0);
-    if (s.alive == NULL)
-        return NULL;
+    spare = (shape){0}; /* a module's own Python code may let another thread in */
     note(&s, (uintptr_t)how);
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(models); i++)
         note_module(&s, PyList_GET_ITEM(models, i), 0);
     same = !s.failed && s.n == tree.n && memcmp(s.items, tree.shape, s.n * sizeof(*s.items)) == 0;
-    map_release(&s.seen);
-    Py_XSETREF(tree.alive, s.alive);
-    if (same) {
-        PyMem_Free(s.items);
-        Py_RETURN_TRUE;
-    }
-    forget();
-    if (s.failed) {
-        PyMem_Free(s.items);
-    } else {
+    before = tree.alive;
+    tree.alive = s.alive;
+    tree.recording = true;
+    s.alive = before;
+    if (!same)
+        forget();
+    if (!same && !s.failed) {
         tree.shape = s.items;
         tree.n = s.n;
-        tree.cap = s.cap;
+        s.items = NULL;
+        s.cap = 0;
     }
-    Py_RETURN_FALSE;
+    keep_memory(&s);
+    return PyBool_FromLong(same);
 }
 
 /* modules_end(): recording is over; nothing of the model is held any more. modules_forget(): not even what it was. */
@@ -560,7 +640,8 @@ msp_probe_modules_end(PyObject *self, PyObject *unused)
     for (size_t i = 0; i < tree.modules.slots; i++)
         if (tree.modules.values[i] != NULL)
             ((probe_module *)tree.modules.values[i])->hooked = false;
-    Py_CLEAR(tree.alive);
+    tree.recording = false;
+    let_go(&tree.alive);
     Py_RETURN_NONE;
 }
 
@@ -585,11 +666,10 @@ msp_probe_module_add(PyObject *self, PyObject *all)
     if (!PyArg_ParseTuple(all, "OUp", &module, &text, &hooked))
         return NULL;
     n = find_name(text);
-    if (tree.alive == NULL)
-        tree.alive = PyList_New(0);
-    if (n == NULL || tree.alive == NULL || PyList_Append(tree.alive, module) != 0)
+    if (n == NULL)
         return NULL;
-    if (!map_put(&tree.modules, module, n))
+    tree.recording = true;
+    if (!hold(&tree.alive, module) || !map_put(&tree.modules, module, n))
         return PyErr_NoMemory();
     n->shown.hooked = hooked;
     Py_RETURN_NONE;
