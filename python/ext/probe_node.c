@@ -38,6 +38,7 @@ typedef struct node_hook {
     const void *functions;  /* &table.destroy */
     PyObject *object;       /* a grad_hook or a parameter_hook */
     struct node_hook *next; /* in the list of those whose node is gone */
+    bool again;             /* the one before it in the node's list is ours, too: nothing runs between the two */
 } node_hook;
 
 static struct {
@@ -62,6 +63,7 @@ static struct {
 static struct {
     bool ready;
     int64_t (*function_modes)(void);
+    void *const *(*transform_state)(void); /* NULL behind it: no transform ever ran on this thread */
     const cpp_vector *(*transforms)(void);
     uint64_t (*sequence_nr)(void);
     int (*task_id)(void);
@@ -81,13 +83,26 @@ msp_node_has_function_mode(void)
     return msp_probe.modes != NULL && ask_number(PyTuple_GET_ITEM(msp_probe.modes, 0)) > 0;
 }
 
+/* The stack of transforms is not asked for before there is one: asking makes it, and from then on torch copies it each
+ * time that it hands this thread's state to another. */
+static bool
+has_transform(void)
+{
+    const cpp_vector *running;
+
+    if (*torch_state.transform_state() == NULL)
+        return false;
+    running = torch_state.transforms();
+    return running->begin != running->end;
+}
+
 bool
 msp_node_is_transforming(void)
 {
     PyObject *level;
 
     if (torch_state.ready)
-        return torch_state.transforms()->begin != torch_state.transforms()->end;
+        return has_transform();
     level = msp_probe.functorch_level == NULL ? NULL : PyObject_CallNoArgs(msp_probe.functorch_level);
     Py_XDECREF(level);
     PyErr_Clear();
@@ -115,12 +130,13 @@ find_state_functions(void)
     if (torch == NULL)
         return false;
     *(void **)&torch_state.function_modes = dlsym(torch, "_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv");
+    *(void **)&torch_state.transform_state = dlsym(torch, "_ZN2at9functorch20functorchTLSAccessorEv");
     *(void **)&torch_state.transforms = dlsym(torch, "_ZN2at9functorch20getDynamicLayerStackEv");
     *(void **)&torch_state.sequence_nr = dlsym(torch, "_ZN2at15sequence_number4peekEv");
     *(void **)&torch_state.task_id = dlsym(torch, "_ZN5torch8autograd25get_current_graph_task_idEv");
     dlclose(torch);
-    return torch_state.function_modes != NULL && torch_state.transforms != NULL && torch_state.sequence_nr != NULL &&
-           torch_state.task_id != NULL;
+    return torch_state.function_modes != NULL && torch_state.transform_state != NULL &&
+           torch_state.transforms != NULL && torch_state.sequence_nr != NULL && torch_state.task_id != NULL;
 }
 
 /*
@@ -135,8 +151,7 @@ msp_probe_state(PyObject *self, PyObject *use)
     if (!find_state_functions())
         Py_RETURN_NONE;
     torch_state.ready = use == Py_True;
-    return Py_BuildValue("LNKi", (long long)torch_state.function_modes(),
-                         PyBool_FromLong(torch_state.transforms()->begin != torch_state.transforms()->end),
+    return Py_BuildValue("LNKi", (long long)torch_state.function_modes(), PyBool_FromLong(has_transform()),
                          (unsigned long long)torch_state.sequence_nr(), torch_state.task_id());
 }
 
@@ -302,6 +317,8 @@ hook_run(void *self, cpp_vector *outputs, cpp_vector *inputs)
     PyGILState_STATE gil = PyGILState_Ensure();
 
     msp_node_clean();
+    if (!h->again)
+        msp_probe_shown_anew();
     msp_probe_grad_fire(h->object, outputs, inputs);
     PyGILState_Release(gil);
     *outputs = (cpp_vector){0};
@@ -324,13 +341,19 @@ hooks_of(void *node)
     return (void *)((char *)node + torch_node.hooks);
 }
 
+static bool
+is_ours(const node_hook *h)
+{
+    return h->functions == &table.destroy;
+}
+
 PyObject *
 msp_node_hooked(void *node)
 {
     const cpp_vector *v = hooks_of(node);
 
     for (node_hook *const *at = (void *)v->begin; at != (void *)v->end; at++)
-        if ((*at)->functions == &table.destroy)
+        if (is_ours(*at))
             return (*at)->object;
     return NULL;
 }
@@ -361,11 +384,12 @@ bool
 msp_node_hook(void *node, PyObject *object)
 {
     node_hook *h = PyMem_RawMalloc(sizeof(*h));
+    cpp_vector *v = hooks_of(node);
 
     if (h == NULL)
         return false;
-    *h = (node_hook){&table.destroy, object, NULL};
-    if (!append(hooks_of(node), h)) {
+    *h = (node_hook){&table.destroy, object, NULL, v->end != v->begin && is_ours(((node_hook **)(void *)v->end)[-1])};
+    if (!append(v, h)) {
         PyMem_RawFree(h);
         return false;
     }

@@ -328,6 +328,73 @@ measure_values(const msp_tensor *t, msp_stats *stats, bool large)
         msp_stats_compute_mt(stats, t, large ? 0 : 1);
 }
 
+/*
+ * What the hooks of one node are shown is measured once: nested modules hook the same node, and a node hands one
+ * gradient on to several edges. Engine and list hold these tensors, and nothing of the program runs between our hooks.
+ * Nothing else is ever taken for what it was: memory can be written to without torch's knowing, and freed memory is
+ * another tensor's.
+ */
+enum {
+    MOST_SHOWN = 8,
+    SHOWN_NDIM = 5,
+    SHOWN_FROM = 512 /* elements: fewer are measured in the time that remembering takes */
+};
+
+typedef struct measured {
+    const void *data;
+    int64_t shape[SHOWN_NDIM], strides[SHOWN_NDIM];
+    int32_t ndim;
+    msp_dtype dtype;
+    msp_stats stats;
+    uint32_t crc;
+} measured;
+
+static __thread struct {
+    int n;
+    measured tensors[MOST_SHOWN];
+} shown;
+
+void
+msp_probe_shown_anew(void)
+{
+    shown.n = 0;
+}
+
+static bool
+is_same(const measured *m, const msp_tensor *t)
+{
+    const size_t size = (size_t)t->ndim * sizeof(int64_t);
+
+    return m->data == t->data && m->dtype == t->dtype && m->ndim == t->ndim && memcmp(m->shape, t->shape, size) == 0 &&
+           memcmp(m->strides, t->strides, size) == 0;
+}
+
+static const measured *
+find_measured(const msp_tensor *t)
+{
+    for (int i = 0; i < shown.n; i++)
+        if (is_same(&shown.tensors[i], t))
+            return &shown.tensors[i];
+    return NULL;
+}
+
+static void
+note_measured(const msp_tensor *t, const msp_stats *stats, uint32_t crc)
+{
+    measured *m = &shown.tensors[shown.n];
+
+    if (shown.n == MOST_SHOWN || t->ndim > SHOWN_NDIM)
+        return;
+    m->data = t->data;
+    m->dtype = t->dtype;
+    m->ndim = t->ndim;
+    memcpy(m->shape, t->shape, (size_t)t->ndim * sizeof(int64_t));
+    memcpy(m->strides, t->strides, (size_t)t->ndim * sizeof(int64_t));
+    m->stats = *stats;
+    m->crc = crc;
+    shown.n++;
+}
+
 /* Large tensors are read without the interpreter lock: the caller holds a reference. */
 static void
 measure(const msp_tensor *t, msp_stats *stats, uint32_t *crc)
@@ -343,6 +410,20 @@ measure(const msp_tensor *t, msp_stats *stats, uint32_t *crc)
         *crc = msp_crc32(t);
     if (large)
         PyEval_RestoreThread(saved);
+}
+
+static void
+measure_shown(const msp_tensor *t, msp_stats *stats, uint32_t *crc)
+{
+    const measured *known = find_measured(t);
+
+    if (known != NULL) {
+        *stats = known->stats;
+        *crc = known->crc;
+        return;
+    }
+    measure(t, stats, crc);
+    note_measured(t, stats, *crc);
 }
 
 void
@@ -513,7 +594,8 @@ requires_grad(PyObject *t, bool *yes)
 
 /* What the rules want to know of a tensor; its elements go to their file at the same time where that is wanted now. */
 static int
-measure_and_file(const msp_tensor *t, probe_path *path, char *file, size_t size, msp_stats *stats, uint32_t *crc)
+measure_and_file(const msp_tensor *t, probe_path *path, bool is_shown, char *file, size_t size, msp_stats *stats,
+                 uint32_t *crc)
 {
     bool wants = wants_file(path), is_complex = t->dtype == MSP_C64 || t->dtype == MSP_C128;
 
@@ -521,31 +603,35 @@ measure_and_file(const msp_tensor *t, probe_path *path, char *file, size_t size,
         file_name(path, file, size);
         return save_and_measure(t, file, stats);
     }
-    measure(t, stats, crc);
+    if (is_shown && t->numel >= SHOWN_FROM)
+        measure_shown(t, stats, crc);
+    else
+        measure(t, stats, crc);
     return wants ? file_now_or_later(t, path, file, size) : 0;
 }
 
-/* The record of a tensor whose memory is known. */
+/* The record of a tensor whose memory is known. is_shown: a node's hook is shown it. */
 static int
-put(msp_record *r, const msp_tensor *view, probe_path *path, msp_tensor_note *note, PyObject *extra)
+put(msp_record *r, const msp_tensor *view, probe_path *path, msp_tensor_note *note, PyObject *extra, bool is_shown)
 {
+    probe_thread *thread = &msp_probe_thread; /* its address is a call */
     char file[sizeof(path->text) + 4];
     msp_stats stats;
     int failed = 0;
 
     file[0] = '\0'; /* it has none */
-    if (msp_probe_thread.no_values != NULL) {
+    if (thread->no_values != NULL) {
         note->shape_of = view;
-        note->why_no_values = msp_probe_thread.no_values;
+        note->why_no_values = thread->no_values;
         msp_record_tensor(r, note);
         return 0;
     }
-    if (msp_probe_thread.saving)
+    if (thread->saving)
         return wants_file(path) ? save_as(view, path, file, sizeof(file)) : 0;
-    if (measure_and_file(view, path, file, sizeof(file), &stats, &note->crc) != 0)
+    if (measure_and_file(view, path, is_shown, file, sizeof(file), &stats, &note->crc) != 0)
         return -1;
     if (msp_probe.rules.overflow && stats.nan + stats.pos_inf + stats.neg_inf > 0)
-        msp_probe_thread.overflowed = true;
+        thread->overflowed = true;
     if (note->shape_of == NULL)
         note->shape_of = view;
     note->stats = msp_probe.rules.statistics ? &stats : NULL;
@@ -608,7 +694,7 @@ msp_probe_memory(msp_record *r, const msp_tensor *view, probe_path *path)
 {
     msp_tensor_note note = {0};
 
-    return put(r, view, path, &note, NULL);
+    return put(r, view, path, &note, NULL, false);
 }
 
 int
@@ -635,7 +721,7 @@ msp_probe_tensor_as(msp_record *r, PyObject *t, probe_path *path, const char *ty
             return -1;
         note.shape_of = &shown;
     }
-    return put(r, &view, path, &note, extra);
+    return put(r, &view, path, &note, extra, false);
 }
 
 int
@@ -649,7 +735,7 @@ msp_probe_tensor(msp_record *r, PyObject *t, probe_path *path)
         return msp_probe_odd(r, t, path, 0);
     if (fast < 0 || requires_grad(t, &note.requires_grad) != 0)
         return -1;
-    return put(r, &view, path, &note, NULL);
+    return put(r, &view, path, &note, NULL, false);
 }
 
 int
@@ -662,7 +748,7 @@ msp_probe_tensor_at(msp_record *r, const void *handle, probe_path *path)
     int failed;
 
     if (msp_node_is_plain(handle) && fast_view(&view, (void *)(uintptr_t)handle, &offset))
-        return put(r, &view, path, &note, NULL);
+        return put(r, &view, path, &note, NULL, true);
     t = msp_node_wrap(handle);
     failed = t == NULL ? -1 : msp_probe_tensor(r, t, path);
     Py_XDECREF(t);

@@ -1,5 +1,7 @@
 """Autograd's nodes, read and hooked without going through Python (python/ext/probe_node.c): what programs do with nodes of their own still works."""
+import ctypes
 import gc
+import os
 import sys
 import threading
 
@@ -65,6 +67,63 @@ def test_hooks_of_the_program_on_the_same_node_run_and_change_the_gradient(tmp_p
     assert torch.equal(result.value[0], expected) and torch.equal(result.value[1][0], torch.full((2, 3), 2.0))
     record = result.data()["Torch.relu.0.backward"]  # ours was there first: what relu itself made
     assert record["output"][0]["Max"] == 2.0 and record["input"][0]["Max"] == 2.0
+
+
+class Outer(torch.nn.Module):
+    """Its result is its child's, so that both have a hook on the same node."""
+
+    def __init__(self, between):
+        super().__init__()
+        self.inner, self.between = fill(torch.nn.Linear(32, 32)), between
+
+    def forward(self, x):
+        y = self.inner(x)
+        self.between(y.grad_fn)
+        return y
+
+
+def nested_gradients(tmp_path, between):
+    def body(d):
+        m = torch.nn.Sequential(Outer(between))
+        run_step(d, m, lambda: m(R(32, 32, grad=True)).exp().sum())
+
+    data = collect(tmp_path, body, level="L0").data()
+    return [data["Module.0.%s.backward.0" % name] for name in ("inner.Linear", "Outer")]
+
+
+def test_two_modules_of_one_node_have_the_same_gradients(tmp_path):
+    inner, outer = nested_gradients(tmp_path, lambda node: None)
+    assert inner["input"][0]["Norm"] > 0 and inner == outer
+
+
+def test_what_a_hook_of_the_program_writes_between_two_of_ours_is_seen(tmp_path):
+    inner, outer = nested_gradients(tmp_path, lambda node: node.register_hook(lambda leaving, entering: (entering[0].mul_(2), None)[1]))
+    assert outer["input"][0]["Norm"] == pytest.approx(2 * inner["input"][0]["Norm"])
+
+
+@known
+def test_no_list_of_transforms_is_made_for_a_thread_that_uses_none(tmp_path):
+    """torch would copy it for each part of every later backward pass."""
+    library = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"))
+    state = library["_ZN2at9functorch20functorchTLSAccessorEv"]
+    state.restype = ctypes.c_void_p
+
+    def body(d):
+        m, found = model(), []
+
+        def on_thread():
+            run_step(d, m, lambda: m(R(2, 3)).sum())
+            found.append(ctypes.c_void_p.from_address(state()).value)
+            torch.vmap(torch.exp)(R(2, 3))
+            found.append(ctypes.c_void_p.from_address(state()).value)
+
+        thread = threading.Thread(target=on_thread)
+        thread.start()
+        thread.join()
+        return found
+
+    result = collect(tmp_path, body, level="mix")
+    assert result.value[0] is None and result.value[1] is not None and result.names()
 
 
 def test_a_graph_that_is_run_twice_has_two_records(tmp_path):
