@@ -11,6 +11,9 @@
 #include "core/alloc.h"
 #include "json/utf8.h"
 
+/* Half of the tokens of a dump are strings: a call for each is a tenth of the time. */
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
 typedef struct parser {
     const char *text, *at, *end; /* at: the token that is next, or being read */
     msp_json_builder build;
@@ -268,7 +271,7 @@ push_unescaped(parser *p, const char *from, const char *to)
     return json_push(&p->build, node) || fail_memory(p);
 }
 
-static bool
+ALWAYS_INLINE bool
 read_string(parser *p)
 {
     const char *from = p->at + 1, *at = from;
@@ -424,7 +427,7 @@ read_value(parser *p)
 }
 
 /* A key and its colon, at the beginning of a member. */
-static bool
+ALWAYS_INLINE bool
 read_key(parser *p)
 {
     p->at = skip_space(p->at, p->end);
