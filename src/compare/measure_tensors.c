@@ -220,23 +220,33 @@ read_failed(msp_judged *j)
     msp_buf_text(&j->message, "] not found or read failed.");
 }
 
+static void
+measure_files(const msp_measurer *m, msp_judged *j)
+{
+    msp_tensor n, b;
+
+    if (msp_measure_take(&n, m, 0, j, NULL) != MSP_OK) {
+        read_failed(j);
+        return;
+    }
+    if (msp_measure_take(&b, m, 1, j, NULL) != MSP_OK) {
+        read_failed(j);
+    } else {
+        msp_measure_opened(m, j, &n, &b);
+        msp_tensor_release(&b);
+    }
+    msp_tensor_release(&n);
+}
+
 void
 msp_measure_tensors(const msp_measurer *m, msp_judged *j)
 {
-    msp_tensor n = {0}, b = {0};
-
-    if (j->n->file == NULL) {
+    if (j->n->file == NULL)
         all_metrics(j, "unsupported", "NPU does not have data file.");
-    } else if (j->b == NULL) {
+    else if (j->b == NULL)
         all_metrics(j, "unsupported", "Bench api/module unmatched.");
-    } else if (j->b->file == NULL) {
+    else if (j->b->file == NULL)
         all_metrics(j, "unsupported", "Bench does not have data file.");
-    } else {
-        if (msp_measure_take(&n, m, 0, j, NULL) != MSP_OK || msp_measure_take(&b, m, 1, j, NULL) != MSP_OK)
-            read_failed(j);
-        else
-            msp_measure_opened(m, j, &n, &b);
-        msp_tensor_release(&n);
-        msp_tensor_release(&b);
-    }
+    else
+        measure_files(m, j);
 }

@@ -52,6 +52,21 @@ has_char(msp_str s, char c)
     return s.len > 0 && memchr(s.p, c, s.len) != NULL;
 }
 
+#define EACH_BYTE(b) (0x0101010101010101ULL * (unsigned char)(b))
+
+/* Eight printable characters of ASCII, none of which is a backslash or this quote. */
+static bool
+are_plain(const char *p, char quote)
+{
+    uint64_t w, low, plain;
+
+    memcpy(&w, p, sizeof(w));
+    low = w & EACH_BYTE(0x7F); /* so that no sum carries into the next byte */
+    plain = (low + EACH_BYTE(0x80 - ' ')) & ~(low + EACH_BYTE(0x80 - 0x7F)) &
+            ((low ^ EACH_BYTE(quote)) + EACH_BYTE(0x7F)) & ((low ^ EACH_BYTE('\\')) + EACH_BYTE(0x7F)) & ~w;
+    return (plain & EACH_BYTE(0x80)) == EACH_BYTE(0x80);
+}
+
 void
 msp_py_repr_text(msp_buf *out, msp_str s)
 {
@@ -59,6 +74,8 @@ msp_py_repr_text(msp_buf *out, msp_str s)
     size_t run = 0, i = 0;
 
     msp_buf_char(out, quote);
+    while (s.len - i >= 8 && are_plain(s.p + i, quote))
+        i += 8;
     while (i < s.len && s.p[i] >= ' ' && s.p[i] < 0x7f && s.p[i] != quote && s.p[i] != '\\')
         i++; /* all of it, most times */
     while (i < s.len) {

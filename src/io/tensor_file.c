@@ -210,7 +210,10 @@ close_owner(void *owner)
     msp_tensor_file_close(owner);
 }
 
-/* The only tensor of f, which belongs to it from now on; f is closed when there is none, or another. */
+/*
+ * The only tensor of f, which belongs to it from now on; f is closed, and *out empty, when there is none, or another. A
+ * tensor has room for 64 dimensions: clearing it for nothing is felt with small files.
+ */
 static msp_status
 take_one(msp_tensor *out, msp_tensor_file *f, msp_error *err)
 {
@@ -222,6 +225,7 @@ take_one(msp_tensor *out, msp_tensor_file *f, msp_error *err)
         out->release_owner = close_owner;
         return MSP_OK;
     }
+    *out = (msp_tensor){0};
     if (f->count == 0)
         st = msp_error_set(err, MSP_E_NOT_FOUND, "no tensor inside");
     else
@@ -235,12 +239,12 @@ static msp_status
 open_one(msp_tensor *out, int dir, const char *path, parser *parse, msp_error *err)
 {
     msp_tensor_file *f;
-    msp_status st;
+    msp_status st = open_with(&f, dir, path, parse, err);
 
-    *out = (msp_tensor){0};
-    st = open_with(&f, dir, path, parse, err);
-    if (st != MSP_OK)
+    if (st != MSP_OK) {
+        *out = (msp_tensor){0};
         return st;
+    }
     st = take_one(out, f, err);
     return st == MSP_OK ? MSP_OK : msp_error_prefix(err, st, "%s: ", path);
 }
@@ -261,11 +265,12 @@ msp_status
 msp_tensor_parse(msp_tensor *out, const void *bytes, size_t size, msp_error *err)
 {
     msp_tensor_file *f;
-    msp_status st;
+    msp_status st = msp_tensor_file_parse(&f, bytes, size, err);
 
+    if (st == MSP_OK)
+        return take_one(out, f, err);
     *out = (msp_tensor){0};
-    st = msp_tensor_file_parse(&f, bytes, size, err);
-    return st == MSP_OK ? take_one(out, f, err) : st;
+    return st;
 }
 
 msp_status

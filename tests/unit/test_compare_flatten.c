@@ -331,6 +331,30 @@ text_is_quoted_as_python_does(void **state)
     msp_buf_release(&b);
 }
 
+/* A character is quoted the same way alone and at any place of a longer text. */
+static void
+what_must_be_escaped_is_found_at_every_place(void **state)
+{
+    msp_buf alone = {0}, b = {0};
+
+    (void)state;
+    for (int c = 1; c < 0x80; c++)
+        for (size_t at = 0; at < 20; at++) {
+            char text[] = "abcdefghijklmnopqrst", want[64];
+
+            text[at] = (char)c;
+            msp_buf_clear(&alone);
+            msp_py_repr_text(&alone, (msp_str){text + at, 1});
+            snprintf(want, sizeof(want), "%c%.*s%.*s%s%c", alone.p[0], (int)at, text, (int)alone.len - 2, alone.p + 1,
+                     text + at + 1, alone.p[0]);
+            msp_buf_clear(&b);
+            msp_py_repr_text(&b, msp_str_of(text));
+            assert_string_equal(b.p, want);
+        }
+    msp_buf_release(&alone);
+    msp_buf_release(&b);
+}
+
 int
 main(void)
 {
@@ -353,6 +377,7 @@ main(void)
         TEST(reading_can_be_cancelled),
         TEST(no_failing_allocation_leaks),
         TEST(text_is_quoted_as_python_does),
+        TEST(what_must_be_escaped_is_found_at_every_place),
     };
 
     return cmocka_run_group_tests(tests, NULL, remove_scratch);
