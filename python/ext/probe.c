@@ -172,17 +172,17 @@ rules(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"forward",     "backward",  "inputs",    "outputs", "checksum", "statistics",
                             "tensors",     "structure", "construct", "expand",  "overflow", "list",
-                            "tensor_list", "scope",     "kernel",    NULL};
+                            "tensor_list", "scope",     "kernel",    "threads", NULL};
     int forward = 1, backward = 1, inputs = 1, outputs = 1, checksum = 0, statistics = 1, tensors = 0, structure = 0;
-    int construct = 0, expand = 0, overflow = 0;
+    int construct = 0, expand = 0, overflow = 0, threads = 0;
     PyObject *list = Py_None, *tensor_list = Py_None, *scope = Py_None;
     long long kernel = -1;
     probe_rules *r = &msp_probe.rules;
 
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$pppppppppppOOOL", names, &forward, &backward, &inputs, &outputs,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$pppppppppppOOOLi", names, &forward, &backward, &inputs, &outputs,
                                      &checksum, &statistics, &tensors, &structure, &construct, &expand, &overflow,
-                                     &list, &tensor_list, &scope, &kernel))
+                                     &list, &tensor_list, &scope, &kernel, &threads))
         return NULL;
     if ((list != Py_None && !PyTuple_Check(list)) || (tensor_list != Py_None && !PyTuple_Check(tensor_list)) ||
         (scope != Py_None && (!PyTuple_Check(scope) || PyTuple_GET_SIZE(scope) != 2))) {
@@ -201,6 +201,7 @@ rules(PyObject *self, PyObject *args, PyObject *kwargs)
     r->expand = expand;
     r->overflow = overflow;
     r->kernel = kernel;
+    r->threads = threads;
     take(&r->list, list);
     take(&r->tensor_list, tensor_list);
     take(&r->scope_begin, scope == Py_None ? Py_None : PyTuple_GET_ITEM(scope, 0));

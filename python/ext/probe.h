@@ -94,6 +94,7 @@ typedef struct probe_rules {
     bool construct; /* level mix or L0 */
     bool expand;    /* level mix: a module's name in the list stands for all that runs inside it */
     int64_t kernel; /* level L2: the number of the call, -1: none */
+    int threads;    /* that may read a large tensor: as many as the program lets torch use; 0: one per core */
     PyObject *list; /* tuple of str: parts of names, or NULL */
     PyObject *tensor_list;             /* the same for files in task statistics, or NULL */
     PyObject *scope_begin, *scope_end; /* str or NULL */

@@ -325,7 +325,7 @@ static void
 measure_values(const msp_tensor *t, msp_stats *stats, bool large)
 {
     if ((t->dtype != MSP_C64 && t->dtype != MSP_C128) || !measure_moduli(t, stats))
-        msp_stats_compute_mt(stats, t, large ? 0 : 1);
+        msp_stats_compute_mt(stats, t, large ? msp_probe.rules.threads : 1);
 }
 
 /*

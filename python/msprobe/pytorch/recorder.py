@@ -298,7 +298,7 @@ class Recorder:
             tensors=config.task in ("tensor", "overflow_check"), overflow=config.task == "overflow_check", structure=config.task == "structure",
             construct=config.level in ("L0", "mix"), expand=config.level == "mix", list=tuple(config.list) or None,
             tensor_list=tuple(config.tensor_list) or None, scope=tuple(config.scope) or None,
-            kernel=self._kernels.number if self._kernels else -1,
+            kernel=self._kernels.number if self._kernels else -1, threads=torch.get_num_threads(),
         )
 
     # ---- start, stop, step ------------------------------------------------------------------------------------------------------------
