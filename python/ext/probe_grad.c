@@ -55,7 +55,7 @@ struct grad_call {
     int nled;
     bool inside; /* a module around it is in the list */
     bool done;
-    struct grad_call *prev, *next; /* those that have fired but wait for more */
+    struct grad_call *prev, *next; /* those that have fired but wait for more; the list holds them */
 };
 
 static grad_call waiting = {.prev = &waiting, .next = &waiting};
@@ -68,11 +68,14 @@ unlink_call(grad_call *g)
     g->prev->next = g->next;
     g->next->prev = g->prev;
     g->prev = g->next = NULL;
+    Py_DECREF(g);
 }
 
+/* The graph may be gone before the pass is known to be over, and its hooks with it. */
 static void
 link_call(grad_call *g)
 {
+    Py_INCREF(g);
     g->prev = waiting.prev;
     g->next = &waiting;
     waiting.prev->next = g;
@@ -97,7 +100,6 @@ grad_call_dealloc(PyObject *self)
 {
     grad_call *g = (grad_call *)self;
 
-    unlink_call(g);
     empty_slots(g->in, g->nin);
     empty_slots(g->out, g->nout);
     for (int i = 0; i < g->nout; i++)
