@@ -344,6 +344,19 @@ take_gradient(const target *t, const probe_lent *gradient)
     return n->nparts >= n->expected && write_parts(n);
 }
 
+/* A torch without numbers of backward passes, 1.13, runs the program's hooks on a parameter inside its node: what
+ * arrived there is from before them. */
+static bool
+is_changed_inside(PyObject *parameter)
+{
+    PyObject *hooks = msp_probe.task_id != NULL ? NULL : PyObject_GetAttrString(parameter, "_backward_hooks");
+    bool any = hooks != NULL && PyDict_Check(hooks) && PyDict_Size(hooks) > 0;
+
+    Py_XDECREF(hooks);
+    PyErr_Clear();
+    return any;
+}
+
 bool
 msp_probe_parameter_done(PyObject *w, PyObject *parameter, const probe_lent *arrived)
 {
@@ -351,7 +364,7 @@ msp_probe_parameter_done(PyObject *w, PyObject *parameter, const probe_lent *arr
     const watched *of = (const watched *)w;
     bool stop = false;
 
-    if (gradient.object == NULL && arrived != NULL) {
+    if (gradient.object == NULL && arrived != NULL && !is_changed_inside(parameter)) {
         gradient = *arrived; /* what this pass has brought, not what it has added up to */
         Py_XINCREF(gradient.object);
     } else if (gradient.object == NULL) {
