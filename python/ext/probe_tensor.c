@@ -352,12 +352,12 @@ typedef struct measured {
 static __thread struct {
     int n;
     measured tensors[MOST_SHOWN];
-} shown;
+} remembered;
 
 void
 msp_probe_shown_anew(void)
 {
-    shown.n = 0;
+    remembered.n = 0;
 }
 
 static bool
@@ -372,18 +372,18 @@ is_same(const measured *m, const msp_tensor *t)
 static const measured *
 find_measured(const msp_tensor *t)
 {
-    for (int i = 0; i < shown.n; i++)
-        if (is_same(&shown.tensors[i], t))
-            return &shown.tensors[i];
+    for (int i = 0; i < remembered.n; i++)
+        if (is_same(&remembered.tensors[i], t))
+            return &remembered.tensors[i];
     return NULL;
 }
 
 static void
 note_measured(const msp_tensor *t, const msp_stats *stats, uint32_t crc)
 {
-    measured *m = &shown.tensors[shown.n];
+    measured *m = &remembered.tensors[remembered.n];
 
-    if (shown.n == MOST_SHOWN || t->ndim > SHOWN_NDIM)
+    if (remembered.n == MOST_SHOWN || t->ndim > SHOWN_NDIM)
         return;
     m->data = t->data;
     m->dtype = t->dtype;
@@ -392,7 +392,7 @@ note_measured(const msp_tensor *t, const msp_stats *stats, uint32_t crc)
     memcpy(m->strides, t->strides, (size_t)t->ndim * sizeof(int64_t));
     m->stats = *stats;
     m->crc = crc;
-    shown.n++;
+    remembered.n++;
 }
 
 /* Large tensors are read without the interpreter lock: the caller holds a reference. */
