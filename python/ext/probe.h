@@ -15,6 +15,7 @@
  *     probe_stack.c   call stacks, made into text once
  *     probe_edges.c   which autograd nodes a call made, and which of their edges carry its gradients
  *     probe_grad.c    gradients, by hooks on these nodes
+ *     probe_parameter.c gradients of parameters
  *     probe_follow.c  gradients of calls that hand on what their module was given
  *     probe_node.c    nodes read and hooked without going through Python
  *     probe_register.c putting hooks on nodes through Python

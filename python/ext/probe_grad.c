@@ -1,5 +1,5 @@
 /*
- * probe_grad.c - the record that the hooks of one call fill, and the gradients of parameters.
+ * probe_grad.c - the record that the hooks of one call fill.
  *
  * A call that made several nodes is recorded when all of its hooks have fired, or at the end of the backward pass.
  * Where several of them contribute to one input their sum is recorded; only these gradients are kept from the first
@@ -9,14 +9,11 @@
 #include <stdint.h>
 #include <string.h>
 
-static PyObject *str_variable;
-
 int
 msp_probe_grad_setup(PyObject *module)
 {
     (void)module;
-    str_variable = PyUnicode_InternFromString("variable");
-    return PyErr_Occurred() || msp_probe_edges_setup() != 0 || msp_probe_register_setup() != 0 ? -1 : 0;
+    return msp_probe_edges_setup() != 0 || msp_probe_register_setup() != 0 || msp_probe_parameter_setup() != 0 ? -1 : 0;
 }
 
 /* ---- the record that the hooks of one call fill
@@ -487,24 +484,6 @@ grad_hook_dealloc(PyObject *self)
     PyObject_Free(self);
 }
 
-/* What a hook is shown: a tuple, or a list of torch's own. */
-typedef struct shown {
-    PyObject *tuple; /* NULL: the list */
-    const void *list;
-} shown;
-
-/* Both are NULL when there is no gradient in that place. */
-static probe_lent
-item(const shown *of, int at)
-{
-    PyObject *v;
-
-    if (of->tuple == NULL)
-        return (probe_lent){NULL, msp_node_item(of->list, at)};
-    v = at < PyTuple_GET_SIZE(of->tuple) ? PyTuple_GET_ITEM(of->tuple, at) : NULL;
-    return (probe_lent){v != NULL && msp_probe_is_tensor(v) ? v : NULL, NULL};
-}
-
 /* One of several, or of a call that may be wanted once more: it is held. */
 static void
 keep(PyObject **list, const probe_lent *v)
@@ -545,15 +524,15 @@ take_gradient(grad_call *g, slot *s, probe_lent v, const char *section, int inde
 }
 
 static void
-take_gradients(const grad_hook *h, const shown *leaving, const shown *entering)
+take_gradients(const grad_hook *h, const grad_shown *leaving, const grad_shown *entering)
 {
     grad_call *g = h->call;
 
     for (int i = 0; i < h->nin && msp_probe.rules.inputs; i++)
-        take_gradient(g, &g->in[h->map[i].slot], item(entering, h->map[i].at), "input", h->map[i].slot);
+        take_gradient(g, &g->in[h->map[i].slot], msp_probe_grad_item(entering, h->map[i].at), "input", h->map[i].slot);
     for (int i = h->nin; i < h->nin + h->nout; i++) {
         int at = h->map[i].at, number = h->map[i].slot;
-        probe_lent v = at < 0 ? item(entering, -1 - at) : item(leaving, at);
+        probe_lent v = at < 0 ? msp_probe_grad_item(entering, -1 - at) : msp_probe_grad_item(leaving, at);
 
         if (number < 0 && msp_probe.rules.inputs && (v.object != NULL || v.handle != NULL))
             keep(&g->in[-1 - number].own, &v);
@@ -584,7 +563,7 @@ begin_pass(grad_hook *h)
 }
 
 static bool
-fire(grad_hook *h, const shown *leaving, const shown *entering)
+fire(grad_hook *h, const grad_shown *leaving, const grad_shown *entering)
 {
     grad_call *g = h->call;
     bool stop = begin_pass(h);
@@ -607,7 +586,7 @@ static PyObject *
 grad_hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     grad_hook *h = (grad_hook *)self;
-    shown leaving = {0}, entering = {0};
+    grad_shown leaving = {0}, entering = {0};
     probe_quiet q;
     bool stop;
 
@@ -730,161 +709,11 @@ msp_probe_grad_follow(grad_call *g, int own, grad_call *leader, int slot)
     return true;
 }
 
-/* ---- gradients of parameters
- * ------------------------------------------------------------------------------------------------- */
-
-typedef struct parameter_hook {
-    PyObject_HEAD PyObject *parameter; /* borrowed: the node that holds us holds it */
-    PyObject *watched;
-    int64_t generation;
-} parameter_hook;
-
-static void
-parameter_hook_dealloc(PyObject *self)
-{
-    Py_XDECREF(((parameter_hook *)self)->watched);
-    PyObject_Free(self);
-}
-
-/* A node of one input was given a gradient. Returns true when the program is to be stopped, with an exception set. */
-static bool
-fire_parameter(const parameter_hook *h, const shown *entering)
-{
-    bool told = entering->tuple != NULL || entering->list != NULL; /* not by compiled autograd */
-    probe_lent arrived = {0};
-    probe_quiet q;
-    bool stop;
-
-    if (!msp_probe.live || h->generation != msp_probe.generation)
-        return false;
-    if (told)
-        arrived = item(entering, 0);
-    msp_probe_enter(&q);
-    stop = msp_probe_parameter_done(h->watched, h->parameter, told ? &arrived : NULL);
-    msp_probe_leave(&q);
-    return stop;
-}
-
-static PyObject *
-parameter_hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
-{
-    shown entering = {0};
-
-    (void)kwargs;
-    if (PyTuple_GET_SIZE(args) == 2 && PyTuple_Check(PyTuple_GET_ITEM(args, 1)))
-        entering.tuple = PyTuple_GET_ITEM(args, 1);
-    if (fire_parameter((parameter_hook *)self, &entering))
-        return NULL;
-    Py_RETURN_NONE;
-}
-
-PyTypeObject msp_probe_parameter_hook_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "msprobe._core.ParameterHook",
-    .tp_basicsize = sizeof(parameter_hook),
-    .tp_dealloc = parameter_hook_dealloc,
-    .tp_call = parameter_hook_call,
-    .tp_flags = Py_TPFLAGS_DEFAULT,
-};
-
-static parameter_hook *
-new_parameter_hook(PyObject *parameter, PyObject *watched)
-{
-    parameter_hook *h = PyType_Ready(&msp_probe_parameter_hook_type) == 0
-                            ? PyObject_New(parameter_hook, &msp_probe_parameter_hook_type)
-                            : NULL;
-
-    if (h == NULL)
-        return NULL;
-    Py_INCREF(watched);
-    h->parameter = parameter;
-    h->watched = watched;
-    h->generation = msp_probe.generation;
-    return h;
-}
-
-static void
-hook_parameter(PyObject *accumulate, PyObject *variable, PyObject *watched, PyObject *hooks)
-{
-    parameter_hook *h = new_parameter_hook(variable, watched);
-    PyObject *handle;
-
-    if (h == NULL)
-        return;
-    handle = msp_probe_hook(accumulate, (PyObject *)h);
-    if (handle != NULL && PyList_Append(hooks, accumulate) == 0 && PyList_Append(hooks, handle) == 0)
-        msp_probe_note_hooked(accumulate);
-    Py_XDECREF(handle);
-    Py_DECREF(h);
-}
-
-/*
- * AccumulateGrad nodes cannot be asked for without an operation in the graph; they are met on the walk, and hooked when
- * they belong to a watched parameter, once per step. The handle is kept, to take the hook out again, and the node:
- * torch drops it with the first graph, and the next one would get another.
- */
-static void
-watch_object(PyObject *accumulate)
-{
-    PyObject *variable, *watched, *hooks = NULL;
-    Py_ssize_t n;
-
-    if (msp_probe_is_hooked(accumulate))
-        return;
-    variable = PyObject_GetAttr(accumulate, str_variable);
-    watched = variable == NULL ? NULL : msp_probe_watched(variable);
-    if (watched != NULL)
-        hooks = msp_probe_watched_hooks(watched);
-    n = hooks == NULL ? 0 : PyList_GET_SIZE(hooks);
-    if (hooks != NULL && (n < 2 || PyList_GET_ITEM(hooks, n - 2) != accumulate))
-        hook_parameter(accumulate, variable, watched, hooks);
-    Py_XDECREF(variable);
-    PyErr_Clear();
-}
-
-/*
- * A hook that was put on the node directly goes with it; where a node outlives its graph, as those do that a
- * distributed model holds, the next step finds the hook and uses it.
- */
-static void
-watch_node(void *accumulate)
-{
-    parameter_hook *h = (parameter_hook *)msp_node_hooked(accumulate);
-    PyObject *parameter, *watched;
-
-    if (h != NULL && h->generation == msp_probe.generation)
-        return;
-    watched = msp_probe_watched_by_handle(msp_node_variable(accumulate), &parameter);
-    if (watched == NULL)
-        return;
-    if (h != NULL) {
-        Py_INCREF(watched);
-        Py_XSETREF(h->watched, watched);
-        h->parameter = parameter;
-        h->generation = msp_probe.generation;
-        msp_probe_watched_directly(watched);
-        return;
-    }
-    h = new_parameter_hook(parameter, watched);
-    if (h != NULL && msp_node_hook(accumulate, (PyObject *)h))
-        msp_probe_watched_directly(watched);
-    Py_XDECREF(h);
-    PyErr_Clear();
-}
-
-void
-msp_probe_grad_watch(void *accumulate, bool direct)
-{
-    if (direct)
-        watch_node(accumulate);
-    else
-        watch_object(accumulate);
-}
-
 /* ---- hooks that were put on nodes directly
  * ------------------------------------------------------------------------------------ */
 
 static void
-fire_directly(grad_hook *h, const shown *leaving, const shown *entering)
+fire_directly(grad_hook *h, const grad_shown *leaving, const grad_shown *entering)
 {
     probe_quiet q;
 
@@ -898,11 +727,11 @@ fire_directly(grad_hook *h, const shown *leaving, const shown *entering)
 void
 msp_probe_grad_fire(PyObject *hook, const void *leaving, const void *entering)
 {
-    const shown out = {NULL, leaving}, in = {NULL, entering};
+    const grad_shown out = {NULL, leaving}, in = {NULL, entering};
 
     if (Py_TYPE(hook) == &msp_probe_grad_hook_type)
         fire_directly((grad_hook *)hook, &out, &in);
     else
-        fire_parameter((parameter_hook *)hook, &in);
+        msp_probe_parameter_fire(hook, &in);
     PyErr_Clear();
 }

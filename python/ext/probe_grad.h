@@ -2,7 +2,8 @@
  * probe_grad.h - what the files about gradients share, and nobody else.
  *
  *     probe_edges.c     before a call and after it: which nodes are the call's, and which of their edges matter
- *     probe_grad.c      the record that the hooks of one call fill, and the gradients of parameters
+ *     probe_grad.c      the record that the hooks of one call fill
+ *     probe_parameter.c the gradients of parameters
  *     probe_follow.c    calls that hand on what their module was given
  *     probe_node.c      nodes read and hooked directly, where that was proven
  *     probe_register.c  the other way to put hooks on them
@@ -86,6 +87,7 @@ const void *msp_node_item(const void *list, int at);
 
 int msp_probe_edges_setup(void);
 int msp_probe_register_setup(void);
+int msp_probe_parameter_setup(void);
 
 /* Whether gradients are read, and not only their calls' places in construct.json. */
 static inline bool
@@ -93,6 +95,28 @@ msp_probe_wants_gradients(void)
 {
     return msp_probe.rules.backward && !msp_probe.rules.structure;
 }
+
+/* What a hook is shown: a tuple, or a list of torch's own. */
+typedef struct grad_shown {
+    PyObject *tuple; /* NULL: the list */
+    const void *list;
+} grad_shown;
+
+/* Both are NULL when there is no gradient in that place. */
+static inline probe_lent
+msp_probe_grad_item(const grad_shown *of, int at)
+{
+    PyObject *v;
+
+    if (of->tuple == NULL)
+        return (probe_lent){NULL, msp_node_item(of->list, at)};
+    v = at < PyTuple_GET_SIZE(of->tuple) ? PyTuple_GET_ITEM(of->tuple, at) : NULL;
+    return (probe_lent){v != NULL && msp_probe_is_tensor(v) ? v : NULL, NULL};
+}
+
+/* A hook on an AccumulateGrad node was shown a gradient. Returns true when the program is to be stopped, with an
+ * exception set. */
+bool msp_probe_parameter_fire(PyObject *hook, const grad_shown *entering);
 
 /* What an attribute or a call said, as a number; -1 when it failed. Takes the reference over. */
 static inline int64_t

@@ -1,0 +1,163 @@
+/*
+ * probe_parameter.c - hooks on AccumulateGrad nodes: the gradients of parameters, as a backward pass brings them.
+ *
+ * What becomes of them: probe_tree.c.
+ */
+#include "probe_grad.h"
+
+static PyObject *str_variable;
+
+int
+msp_probe_parameter_setup(void)
+{
+    str_variable = PyUnicode_InternFromString("variable");
+    return str_variable == NULL ? -1 : 0;
+}
+
+typedef struct parameter_hook {
+    PyObject_HEAD PyObject *parameter; /* borrowed: the node that holds us holds it */
+    PyObject *watched;
+    int64_t generation;
+} parameter_hook;
+
+static void
+parameter_hook_dealloc(PyObject *self)
+{
+    Py_XDECREF(((parameter_hook *)self)->watched);
+    PyObject_Free(self);
+}
+
+/* A node of one input was given a gradient. Returns true when the program is to be stopped, with an exception set. */
+bool
+msp_probe_parameter_fire(PyObject *hook, const grad_shown *entering)
+{
+    const parameter_hook *h = (const parameter_hook *)hook;
+    bool told = entering->tuple != NULL || entering->list != NULL; /* not by compiled autograd */
+    probe_lent arrived = {0};
+    probe_quiet q;
+    bool stop;
+
+    if (!msp_probe.live || h->generation != msp_probe.generation)
+        return false;
+    if (told)
+        arrived = msp_probe_grad_item(entering, 0);
+    msp_probe_enter(&q);
+    stop = msp_probe_parameter_done(h->watched, h->parameter, told ? &arrived : NULL);
+    msp_probe_leave(&q);
+    return stop;
+}
+
+static PyObject *
+parameter_hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    grad_shown entering = {0};
+
+    (void)kwargs;
+    if (PyTuple_GET_SIZE(args) == 2 && PyTuple_Check(PyTuple_GET_ITEM(args, 1)))
+        entering.tuple = PyTuple_GET_ITEM(args, 1);
+    if (msp_probe_parameter_fire(self, &entering))
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+PyTypeObject msp_probe_parameter_hook_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "msprobe._core.ParameterHook",
+    .tp_basicsize = sizeof(parameter_hook),
+    .tp_dealloc = parameter_hook_dealloc,
+    .tp_call = parameter_hook_call,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+};
+
+static parameter_hook *
+new_parameter_hook(PyObject *parameter, PyObject *watched)
+{
+    parameter_hook *h = PyType_Ready(&msp_probe_parameter_hook_type) == 0
+                            ? PyObject_New(parameter_hook, &msp_probe_parameter_hook_type)
+                            : NULL;
+
+    if (h == NULL)
+        return NULL;
+    Py_INCREF(watched);
+    h->parameter = parameter;
+    h->watched = watched;
+    h->generation = msp_probe.generation;
+    return h;
+}
+
+static void
+hook_parameter(PyObject *accumulate, PyObject *variable, PyObject *watched, PyObject *hooks)
+{
+    parameter_hook *h = new_parameter_hook(variable, watched);
+    PyObject *handle;
+
+    if (h == NULL)
+        return;
+    handle = msp_probe_hook(accumulate, (PyObject *)h);
+    if (handle != NULL && PyList_Append(hooks, accumulate) == 0 && PyList_Append(hooks, handle) == 0)
+        msp_probe_note_hooked(accumulate);
+    Py_XDECREF(handle);
+    Py_DECREF(h);
+}
+
+/*
+ * AccumulateGrad nodes cannot be asked for without an operation in the graph; they are met on the walk, and hooked when
+ * they belong to a watched parameter, once per step. The handle is kept, to take the hook out again, and the node:
+ * torch drops it with the first graph, and the next one would get another.
+ */
+static void
+watch_object(PyObject *accumulate)
+{
+    PyObject *variable, *watched, *hooks = NULL;
+    Py_ssize_t n;
+
+    if (msp_probe_is_hooked(accumulate))
+        return;
+    variable = PyObject_GetAttr(accumulate, str_variable);
+    watched = variable == NULL ? NULL : msp_probe_watched(variable);
+    if (watched != NULL)
+        hooks = msp_probe_watched_hooks(watched);
+    n = hooks == NULL ? 0 : PyList_GET_SIZE(hooks);
+    if (hooks != NULL && (n < 2 || PyList_GET_ITEM(hooks, n - 2) != accumulate))
+        hook_parameter(accumulate, variable, watched, hooks);
+    Py_XDECREF(variable);
+    PyErr_Clear();
+}
+
+/*
+ * A hook that was put on the node directly goes with it; where a node outlives its graph, as those do that a
+ * distributed model holds, the next step finds the hook and uses it.
+ */
+static void
+watch_node(void *accumulate)
+{
+    parameter_hook *h = (parameter_hook *)msp_node_hooked(accumulate);
+    PyObject *parameter, *watched;
+
+    if (h != NULL && h->generation == msp_probe.generation)
+        return;
+    watched = msp_probe_watched_by_handle(msp_node_variable(accumulate), &parameter);
+    if (watched == NULL)
+        return;
+    if (h != NULL) {
+        Py_INCREF(watched);
+        Py_XSETREF(h->watched, watched);
+        h->parameter = parameter;
+        h->generation = msp_probe.generation;
+        msp_probe_watched_directly(watched);
+        return;
+    }
+    h = new_parameter_hook(parameter, watched);
+    if (h != NULL && msp_node_hook(accumulate, (PyObject *)h))
+        msp_probe_watched_directly(watched);
+    Py_XDECREF(h);
+    PyErr_Clear();
+}
+
+void
+msp_probe_grad_watch(void *accumulate, bool direct)
+{
+    if (direct)
+        watch_node(accumulate);
+    else
+        watch_object(accumulate);
+}
