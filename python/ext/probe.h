@@ -601,8 +601,8 @@ PyObject *msp_probe_modules_step(PyObject *self, PyObject *unused);
 /* Prepare target for patching; NULL with an exception set (TypeError: not a kind of object we patch). */
 probe_api *msp_probe_prepare(PyObject *target, probe_name *name, unsigned flags);
 
-/* wrapper(target, name, flags): an object that stands in for target as an attribute, and records its calls */
-PyObject *msp_probe_wrapper(PyObject *self, PyObject *all);
+/* An api of no kind yet, in no table; NULL with an exception set. */
+probe_api *msp_probe_new_api(PyObject *target, probe_name *name, unsigned flags);
 
 /* trial(target, call) -> how often a call of target went through us while call() ran, -1: it cannot be patched */
 PyObject *msp_probe_trial(PyObject *self, PyObject *all);
@@ -612,12 +612,21 @@ void msp_probe_patch_all(void);
 /* args and kwnames of a vectorcall as a tuple and a dict (NULL without keywords), or -1 with an exception set. */
 int msp_probe_pack(PyObject **tuple, PyObject **kwargs, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
 
+/* A vectorcall, recorded. */
+PyObject *msp_probe_call_packed(probe_api *api, PyObject *self, PyObject *const *args, size_t nargsf,
+                                PyObject *kwnames);
+
 /* Where calls of f from C lead; those from the interpreter's own bytecode may not (3.11). */
 void msp_probe_set_vectorcall(PyFunctionObject *f, vectorcallfunc call);
 void msp_probe_unpatch_all(void);
 
 /* The name with this text, made when new; NULL with an exception set. */
 probe_name *msp_probe_name(const char *text, size_t len);
+
+/* wrapper(target, name, flags): an object that stands in for target as an attribute, and records its calls
+ * (probe_wrapper.c) */
+PyObject *msp_probe_wrapper(PyObject *self, PyObject *all);
+int msp_probe_wrapper_setup(void);
 
 /* Add the submodule probe. */
 int msp_probe_add(PyObject *module);

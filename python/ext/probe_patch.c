@@ -117,8 +117,8 @@ msp_probe_pack(PyObject **tuple, PyObject **kwargs, PyObject *const *args, Py_ss
     return -1;
 }
 
-static PyObject *
-call_packed(probe_api *api, PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+PyObject *
+msp_probe_call_packed(probe_api *api, PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     PyObject *tuple, *kwargs, *result;
 
@@ -135,7 +135,7 @@ vectorcall_builtin(PyObject *callable, PyObject *const *args, size_t nargsf, PyO
 {
     PyCFunctionObject *f = (PyCFunctionObject *)callable;
 
-    return call_packed((probe_api *)f->m_ml, f->m_self, args, nargsf, kwnames);
+    return msp_probe_call_packed((probe_api *)f->m_ml, f->m_self, args, nargsf, kwnames);
 }
 
 /* 3.11 inlines calls of Python functions and does not look at their vectorcall field */
@@ -184,7 +184,7 @@ vectorcall_function(PyObject *callable, PyObject *const *args, size_t nargsf, Py
 
     if (!msp_probe_wants() && !(api->flags & PROBE_TRIAL))
         return api->vectorcall(callable, args, nargsf, kwnames);
-    return call_packed(api, NULL, args, nargsf, kwnames);
+    return msp_probe_call_packed(api, NULL, args, nargsf, kwnames);
 }
 #endif
 
@@ -422,8 +422,8 @@ prepare(probe_api *api)
     return -1;
 }
 
-static probe_api *
-new_api(PyObject *target, probe_name *name, unsigned flags)
+probe_api *
+msp_probe_new_api(PyObject *target, probe_name *name, unsigned flags)
 {
     probe_api *api = PyMem_Calloc(1, sizeof(*api));
 
@@ -450,7 +450,7 @@ msp_probe_prepare(PyObject *target, probe_name *name, unsigned flags)
 
     if (api != NULL)
         return api; /* the same object under another name: the caller decides what to do with that */
-    api = make_room() ? new_api(target, name, flags) : (probe_api *)PyErr_NoMemory();
+    api = make_room() ? msp_probe_new_api(target, name, flags) : (probe_api *)PyErr_NoMemory();
     if (api == NULL)
         return NULL;
     if (prepare(api) != 0) {
@@ -630,127 +630,6 @@ msp_probe_invoke(probe_api *api, PyObject *self, PyObject *args, PyObject *kwarg
     Py_RETURN_NONE;
 }
 
-/* ---- an object that stands in for another
- * --------------------------------------------------------------------------------- */
-
-typedef struct wrapper_object {
-    PyObject_HEAD vectorcallfunc vectorcall;
-    probe_api *api;
-    PyObject *weak;
-    bool binds; /* as an attribute of a class it becomes a method */
-} wrapper_object;
-
-static PyObject *
-wrapper_vectorcall(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames)
-{
-    wrapper_object *w = (wrapper_object *)self;
-
-    return call_packed(w->api, NULL, args, nargsf, kwnames);
-}
-
-static PyObject *
-wrapper_get(PyObject *self, PyObject *instance, PyObject *type)
-{
-    (void)type;
-    if (instance == NULL || !((wrapper_object *)self)->binds) {
-        Py_INCREF(self);
-        return self;
-    }
-    return PyMethod_New(self, instance);
-}
-
-/* Its attributes are those of what it stands for: __name__, __doc__, __module__, ... */
-static PyObject *
-wrapper_getattro(PyObject *self, PyObject *name)
-{
-    wrapper_object *w = (wrapper_object *)self;
-    PyObject *v;
-
-    if (PyUnicode_CompareWithASCIIString(name, "__wrapped__") == 0) {
-        Py_INCREF(w->api->target);
-        return w->api->target;
-    }
-    if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0 ||
-        PyUnicode_CompareWithASCIIString(name, "__reduce_ex__") == 0)
-        return PyObject_GenericGetAttr(self, name);
-    v = PyObject_GetAttr(w->api->target, name);
-    if (v != NULL || !PyErr_ExceptionMatches(PyExc_AttributeError))
-        return v;
-    PyErr_Clear();
-    return PyObject_GenericGetAttr(self, name);
-}
-
-/* Pickled and copied as what it stands for: operator.itemgetter(0)((target,)), which needs nothing of ours to be
- * loaded. */
-static PyObject *
-wrapper_reduce(PyObject *self, PyObject *protocol)
-{
-    PyObject *module = PyImport_ImportModule("operator"), *first, *result = NULL;
-
-    (void)protocol;
-    first = module == NULL ? NULL : PyObject_CallMethod(module, "itemgetter", "i", 0);
-    if (first != NULL)
-        result = Py_BuildValue("(O((O)))", first, ((wrapper_object *)self)->api->target);
-    Py_XDECREF(first);
-    Py_XDECREF(module);
-    return result;
-}
-
-static PyMethodDef wrapper_methods[] = {
-    {"__reduce_ex__", wrapper_reduce, METH_O, NULL},
-    {NULL, NULL, 0, NULL},
-};
-
-static PyTypeObject wrapper_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "msprobe._core.Recorded",
-    .tp_basicsize = sizeof(wrapper_object),
-    .tp_vectorcall_offset = offsetof(wrapper_object, vectorcall),
-    .tp_weaklistoffset = offsetof(wrapper_object, weak),
-    .tp_call = PyVectorcall_Call,
-    .tp_descr_get = wrapper_get,
-    .tp_getattro = wrapper_getattro,
-    .tp_methods = wrapper_methods,
-#if PY_VERSION_HEX >= 0x03090000
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
-#else
-    .tp_flags = Py_TPFLAGS_DEFAULT | _Py_TPFLAGS_HAVE_VECTORCALL,
-#endif
-};
-
-PyObject *
-msp_probe_wrapper(PyObject *self, PyObject *all)
-{
-    PyObject *target;
-    const char *text;
-    Py_ssize_t len;
-    unsigned flags = 0;
-    probe_name *name;
-    wrapper_object *w;
-
-    (void)self;
-    if (!PyArg_ParseTuple(all, "Os#|I", &target, &text, &len, &flags))
-        return NULL;
-    if (!PyCallable_Check(target)) {
-        PyErr_Format(PyExc_TypeError, "%.200s objects cannot be called", Py_TYPE(target)->tp_name);
-        return NULL;
-    }
-    name = msp_probe_name(text, (size_t)len);
-    w = name == NULL ? NULL : PyObject_New(wrapper_object, &wrapper_type);
-    if (w == NULL)
-        return NULL;
-    w->vectorcall = wrapper_vectorcall;
-    w->weak = NULL;
-    w->binds =
-        PyFunction_Check(target) || Py_TYPE(target) == &PyMethodDescr_Type || Py_TYPE(target) == &PyWrapperDescr_Type;
-    w->api = new_api(target, name, flags); /* never freed, like all of them */
-    if (w->api == NULL) {
-        Py_DECREF(w);
-        return NULL;
-    }
-    w->api->kind = PROBE_CALLABLE;
-    return (PyObject *)w;
-}
-
 /* ---- the self-test's part
  * ---------------------------------------------------------------------------------------------------- */
 
@@ -763,7 +642,7 @@ msp_probe_trial(PyObject *self, PyObject *all)
     (void)self;
     if (!PyArg_ParseTuple(all, "OO", &target, &call))
         return NULL;
-    api = find_api(target) == NULL && make_room() ? new_api(target, NULL, PROBE_TRIAL) : NULL;
+    api = find_api(target) == NULL && make_room() ? msp_probe_new_api(target, NULL, PROBE_TRIAL) : NULL;
     if (api == NULL || prepare(api) != 0) {
         PyErr_Clear();
         return PyLong_FromLong(-1);
@@ -820,7 +699,7 @@ msp_probe_patch_setup(PyObject *module)
 {
     PyObject *sample;
 
-    if (PyType_Ready(&entry_type) != 0 || PyType_Ready(&wrapper_type) != 0 || PyType_Ready(&sample_type) != 0)
+    if (PyType_Ready(&entry_type) != 0 || PyType_Ready(&sample_type) != 0 || msp_probe_wrapper_setup() != 0)
         return -1;
     sample = PyCFunction_New(&sample_function, NULL);
     if (sample == NULL || PyModule_AddObject(module, "sample", sample) != 0) {
