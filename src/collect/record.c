@@ -306,7 +306,7 @@ put_tensor(msp_record *r, const msp_tensor_note *note, bool open)
     if (at == NULL)
         return;
     memcpy(at, &head, sizeof(head));
-    for (int i = 0; i < t->ndim; i++)
+    for (int i = 0; i < t->ndim; i++) /* one by one: a call for a few numbers costs more */
         memcpy(at + sizeof(head) + (size_t)i * sizeof(t->shape[0]), &t->shape[i], sizeof(t->shape[0]));
     fill_in_stats(at + sizeof(head) + shape_bytes, (tensor_stats_form)head.form, note);
     if (head.flags & (TENSOR_TYPE | TENSOR_DTYPE | TENSOR_FILE | TENSOR_WHY | TENSOR_VALUES))

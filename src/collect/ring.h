@@ -38,8 +38,7 @@ typedef struct ring_shared {
     _Atomic uint64_t writer_start;
     _Atomic uint32_t failed; /* the writer cannot go on; error says why */
     char error[1024];
-    _Atomic uint32_t
-        told; /* the producer sleeps on it when it must; bumped when tail, flushed, done or failed is set */
+    _Atomic uint32_t told; /* the producer sleeps on it; bumped when tail, flushed, done or failed is set */
 } ring_shared;
 
 typedef struct msp_ring {

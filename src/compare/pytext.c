@@ -1,7 +1,7 @@
 /* pytext.c - see pytext.h. */
 #include "compare/pytext.h"
 
-#include <stdint.h>
+#include "core/eight.h"
 
 /* Length of the UTF-8 character at p and its code point; 1 and the byte itself where it is none. */
 static size_t
@@ -52,19 +52,17 @@ has_char(msp_str s, char c)
     return s.len > 0 && memchr(s.p, c, s.len) != NULL;
 }
 
-#define EACH_BYTE(b) (0x0101010101010101ULL * (unsigned char)(b))
-
 /* Eight printable characters of ASCII, none of which is a backslash or this quote. */
 static bool
 are_plain(const char *p, char quote)
 {
-    uint64_t w, low, plain;
+    uint64_t w = msp_load8(p), low, plain;
 
-    memcpy(&w, p, sizeof(w));
-    low = w & EACH_BYTE(0x7F); /* so that no sum carries into the next byte */
-    plain = (low + EACH_BYTE(0x80 - ' ')) & ~(low + EACH_BYTE(0x80 - 0x7F)) &
-            ((low ^ EACH_BYTE(quote)) + EACH_BYTE(0x7F)) & ((low ^ EACH_BYTE('\\')) + EACH_BYTE(0x7F)) & ~w;
-    return (plain & EACH_BYTE(0x80)) == EACH_BYTE(0x80);
+    low = w & MSP_EACH_BYTE(0x7F); /* so that no sum carries into the next byte */
+    plain = (low + MSP_EACH_BYTE(0x80 - ' ')) & ~(low + MSP_EACH_BYTE(0x80 - 0x7F)) &
+            ((low ^ MSP_EACH_BYTE(quote)) + MSP_EACH_BYTE(0x7F)) & ((low ^ MSP_EACH_BYTE('\\')) + MSP_EACH_BYTE(0x7F)) &
+            ~w;
+    return (plain & MSP_EACH_BYTE(0x80)) == MSP_EACH_BYTE(0x80);
 }
 
 void

@@ -9,6 +9,7 @@
 #include "json/json_build.h"
 
 #include "core/alloc.h"
+#include "core/eight.h"
 #include "json/utf8.h"
 
 /* Half of the tokens of a dump are strings: a call for each is a tenth of the time. */
@@ -67,17 +68,6 @@ report(const parser *p, msp_error *err)
 
 /* ---- eight bytes at a time ---------------------------------------------------------------------- */
 
-#define EACH_BYTE(b) (0x0101010101010101ULL * (b))
-
-static inline uint64_t
-load8(const char *at)
-{
-    uint64_t w;
-
-    memcpy(&w, at, sizeof(w));
-    return w;
-}
-
 /* How many bytes of memory come before the first one of w that is not zero; w itself is not. */
 static inline int
 leading(uint64_t w)
@@ -96,26 +86,26 @@ leading(uint64_t w)
 static inline uint64_t
 not_spaces(uint64_t w)
 {
-    return w ^ EACH_BYTE(' '); /* any bit will do here */
+    return w ^ MSP_EACH_BYTE(' '); /* any bit will do here */
 }
 
 static inline uint64_t
 not_plain(uint64_t w)
 {
-    uint64_t low = w & EACH_BYTE(0x7F);
-    uint64_t no_control = low + EACH_BYTE(0x80 - ' ');
-    uint64_t no_quote = (low ^ EACH_BYTE('"')) + EACH_BYTE(0x7F);
-    uint64_t no_backslash = (low ^ EACH_BYTE('\\')) + EACH_BYTE(0x7F);
+    uint64_t low = w & MSP_EACH_BYTE(0x7F);
+    uint64_t no_control = low + MSP_EACH_BYTE(0x80 - ' ');
+    uint64_t no_quote = (low ^ MSP_EACH_BYTE('"')) + MSP_EACH_BYTE(0x7F);
+    uint64_t no_backslash = (low ^ MSP_EACH_BYTE('\\')) + MSP_EACH_BYTE(0x7F);
 
-    return ~(no_control & no_quote & no_backslash & ~w) & EACH_BYTE(0x80);
+    return ~(no_control & no_quote & no_backslash & ~w) & MSP_EACH_BYTE(0x80);
 }
 
 static inline uint64_t
 not_digits(uint64_t w)
 {
-    uint64_t v = w ^ EACH_BYTE('0'); /* digits become 0 to 9 */
+    uint64_t v = w ^ MSP_EACH_BYTE('0'); /* digits become 0 to 9 */
 
-    return (((v & EACH_BYTE(0x7F)) + EACH_BYTE(0x80 - 10)) | v) & EACH_BYTE(0x80);
+    return (((v & MSP_EACH_BYTE(0x7F)) + MSP_EACH_BYTE(0x80 - 10)) | v) & MSP_EACH_BYTE(0x80);
 }
 
 static inline bool
@@ -130,7 +120,7 @@ skip_space(const char *at, const char *end)
     while (at < end && is_space(*at)) {
         at++;
         while (end - at >= 8) { /* indentation */
-            uint64_t stop = not_spaces(load8(at));
+            uint64_t stop = not_spaces(msp_load8(at));
 
             if (stop != 0) {
                 at += leading(stop);
@@ -147,7 +137,7 @@ static inline const char *
 skip_plain(const char *at, const char *end)
 {
     for (; end - at >= 8; at += 8) {
-        uint64_t stop = not_plain(load8(at));
+        uint64_t stop = not_plain(msp_load8(at));
 
         if (stop != 0)
             return at + leading(stop);
@@ -161,7 +151,7 @@ static inline const char *
 skip_digits(const char *at, const char *end)
 {
     for (; end - at >= 8; at += 8) {
-        uint64_t stop = not_digits(load8(at));
+        uint64_t stop = not_digits(msp_load8(at));
 
         if (stop != 0)
             return at + leading(stop);

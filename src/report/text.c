@@ -1,6 +1,7 @@
 /* text.c - see text.h. */
 #include "report/text.h"
 
+#include "core/eight.h"
 #include "json/utf8.h"
 
 uint32_t
@@ -20,16 +21,12 @@ valid_run(msp_str s, size_t at)
     size_t start = at;
 
     while (at < s.len) {
-        uint64_t eight;
         uint32_t c;
         int n;
 
-        if (s.len - at >= sizeof(eight)) { /* most text is ASCII */
-            memcpy(&eight, s.p + at, sizeof(eight));
-            if ((eight & 0x8080808080808080u) == 0) {
-                at += sizeof(eight);
-                continue;
-            }
+        if (s.len - at >= 8 && (msp_load8(s.p + at) & MSP_EACH_BYTE(0x80)) == 0) { /* most text is ASCII */
+            at += 8;
+            continue;
         }
         n = (unsigned char)s.p[at] < 0x80 ? 1 : msp_utf8_decode(&c, s.p + at, s.len - at);
 
