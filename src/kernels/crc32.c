@@ -74,7 +74,9 @@ msp_crc32_best(void)
 uint32_t
 msp_crc32_bytes(uint32_t crc, const void *p, size_t n)
 {
-    return ~msp_crc32_best()(~crc, p, n);
+    enum { FOLD_FROM = 64 }; /* bytes: below that folding hands over to the tables anyway */
+
+    return ~(n < FOLD_FROM ? msp_crc32_table : msp_crc32_best())(~crc, p, n);
 }
 
 uint32_t
