@@ -210,9 +210,18 @@ close_owner(void *owner)
     msp_tensor_file_close(owner);
 }
 
-/*
- * The only tensor of f, which belongs to it from now on; f is closed, and *out empty, when there is none, or another. A
- * tensor has room for 64 dimensions: clearing it for nothing is felt with small files.
+/* A tensor has room for 64 dimensions: copying or clearing all of them is felt with small files. */
+static void
+copy_used(msp_tensor *out, const msp_tensor *t)
+{
+    memcpy(out, t, offsetof(msp_tensor, shape));
+    for (int32_t i = 0; i < t->ndim; i++) {
+        out->shape[i] = t->shape[i];
+        out->strides[i] = t->strides[i];
+    }
+}
+
+/* The only tensor of f, which belongs to it from now on; f is closed, and *out empty, when there is none, or another.
  */
 static msp_status
 take_one(msp_tensor *out, msp_tensor_file *f, msp_error *err)
@@ -220,7 +229,7 @@ take_one(msp_tensor *out, msp_tensor_file *f, msp_error *err)
     msp_status st;
 
     if (f->count == 1) {
-        *out = *f->items[0].tensor;
+        copy_used(out, f->items[0].tensor);
         out->owner = f;
         out->release_owner = close_owner;
         return MSP_OK;
