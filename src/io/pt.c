@@ -11,6 +11,7 @@
 
 #include "core/alloc.h"
 #include "io/bytes.h"
+#include "io/torch_one.h"
 #include "io/torch_pickle.h"
 #include "io/zip.h"
 
@@ -70,10 +71,10 @@ typedef struct walk {
 } walk;
 
 static msp_status
-make_view(walk *w, msp_torch_tensor *t)
+make_view(msp_torch_tensor *t, msp_tensor_file *f, msp_error *err)
 {
     msp_tensor *v;
-    msp_status st = msp_tensor_file_new_view(&v, w->file, w->err);
+    msp_status st = msp_tensor_file_new_view(&v, f, err);
 
     if (st != MSP_OK)
         return st;
@@ -96,7 +97,7 @@ add_tensor(walk *w, msp_torch_tensor *t)
     msp_status st = msp_buf_status(&w->name, w->err);
 
     if (st == MSP_OK && t->view == NULL)
-        st = make_view(w, t);
+        st = make_view(t, w->file, w->err);
     return st == MSP_OK ? msp_tensor_file_add(w->file, msp_buf_view(&w->name), t->view, w->err) : st;
 }
 
@@ -179,25 +180,11 @@ typedef struct archive {
     char *inflated; /* where pickle stands when it was stored compressed */
 } archive;
 
-/* The entry prefix + folder + name, NULL when there is none. */
-static msp_status
-find_entry(const msp_zip_entry **out, archive *a, const char *folder, msp_str name, msp_error *err)
+/* The entry of this name beside the pickle, NULL when there is none. */
+static const msp_zip_entry *
+find_beside(const archive *a, msp_str folder, msp_str name)
 {
-    size_t folder_len = strlen(folder), at = a->prefix.len + folder_len, len = at + name.len;
-    char usual[256], *path = len <= sizeof(usual) ? usual : msp_alloc(len, 1);
-
-    *out = NULL;
-    if (path == NULL)
-        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
-    if (a->prefix.len > 0)
-        memcpy(path, a->prefix.p, a->prefix.len);
-    memcpy(path + a->prefix.len, folder, folder_len);
-    if (name.len > 0)
-        memcpy(path + at, name.p, name.len);
-    *out = msp_zip_find(&a->zip, (msp_str){path, len});
-    if (path != usual)
-        msp_free(path);
-    return MSP_OK;
+    return msp_zip_find_parts(&a->zip, (const msp_str[]){a->prefix, folder, name}, 3);
 }
 
 static msp_status
@@ -223,52 +210,50 @@ find_pickle(archive *a, msp_error *err)
 }
 
 static msp_status
-refuse_torchscript(archive *a, msp_error *err)
+refuse_torchscript(const archive *a, msp_error *err)
 {
-    const msp_zip_entry *e;
-    msp_status st = find_entry(&e, a, "", MSP_STR("constants.pkl"), err);
+    if (find_beside(a, MSP_STR(""), MSP_STR("constants.pkl")) == NULL)
+        return MSP_OK;
+    return msp_error_set(err, MSP_E_UNSUPPORTED,
+                         "a TorchScript program: save its state_dict() with torch.save() instead");
+}
 
-    if (st == MSP_OK && e != NULL)
-        return msp_error_set(err, MSP_E_UNSUPPORTED,
-                             "a TorchScript program: save its state_dict() with torch.save() instead");
+/* The bytes of a record, in place when it is stored as it is; otherwise *inflated has them, for the caller to free. */
+static msp_status
+read_record(msp_str *out, char **inflated, archive *a, const msp_zip_entry *e, msp_error *err)
+{
+    msp_status st;
+
+    *inflated = NULL;
+    if (e->method == 0) {
+        st = msp_zip_packed(out, &a->zip, e, err);
+        return st == MSP_OK ? msp_zip_check_crc(e, out->p, err) : st;
+    }
+    st = msp_budget_spend(&a->file->budget, e->size, 1, err);
+    if (st == MSP_OK)
+        st = msp_zip_read(inflated, &a->zip, e, SIZE_MAX - 1, err);
+    *out = (msp_str){*inflated, e->size};
     return st;
 }
 
 static msp_status
 read_byte_order(archive *a, msp_error *err)
 {
-    const msp_zip_entry *e;
-    msp_status st = find_entry(&e, a, "", MSP_STR("byteorder"), err);
-    char text[8] = "little";
+    const msp_zip_entry *e = find_beside(a, MSP_STR(""), MSP_STR("byteorder"));
+    msp_str text = MSP_STR("little");
+    msp_status st = MSP_OK;
+    char *inflated = NULL;
 
-    if (st == MSP_OK && e != NULL) {
-        st = msp_zip_check(&a->zip, e, sizeof(text) - 1, err);
-        if (st == MSP_OK)
-            st = msp_zip_read_into(text, &a->zip, e, err);
-        if (st != MSP_OK)
-            return st;
-        text[e->size] = '\0';
-        if (strcmp(text, "big") != 0 && strcmp(text, "little") != 0)
-            return msp_error_set(err, MSP_E_FORMAT, "the record 'byteorder' says neither little nor big");
+    if (e != NULL)
+        st = read_record(&text, &inflated, a, e, err);
+    if (st == MSP_OK) {
+        bool big = msp_str_eq(text, MSP_STR("big"));
+
+        if (!big && !msp_str_eq(text, MSP_STR("little")))
+            st = msp_error_set(err, MSP_E_FORMAT, "the record 'byteorder' says neither little nor big");
+        a->swap = big != host_is_big_endian();
     }
-    a->swap = (text[0] == 'b') != host_is_big_endian();
-    return st;
-}
-
-static msp_status
-read_pickle(archive *a, msp_error *err)
-{
-    const msp_zip_entry *e = a->pickle_entry;
-    msp_status st;
-
-    if (e->method == 0) {
-        st = msp_zip_packed(&a->pickle, &a->zip, e, err);
-        return st == MSP_OK ? msp_zip_check_crc(e, a->pickle.p, err) : st;
-    }
-    st = msp_budget_spend(&a->file->budget, e->size, 1, err);
-    if (st == MSP_OK)
-        st = msp_zip_read(&a->inflated, &a->zip, e, SIZE_MAX - 1, err);
-    a->pickle = (msp_str){a->inflated, e->size};
+    msp_free(inflated);
     return st;
 }
 
@@ -291,14 +276,12 @@ inflate_blob(archive *a, msp_torch_blob *b, const msp_zip_entry *e, msp_error *e
 }
 
 static msp_status
-load_blob(archive *a, msp_torch_blob *b, msp_error *err)
+find_blob(archive *a, msp_torch_blob *b, msp_error *err)
 {
-    const msp_zip_entry *e;
-    msp_status st = find_entry(&e, a, "data/", b->key, err);
+    const msp_zip_entry *e = find_beside(a, MSP_STR("data/"), b->key);
+    msp_status st;
     msp_str data;
 
-    if (st != MSP_OK)
-        return st;
     if (e == NULL)
         return msp_error_set(err, MSP_E_FORMAT, "storage '%.*s' is not in the archive", (int)b->key.len, b->key.p);
     if (e->method == 0) {
@@ -336,16 +319,11 @@ swap_blob(msp_tensor_file *f, msp_torch_blob *b, msp_error *err)
 }
 
 static msp_status
-load_blobs(archive *a, msp_torch_model *m, msp_error *err)
+load_blob(archive *a, msp_torch_blob *b, msp_error *err)
 {
-    msp_status st = MSP_OK;
+    msp_status st = find_blob(a, b, err);
 
-    for (msp_torch_blob *b = m->blobs; st == MSP_OK && b != NULL; b = b->next) {
-        st = load_blob(a, b, err);
-        if (st == MSP_OK && a->swap)
-            st = swap_blob(a->file, b, err);
-    }
-    return st;
+    return st == MSP_OK && a->swap ? swap_blob(a->file, b, err) : st;
 }
 
 /* What both formats end with, and the memory that only reading needs, at the expense of the file's budget. */
@@ -365,12 +343,6 @@ reading_init(reading *r, msp_tensor_file *f)
     msp_torch_model_init(&r->model, &r->budget);
 }
 
-static msp_status
-reading_finish(reading *r, msp_tensor_file *f, size_t size, msp_error *err)
-{
-    return add_all(f, r->root, size, err);
-}
-
 static void
 reading_release(reading *r)
 {
@@ -378,12 +350,36 @@ reading_release(reading *r)
     msp_budget_release(&r->budget);
 }
 
+/* The archive of one tensor, which needs no tree. */
+static msp_status
+add_one(archive *a, msp_torch_one *one, msp_error *err)
+{
+    msp_status st = load_blob(a, &one->blob, err);
+
+    if (st == MSP_OK)
+        st = make_view(&one->tensor, a->file, err);
+    return st == MSP_OK ? msp_tensor_file_add(a->file, MSP_STR(""), one->tensor.view, err) : st;
+}
+
+static msp_status
+add_tree(archive *a, reading *r, msp_error *err)
+{
+    msp_status st = msp_torch_unpickle(&r->root, NULL, &r->model, a->pickle.p, a->pickle.len, err);
+
+    if (st != MSP_OK)
+        return msp_error_prefix(err, st, "data.pkl: ");
+    for (msp_torch_blob *b = r->model.blobs; st == MSP_OK && b != NULL; b = b->next)
+        st = load_blob(a, b, err);
+    return st == MSP_OK ? add_all(a->file, r->root, a->zip.size, err) : st;
+}
+
 static msp_status
 parse_archive(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err)
 {
-    reading r;
     archive a = {.file = f};
+    msp_torch_one one;
     msp_status st;
+    reading r;
 
     reading_init(&r, f);
     st = msp_zip_open_in(&a.zip, &r.budget.arena, bytes, size, err);
@@ -396,16 +392,9 @@ parse_archive(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err
     if (st == MSP_OK)
         st = read_byte_order(&a, err);
     if (st == MSP_OK)
-        st = read_pickle(&a, err);
-    if (st == MSP_OK) {
-        st = msp_torch_unpickle(&r.root, NULL, &r.model, a.pickle.p, a.pickle.len, err);
-        if (st != MSP_OK)
-            msp_error_prefix(err, st, "data.pkl: ");
-    }
+        st = read_record(&a.pickle, &a.inflated, &a, a.pickle_entry, err);
     if (st == MSP_OK)
-        st = load_blobs(&a, &r.model, err);
-    if (st == MSP_OK)
-        st = reading_finish(&r, f, size, err);
+        st = msp_torch_one_read(&one, a.pickle.p, a.pickle.len) ? add_one(&a, &one, err) : add_tree(&a, &r, err);
     msp_zip_close(&a.zip);
     reading_release(&r);
     msp_free(a.inflated);
@@ -507,7 +496,7 @@ parse_legacy(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err)
     if (st == MSP_OK)
         st = read_legacy_blobs(&l, f, err);
     if (st == MSP_OK)
-        st = reading_finish(&l.r, f, size, err);
+        st = add_all(f, l.r.root, size, err);
     reading_release(&l.r);
     return st;
 }

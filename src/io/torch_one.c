@@ -23,13 +23,16 @@ take(cursor *c, size_t n)
     return p;
 }
 
-static void
-expect(cursor *c, msp_str text)
-{
-    const unsigned char *p = take(c, text.len);
+#define EXPECT(c, literal) expect(c, literal, sizeof(literal) - 1)
 
-    if (p != NULL && memcmp(p, text.p, text.len) != 0)
+/* Inline, so that the compiler knows what it compares with. */
+static inline void
+expect(cursor *c, const char *text, size_t n)
+{
+    if (c->p == NULL || (size_t)(c->end - c->p) < n || memcmp(c->p, text, n) != 0)
         c->p = NULL;
+    else
+        c->p += n;
 }
 
 static bool
@@ -89,22 +92,28 @@ take_int(cursor *c)
     }
 }
 
-/* A tuple of integers: EMPTY_TUPLE, TUPLE1 to TUPLE3 behind so many of them, or TUPLE behind a mark and any number. */
-static uint32_t
+/*
+ * A tuple of integers that are not negative: EMPTY_TUPLE, TUPLE1 to TUPLE3 behind so many of them, or TUPLE behind a
+ * mark and any number.
+ */
+static int32_t
 take_dims(cursor *c, int64_t dims[MSP_MAX_NDIM])
 {
     bool mark = next_is(c, '(');
-    uint32_t n = 0;
+    int32_t n = 0;
 
     if (next_is(c, ')')) {
-        (void)take(c, 1);
+        c->p++;
         return 0;
     }
     if (mark)
-        (void)take(c, 1);
-    while (c->p != NULL && n < MSP_MAX_NDIM && !next_is(c, mark ? 't' : (unsigned char)(0x84 + n)))
-        dims[n++] = take_int(c);
-    if (!next_is(c, mark ? 't' : (unsigned char)(0x84 + n)) || (!mark && (n == 0 || n > 3)))
+        c->p++;
+    while (c->p != NULL && n < MSP_MAX_NDIM && !next_is(c, (unsigned char)(mark ? 't' : 0x84 + n))) {
+        dims[n] = take_int(c);
+        if (dims[n++] < 0)
+            c->p = NULL;
+    }
+    if (!next_is(c, (unsigned char)(mark ? 't' : 0x84 + n)) || (!mark && (n == 0 || n > 3)))
         c->p = NULL;
     (void)take(c, 1);
     skip_put(c);
@@ -117,7 +126,7 @@ take_torch_name(cursor *c)
 {
     const unsigned char *start, *end;
 
-    expect(c, MSP_STR("ctorch\n"));
+    EXPECT(c, "ctorch\n");
     start = c->p;
     end = start == NULL ? NULL : memchr(start, '\n', (size_t)(c->end - start));
     c->p = end == NULL ? NULL : end + 1;
@@ -125,48 +134,68 @@ take_torch_name(cursor *c)
     return end == NULL ? (msp_str){0} : (msp_str){(const char *)start, (size_t)(end - start)};
 }
 
-static void
-take_storage(msp_torch_one *out, cursor *c)
+/* Returns the number of elements. */
+static int64_t
+take_storage(msp_torch_blob *out, cursor *c)
 {
-    expect(c, MSP_STR("("));
-    if (!msp_str_eq(take_text(c), MSP_STR("storage")))
-        c->p = NULL;
-    out->storage = take_torch_name(c);
+    int64_t numel;
+
+    EXPECT(c, "(X\x07\0\0\0storage");
+    skip_put(c);
+    out->dtype = msp_torch_storage_dtype(take_torch_name(c));
     out->key = take_text(c);
     (void)take_text(c); /* the device that it was on */
-    out->storage_numel = take_int(c);
-    expect(c, MSP_STR("t"));
+    numel = take_int(c);
+    EXPECT(c, "t");
     skip_put(c);
-    expect(c, MSP_STR("Q"));
+    EXPECT(c, "Q");
+    return numel;
+}
+
+/* What stands behind the sizes and strides; returns requires_grad. */
+static bool
+take_rest(cursor *c)
+{
+    bool flag = next_is(c, 0x88); /* NEWTRUE */
+
+    if (flag || next_is(c, 0x89))
+        c->p++;
+    else
+        c->p = NULL;
+    EXPECT(c, "ccollections\nOrderedDict\n");
+    skip_put(c);
+    EXPECT(c, ")R");
+    skip_put(c);
+    EXPECT(c, "t");
+    skip_put(c);
+    EXPECT(c, "R");
+    skip_put(c);
+    EXPECT(c, ".");
+    return flag;
 }
 
 bool
 msp_torch_one_read(msp_torch_one *out, const void *bytes, size_t size)
 {
     cursor c = {bytes, (const unsigned char *)bytes + size, size};
-    const unsigned char *flag;
+    msp_torch_tensor *t = &out->tensor;
+    msp_torch_blob *b = &out->blob;
+    int64_t numel, offset;
 
-    expect(&c, MSP_STR("\x80\x02"
-                       "ctorch._utils\n_rebuild_tensor_v2\n"));
+    *t = (msp_torch_tensor){.blob = b, .shape = out->shape, .strides = out->strides};
+    *b = (msp_torch_blob){0};
+    EXPECT(&c, "\x80\x02"
+               "ctorch._utils\n_rebuild_tensor_v2\n");
     skip_put(&c);
-    expect(&c, MSP_STR("("));
-    take_storage(out, &c);
-    out->offset = take_int(&c);
-    out->nshape = take_dims(&c, out->shape);
-    out->nstrides = take_dims(&c, out->strides);
-    flag = take(&c, 1);
-    if (flag == NULL || (*flag != 0x88 && *flag != 0x89)) /* NEWTRUE, NEWFALSE */
+    EXPECT(&c, "(");
+    numel = take_storage(b, &c);
+    offset = take_int(&c);
+    t->dtype = b->dtype;
+    t->ndim = take_dims(&c, out->shape);
+    if (take_dims(&c, out->strides) != t->ndim)
         return false;
-    out->requires_grad = *flag == 0x88;
-    expect(&c, MSP_STR("ccollections\nOrderedDict\n"));
-    skip_put(&c);
-    expect(&c, MSP_STR(")R"));
-    skip_put(&c);
-    expect(&c, MSP_STR("t"));
-    skip_put(&c);
-    expect(&c, MSP_STR("R"));
-    skip_put(&c);
-    expect(&c, MSP_STR("."));
-    out->used = c.p == NULL ? 0 : (size_t)(c.p - (const unsigned char *)bytes);
-    return c.p != NULL;
+    t->requires_grad = take_rest(&c);
+    return c.p != NULL && b->dtype != MSP_DTYPE_NONE && numel >= 0 && offset >= 0 && b->key.len <= MSP_TORCH_KEY_MAX &&
+           !__builtin_mul_overflow((uint64_t)numel, msp_dtype_size(b->dtype), &b->need) &&
+           msp_torch_place(t, (uint64_t)offset, (uint64_t)numel, NULL) == MSP_OK;
 }

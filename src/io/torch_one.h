@@ -8,25 +8,21 @@
 #ifndef MSP_IO_TORCH_ONE_H
 #define MSP_IO_TORCH_ONE_H
 
-#include <stdint.h>
-#include "core/str.h"
-#include "msprobe/tensor.h"
+#include "io/torch_pickle.h"
 
-/* What the pickle says; nothing of it is checked yet. Texts are views of it. */
+/* The tensor and its storage, as the machine would make them; the key is a view of the pickle. */
 typedef struct msp_torch_one {
-    msp_str storage, key; /* "FloatStorage", "0" */
-    int64_t storage_numel, offset;
-    uint32_t nshape, nstrides;
+    msp_torch_tensor tensor;
+    msp_torch_blob blob;
     int64_t shape[MSP_MAX_NDIM], strides[MSP_MAX_NDIM];
-    bool requires_grad;
-    size_t used; /* bytes up to its end */
 } msp_torch_one;
 
 /*
  * False when the pickle is anything but
  *   _rebuild_tensor_v2(storage("storage", torch.<class>, key, location, numel), offset, sizes, strides, bool,
  *                      OrderedDict())
- * in the opcodes of protocol 2; then *out is not to be used.
+ * in the opcodes of protocol 2, or something is wrong with what it says: then the machine can tell what, and *out is
+ * not to be used. *out points into itself: it must not move.
  */
 bool msp_torch_one_read(msp_torch_one *out, const void *bytes, size_t size);
 

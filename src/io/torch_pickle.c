@@ -2,7 +2,6 @@
 #include "io/torch_pickle.h"
 
 #include "core/alloc.h"
-#include "io/torch_one.h"
 
 /* What an OBJECT is. */
 enum { TAG_CALLABLE = 1, TAG_DTYPE, TAG_STORAGE_CLASS, TAG_STORAGE, TAG_TENSOR };
@@ -24,11 +23,7 @@ typedef msp_status action(value *out, const value *args, size_t n, msp_torch_mod
  */
 static const uint64_t EXPAND_FACTOR = 65536, EXPAND_CONSTANT = (uint64_t)1 << 32;
 
-/*
- * A remembered text or dict can be used again for two bytes: what is looked at each time must be short, or the time
- * that a file takes grows with the square of its size. torch's keys are numbers, its metadata has two entries.
- */
-enum { KEY_MAX = 256, METADATA_MAX = 64 };
+enum { METADATA_MAX = 64 }; /* torch's has two entries; see MSP_TORCH_KEY_MAX */
 
 enum { FEW_BLOBS = 8 }; /* are looked through one after the other */
 
@@ -86,40 +81,23 @@ read_dims(const int64_t **out, value v, msp_budget *b, msp_error *err)
 
 /* The number of elements, and the number of storage elements from the first to the last of them, both of which fit. */
 static bool
-measure(uint64_t *numel, uint64_t *reach, const int64_t *shape, const int64_t *strides, uint32_t ndim)
+measure(uint64_t *numel, uint64_t *reach, const msp_torch_tensor *t)
 {
     *numel = *reach = 1;
-    for (uint32_t i = 0; i < ndim; i++) {
-        if (shape[i] == 0) {
+    for (int32_t i = 0; i < t->ndim; i++) {
+        if (t->shape[i] == 0) {
             *numel = *reach = 0;
             return true;
         }
     }
-    for (uint32_t i = 0; i < ndim; i++) {
-        uint64_t step;
+    for (int32_t i = 0; i < t->ndim; i++) {
+        uint64_t size = (uint64_t)t->shape[i], step;
 
-        if (__builtin_mul_overflow((uint64_t)shape[i] - 1, (uint64_t)strides[i], &step) ||
-            __builtin_add_overflow(*reach, step, reach) || __builtin_mul_overflow(*numel, (uint64_t)shape[i], numel))
+        if (__builtin_mul_overflow(size - 1, (uint64_t)t->strides[i], &step) ||
+            __builtin_add_overflow(*reach, step, reach) || __builtin_mul_overflow(*numel, size, numel))
             return false;
     }
     return *numel <= INT64_MAX / 16; /* 16: the largest element */
-}
-
-/* Can a tensor of this extent lie at offset (in elements) in the storage? */
-static msp_status
-check_extent(const storage *s, msp_dtype dtype, uint64_t offset, uint64_t numel, uint64_t reach, msp_error *err)
-{
-    uint64_t have = s->dtype == MSP_DTYPE_NONE ? s->numel / msp_dtype_size(dtype) : s->numel;
-
-    if (numel > 0 && (offset > have || reach > have - offset))
-        return msp_error_set(err, MSP_E_FORMAT,
-                             "a tensor reaches from element %llu over %llu elements of storage '%.*s', which has %llu",
-                             (unsigned long long)offset, (unsigned long long)reach, (int)s->blob->key.len,
-                             s->blob->key.p, (unsigned long long)have);
-    if (numel > EXPAND_CONSTANT && (numel - EXPAND_CONSTANT) / EXPAND_FACTOR > have)
-        return msp_error_set(err, MSP_E_LIMIT, "a tensor of %llu elements over a storage of %llu",
-                             (unsigned long long)numel, (unsigned long long)have);
-    return MSP_OK;
 }
 
 /* ---- tensors ---------------------------------------------------------------------------------------------------- */
@@ -133,10 +111,35 @@ number_width(msp_dtype t)
     return (unsigned)(msp_dtype_class_of(t) == MSP_CLASS_COMPLEX ? size / 2 : size);
 }
 
+msp_status
+msp_torch_place(msp_torch_tensor *t, uint64_t offset, uint64_t have, msp_error *err)
+{
+    unsigned width = number_width(t->dtype);
+    uint64_t numel, reach;
+
+    if (!measure(&numel, &reach, t))
+        return wrong_arguments(err, "the extent of a tensor does not fit 63 bits");
+    if (numel > 0 && (offset > have || reach > have - offset))
+        return msp_error_set(err, MSP_E_FORMAT,
+                             "a tensor reaches from element %llu over %llu elements of storage '%.*s', which has %llu",
+                             (unsigned long long)offset, (unsigned long long)reach, (int)t->blob->key.len,
+                             t->blob->key.p, (unsigned long long)have);
+    if (numel > EXPAND_CONSTANT && (numel - EXPAND_CONSTANT) / EXPAND_FACTOR > have)
+        return msp_error_set(err, MSP_E_LIMIT, "a tensor of %llu elements over a storage of %llu",
+                             (unsigned long long)numel, (unsigned long long)have);
+    t->numel = (int64_t)numel;
+    t->offset = numel > 0 ? offset * msp_dtype_size(t->dtype) : 0;
+    if (t->blob->swap_width == 0)
+        t->blob->swap_width = width;
+    else if (t->blob->swap_width != width)
+        t->blob->swap_width = UINT32_MAX; /* tensors that disagree: cannot be turned round */
+    return MSP_OK;
+}
+
 static msp_status
 make_tensor(value *out, const storage *s, msp_dtype dtype, const value *args, msp_torch_model *m, msp_error *err)
 {
-    uint64_t numel, reach, offset = (uint64_t)args[1].as.integer;
+    uint64_t have = s->dtype == MSP_DTYPE_NONE ? s->numel / msp_dtype_size(dtype) : s->numel;
     msp_torch_tensor *t;
     msp_status st;
     void *p;
@@ -154,22 +157,14 @@ make_tensor(value *out, const storage *s, msp_dtype dtype, const value *args, ms
         return st;
     if (args[2].len != args[3].len)
         return msp_error_set(err, MSP_E_FORMAT, "a tensor of %u sizes and %u strides", args[2].len, args[3].len);
-    if (!measure(&numel, &reach, t->shape, t->strides, args[2].len))
-        return wrong_arguments(err, "the extent of a tensor does not fit 63 bits");
-    st = check_extent(s, dtype, offset, numel, reach, err);
-    if (st != MSP_OK)
-        return st;
     t->blob = s->blob;
-    t->offset = numel > 0 ? s->offset + offset * msp_dtype_size(dtype) : 0;
     t->dtype = dtype;
     t->ndim = (int32_t)args[2].len;
-    t->numel = (int64_t)numel;
-    if (t->blob->swap_width == 0)
-        t->blob->swap_width = number_width(dtype);
-    else if (t->blob->swap_width != number_width(dtype))
-        t->blob->swap_width = UINT32_MAX; /* tensors that disagree: cannot be turned round */
+    st = msp_torch_place(t, (uint64_t)args[1].as.integer, have, err);
+    if (st == MSP_OK && t->numel > 0)
+        t->offset += s->offset;
     *out = object(TAG_TENSOR, t);
-    return MSP_OK;
+    return st;
 }
 
 /* {"conj": True} and {"neg": True} mean that the bytes are not the values. */
@@ -485,14 +480,31 @@ dtype_object(int tag, msp_dtype t)
     return (value){.kind = MSP_PICKLE_OBJECT, .tag = (uint8_t)tag, .len = t};
 }
 
+static const struct storage_class *
+storage_class_of(msp_str name)
+{
+    for (size_t i = 0; i < STORAGE_CLASSES; i++)
+        if (msp_str_eq(name, storage_classes[i].name))
+            return &storage_classes[i];
+    return NULL;
+}
+
+msp_dtype
+msp_torch_storage_dtype(msp_str name)
+{
+    const struct storage_class *c = storage_class_of(name);
+
+    return c == NULL ? MSP_DTYPE_NONE : c->dtype;
+}
+
 static msp_status
 find_storage_class(value *out, msp_str name, msp_error *err)
 {
-    for (size_t i = 0; i < STORAGE_CLASSES; i++) {
-        if (msp_str_eq(name, storage_classes[i].name)) {
-            *out = dtype_object(TAG_STORAGE_CLASS, storage_classes[i].dtype);
-            return MSP_OK;
-        }
+    const struct storage_class *c = storage_class_of(name);
+
+    if (c != NULL) {
+        *out = dtype_object(TAG_STORAGE_CLASS, c->dtype);
+        return MSP_OK;
     }
     return msp_error_set(err, MSP_E_UNSUPPORTED, "torch.%.*s has elements of a type that is not read", (int)name.len,
                          name.p);
@@ -629,7 +641,7 @@ rule_persistent(value *out, value id, void *payload, msp_error *err)
         !is_object(v[1], TAG_STORAGE_CLASS) || v[2].kind != MSP_PICKLE_TEXT || v[4].kind != MSP_PICKLE_INT ||
         v[4].as.integer < 0)
         return wrong_arguments(err, "a persistent id that is no storage");
-    if (v[2].len > KEY_MAX)
+    if (v[2].len > MSP_TORCH_KEY_MAX)
         return msp_error_set(err, MSP_E_LIMIT, "a storage with a key of %u bytes", v[2].len);
     st = msp_budget_alloc(&p, m->budget, 1, sizeof(*s), err);
     if (st != MSP_OK)
@@ -666,57 +678,11 @@ msp_torch_model_release(msp_torch_model *m)
     *m = (msp_torch_model){0};
 }
 
-static value
-integer(int64_t v)
-{
-    return (value){.kind = MSP_PICKLE_INT, .as.integer = v};
-}
-
-static value
-integers(value room[MSP_MAX_NDIM], const int64_t *dims, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        room[i] = integer(dims[i]);
-    return (value){.kind = MSP_PICKLE_TUPLE, .len = n, .as.items = room};
-}
-
-static value
-text(msp_str s)
-{
-    return (value){.kind = MSP_PICKLE_TEXT, .len = (uint32_t)s.len, .as.text = s.p};
-}
-
-/* The same calls that the machine would make, with the same checks behind them. */
-static msp_status
-build_one(value *out, msp_torch_model *m, const msp_torch_one *one)
-{
-    value shape[MSP_MAX_NDIM], strides[MSP_MAX_NDIM];
-    value id[5] = {text(MSP_STR("storage")), {0}, text(one->key), {0}, integer(one->storage_numel)};
-    value args[6] = {{0},
-                     integer(one->offset),
-                     integers(shape, one->shape, one->nshape),
-                     integers(strides, one->strides, one->nstrides),
-                     {.kind = MSP_PICKLE_BOOL, .as.boolean = one->requires_grad}};
-    msp_status st = is_storage_class(MSP_STR("torch"), one->storage) ? find_storage_class(&id[1], one->storage, NULL)
-                                                                     : MSP_E_UNSUPPORTED;
-
-    if (st == MSP_OK)
-        st = rule_persistent(&args[0], (value){.kind = MSP_PICKLE_TUPLE, .len = 5, .as.items = id}, m, NULL);
-    return st == MSP_OK ? rebuild_v2(out, args, 6, m, NULL) : st;
-}
-
 msp_status
 msp_torch_unpickle(msp_pickle_value *out, size_t *used, msp_torch_model *m, const void *bytes, size_t size,
                    msp_error *err)
 {
     const msp_pickle_rules rules = {rule_global, rule_call, rule_persistent, m};
-    msp_torch_one one;
 
-    if (msp_torch_one_read(&one, bytes, size) && build_one(out, m, &one) == MSP_OK) {
-        if (used != NULL)
-            *used = one.used;
-        return MSP_OK;
-    }
-    /* whatever was wrong with it, the machine says where */
     return msp_pickle_read(out, used, bytes, size, m->budget, &rules, err);
 }

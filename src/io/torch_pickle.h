@@ -58,6 +58,22 @@ MSP_CHECK msp_status msp_torch_unpickle(msp_pickle_value *out, size_t *used, msp
 /* The blob under this key, or NULL. */
 msp_torch_blob *msp_torch_blob_of(const msp_torch_model *m, msp_str key);
 
+/*
+ * A remembered text can be used again for two bytes: what is looked at each time must be short, or the time that a file
+ * takes grows with the square of its size. torch's keys are numbers.
+ */
+enum { MSP_TORCH_KEY_MAX = 256 };
+
+/*
+ * Put t, whose blob, dtype, sizes and strides (none negative) are set, at element offset of a storage of have elements
+ * at the blob's beginning: sets numel and t->offset, and tells the blob how wide its numbers are. MSP_E_FORMAT when it
+ * does not fit, MSP_E_LIMIT when it repeats its elements too often.
+ */
+MSP_CHECK msp_status msp_torch_place(msp_torch_tensor *t, uint64_t offset, uint64_t have, msp_error *err);
+
+/* The type of a storage class of module torch, "FloatStorage", ...; MSP_DTYPE_NONE when it has none, or is unknown. */
+msp_dtype msp_torch_storage_dtype(msp_str name);
+
 /* "FloatStorage" for float32, ...; NULL for types that have no storage class of their own. */
 const char *msp_torch_storage_name(msp_dtype t);
 

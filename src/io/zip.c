@@ -176,20 +176,23 @@ read_central_header(msp_zip_entry *out, uint64_t *at, const unsigned char *p, co
 static msp_status
 read_directory(msp_zip *z, msp_arena *arena, const directory *d, msp_error *err)
 {
+    const unsigned char *bytes = z->bytes;
+    msp_zip_entry *entries;
     uint64_t at = d->at;
 
     z->lent = arena != NULL;
-    z->entries = z->lent ? msp_arena_alloc(arena, d->count, MSP_ZIP_ENTRY_COST) /* one block for both */
-                         : msp_alloc(d->count, MSP_ZIP_ENTRY_COST);
-    if (z->entries == NULL)
+    entries = z->lent ? msp_arena_alloc(arena, d->count, MSP_ZIP_ENTRY_COST) /* one block for both */
+                      : msp_alloc(d->count, MSP_ZIP_ENTRY_COST);
+    if (entries == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "zip: out of memory for %llu entries", (unsigned long long)d->count);
-    z->by_name = (uint32_t *)(z->entries + d->count);
-    for (; z->count < d->count; z->count++) {
-        msp_status st = read_central_header(&z->entries[z->count], &at, z->bytes, d, err);
+    z->entries = entries;
+    z->count = d->count;
+    z->by_name = (uint32_t *)(entries + d->count);
+    for (size_t i = 0; i < d->count; i++) {
+        msp_status st = read_central_header(&entries[i], &at, bytes, d, err);
 
         if (st != MSP_OK)
             return st;
-        z->by_name[z->count] = (uint32_t)z->count;
     }
     if (at != d->at + d->size)
         return msp_error_set(err, MSP_E_FORMAT, "zip: %llu bytes at byte %llu of the directory belong to no entry",
@@ -206,6 +209,16 @@ compare_at(const void *a, const void *b, void *payload)
     return (x > y) - (x < y);
 }
 
+/* As most archives are; the sort would not notice. */
+static bool
+is_in_order(const msp_zip *z)
+{
+    for (size_t i = 1; i < z->count; i++)
+        if (z->entries[i - 1].at > z->entries[i].at)
+            return false;
+    return true;
+}
+
 static int
 compare_name(const void *a, const void *b, void *payload)
 {
@@ -216,27 +229,27 @@ compare_name(const void *a, const void *b, void *payload)
 
 typedef int index_compare(const void *a, const void *b, void *payload);
 
-/* Offsets are in order already in most archives, which qsort_r would not notice. */
 static void
 sort_index(msp_zip *z, index_compare *compare)
 {
-    for (size_t i = 1; i < z->count; i++) {
-        if (compare(&z->by_name[i - 1], &z->by_name[i], z->entries) > 0) {
-            qsort_r(z->by_name, z->count, sizeof(*z->by_name), compare, z->entries);
-            return;
-        }
-    }
+    for (size_t i = 0; i < z->count; i++)
+        z->by_name[i] = (uint32_t)i;
+    qsort_r(z->by_name, z->count, sizeof(*z->by_name), compare, z->entries);
 }
 
 /* Let every entry know where the next one begins. by_name serves as scratch. */
 static msp_status
 set_limits(msp_zip *z, uint64_t end, msp_error *err)
 {
-    sort_index(z, compare_at);
-    for (size_t i = 0; i < z->count; i++) {
-        msp_zip_entry *e = &z->entries[z->by_name[i]];
+    bool in_order = is_in_order(z);
 
-        e->limit = i + 1 < z->count ? z->entries[z->by_name[i + 1]].at : end;
+    if (!in_order)
+        sort_index(z, compare_at);
+    for (size_t i = z->count; i-- > 0;) {
+        msp_zip_entry *e = &z->entries[in_order ? i : z->by_name[i]];
+
+        e->limit = end;
+        end = e->at;
         if (e->packed > e->limit - e->at || e->limit - e->at - e->packed < LOCAL_SIZE)
             return msp_error_set(err, MSP_E_FORMAT, "zip: the entry at byte %llu (%llu bytes) overlaps what follows it",
                                  (unsigned long long)e->at, (unsigned long long)e->packed);
@@ -244,12 +257,26 @@ set_limits(msp_zip *z, uint64_t end, msp_error *err)
     return MSP_OK;
 }
 
+/* Is the name what the parts are together, len bytes? */
+static bool
+has_name(const msp_zip_entry *e, const msp_str *parts, size_t n, size_t len)
+{
+    const char *p = e->name;
+
+    if (e->name_len != len)
+        return false;
+    for (size_t i = 0; i < n; p += parts[i++].len)
+        if (parts[i].len > 0 && memcmp(p, parts[i].p, parts[i].len) != 0)
+            return false;
+    return true;
+}
+
 /* Few names are compared each with each: their lengths mostly tell them apart, and no order is needed. */
 static const msp_zip_entry *
-find_linear(const msp_zip_entry *e, size_t n, msp_str name)
+find_linear(const msp_zip_entry *e, size_t count, const msp_str *parts, size_t n, size_t len)
 {
-    for (size_t i = 0; i < n; i++)
-        if (msp_str_eq(msp_zip_name(&e[i]), name))
+    for (size_t i = 0; i < count; i++)
+        if (has_name(&e[i], parts, n, len))
             return &e[i];
     return NULL;
 }
@@ -260,8 +287,11 @@ index_names(msp_zip *z, msp_error *err)
     const msp_zip_entry *twin = NULL;
 
     if (z->count <= LINEAR_MAX) {
-        for (size_t i = 1; i < z->count && twin == NULL; i++)
-            twin = find_linear(z->entries, i, msp_zip_name(&z->entries[i]));
+        for (size_t i = 1; i < z->count && twin == NULL; i++) {
+            msp_str name = msp_zip_name(&z->entries[i]);
+
+            twin = find_linear(z->entries, i, &name, 1, name.len);
+        }
     } else {
         sort_index(z, compare_name);
         for (size_t i = 1; i < z->count && twin == NULL; i++)
@@ -306,26 +336,51 @@ msp_zip_close(msp_zip *z)
     *z = (msp_zip){0};
 }
 
-const msp_zip_entry *
-msp_zip_find(const msp_zip *z, msp_str name)
+/* The order of a name and of what the parts are together, as msp_str_cmp() has it. */
+static int
+compare_parts(msp_str name, const msp_str *parts, size_t n)
 {
-    size_t lo = 0, hi = z->count;
+    for (size_t i = 0; i < n; i++) {
+        size_t len = parts[i].len < name.len ? parts[i].len : name.len;
+        int c = msp_str_cmp((msp_str){name.p, len}, parts[i]);
 
-    if (z->count <= LINEAR_MAX)
-        return find_linear(z->entries, z->count, name);
+        if (c != 0)
+            return c;
+        name.p += len;
+        name.len -= len;
+    }
+    return name.len > 0;
+}
+
+const msp_zip_entry *
+msp_zip_find_parts(const msp_zip *z, const msp_str *parts, size_t n)
+{
+    size_t lo = 0, hi = z->count, len = 0;
+
+    if (z->count <= LINEAR_MAX) {
+        for (size_t i = 0; i < n; i++)
+            len += parts[i].len;
+        return find_linear(z->entries, z->count, parts, n, len);
+    }
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
         const msp_zip_entry *e = &z->entries[z->by_name[mid]];
-        int c = msp_str_cmp(name, msp_zip_name(e));
+        int c = compare_parts(msp_zip_name(e), parts, n);
 
         if (c == 0)
             return e;
-        if (c < 0)
+        if (c > 0)
             hi = mid;
         else
             lo = mid + 1;
     }
     return NULL;
+}
+
+const msp_zip_entry *
+msp_zip_find(const msp_zip *z, msp_str name)
+{
+    return msp_zip_find_parts(z, &name, 1);
 }
 
 msp_status

@@ -68,6 +68,9 @@ msp_zip_name(const msp_zip_entry *e)
 /* The entry with exactly this name, or NULL. */
 const msp_zip_entry *msp_zip_find(const msp_zip *z, msp_str name);
 
+/* The same for a name in n parts: a folder and what is in it need not be joined. */
+const msp_zip_entry *msp_zip_find_parts(const msp_zip *z, const msp_str *parts, size_t n);
+
 /*
  * The packed bytes of an entry, in place: its data when method is 0. Returns MSP_E_FORMAT when the local header
  * contradicts the directory or the data does not fit, MSP_E_UNSUPPORTED for encrypted entries.
