@@ -196,22 +196,29 @@ msp_file_own_table(const int *keep, size_t n)
 #endif
 }
 
-/* Descriptors with no other between the lowest and the highest need not be closed one by one. */
+/* Neighbours are closed by one call: the lowest free descriptor is always the next, so most are. */
 static void
 close_all(const int *fds, size_t n)
 {
+    for (size_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && fds[end] == fds[end - 1] + 1;)
+            end++;
 #ifdef CLOSE_RANGE_UNSHARE
-    unsigned low = UINT_MAX, high = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        low = (unsigned)fds[i] < low ? (unsigned)fds[i] : low;
-        high = (unsigned)fds[i] > high ? (unsigned)fds[i] : high;
-    }
-    if (n > 0 && high - low == n - 1 && close_range(low, high, 0) == 0)
-        return;
+        if (close_range((unsigned)fds[i], (unsigned)fds[end - 1], 0) == 0)
+            continue;
 #endif
-    for (size_t i = 0; i < n; i++)
-        close(fds[i]);
+        for (size_t k = i; k < end; k++)
+            close(fds[k]);
+    }
+}
+
+/* Only the owner may leave the time of the last access alone, which the kernel would have to write down for each. */
+static int
+open_untouched(int dir, const char *name)
+{
+    int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOATIME);
+
+    return fd < 0 && errno == EPERM ? openat(dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : fd;
 }
 
 void
@@ -223,7 +230,8 @@ msp_file_read_small(msp_small_file *files, size_t n)
     assert(n <= MSP_SMALL_FILES);
     for (size_t i = 0; i < n; i++) {
         files[i].size = 0;
-        if (open_path(&fds[i], files[i].dir, files[i].room, NULL) == MSP_OK)
+        fds[i] = open_untouched(files[i].dir, files[i].room);
+        if (fds[i] >= 0)
             opened[nopened++] = fds[i];
     }
     for (size_t i = 0; i < n; i++) {

@@ -476,6 +476,34 @@ small_files_are_read_together_and_those_that_cannot_be_are_left(void **state)
     msp_file_read_small(NULL, 0);
 }
 
+/* Reading is no reason to write: thousands of files would each have their inode written. */
+static void
+small_files_are_read_without_a_trace_or_by_whom_does_not_own_them(void **state)
+{
+    const struct timespec long_ago[2] = {{1000000000, 0}, {1100000000, 0}};
+    int dir = open(scratch_dir(), O_RDONLY | O_CLOEXEC);
+    char room[64];
+    struct stat st;
+
+    (void)state;
+    write_file("small", "bytes", 5);
+    write_file("exact", "0123456789", 10);
+    assert_int_equal(utimensat(dir, "exact", long_ago, 0), 0);
+    assert_int_equal(read_beside(dir, "exact", room, 11), 10);
+    assert_int_equal(fstatat(dir, "exact", &st, 0), 0);
+    assert_int_equal(st.st_atim.tv_sec, long_ago[0].tv_sec);
+    if (geteuid() == 0) { /* as somebody else, who may read them */
+        assert_int_equal(fstat(dir, &st), 0);
+        assert_int_equal(fchmod(dir, 0755), 0);
+        assert_int_equal(fchmodat(dir, "small", 0644, 0) | fchmodat(dir, "exact", 0644, 0), 0);
+        assert_int_equal(seteuid(65534), 0);
+        assert_int_equal(read_beside(dir, "exact", room, 11), 10);
+        assert_int_equal(seteuid(0), 0);
+        assert_int_equal(fchmod(dir, st.st_mode & 07777), 0);
+    }
+    close(dir);
+}
+
 int
 main(void)
 {
@@ -484,6 +512,7 @@ main(void)
         TEST(a_smaller_file_is_read_into_the_callers_memory),
         TEST(small_files_are_read_and_large_ones_mapped),
         TEST(small_files_are_read_together_and_those_that_cannot_be_are_left),
+        TEST(small_files_are_read_without_a_trace_or_by_whom_does_not_own_them),
         TEST(an_empty_file_maps_to_nothing),
         TEST(what_is_no_regular_file_is_refused_with_its_path),
         TEST(reading_keeps_to_its_limit_and_terminates),
