@@ -11,6 +11,7 @@
 
 enum {
     BLOCK_ROWS = 1024,      /* a block ends with the call that reaches this: its cells stay in the cache */
+    TEXT_ROWS = 2048,       /* the same where no cells are kept: threads wait for each other less often */
     TASK_ROWS = 32,         /* rows that one task of the pool does at least */
     LARGE_TENSOR = 4 << 20, /* bytes: from here on one row is given all threads */
     TOLD_BYTES = 1 << 20    /* after which what was read is counted */
@@ -20,8 +21,9 @@ typedef struct block {
     size_t first, count; /* rows */
     size_t first_api, napis;
     msp_judged *judged;
-    msp_shown *shown;
     size_t cap;
+    msp_shown *shown; /* none where texts are all that is wanted */
+    size_t cap_shown;
     msp_buf *texts; /* one for each task */
     size_t ntexts, cap_texts;
 } block;
@@ -30,6 +32,7 @@ typedef struct blocks {
     const msp_blocks_job *job;
     block two[2];
     msp_pool *readers; /* NULL: the pool of the process does */
+    bool has_large;    /* some rows may be worth all threads each */
     msp_status status; /* of handing on, which happens beside judging */
     msp_error err;
 } blocks;
@@ -43,26 +46,26 @@ npu_rows(const blocks *s)
 /* ---- one block --------------------------------------------------------------------------------------------------- */
 
 static bool
-block_reserve(block *b, size_t rows)
+reserve_judged(block *b, size_t rows)
 {
-    msp_judged *judged;
-    msp_shown *shown;
+    size_t before = b->cap;
 
-    if (rows <= b->cap)
-        return true;
-    judged = msp_realloc(b->judged, rows, sizeof(*judged));
-    if (judged == NULL)
+    if (!msp_vec_grow((void **)&b->judged, &b->cap, rows, sizeof(*b->judged)))
         return false;
-    b->judged = judged;
-    shown = msp_realloc(b->shown, rows, sizeof(*shown));
-    if (shown == NULL)
+    for (size_t i = before; i < b->cap; i++)
+        b->judged[i] = (msp_judged){0};
+    return true;
+}
+
+static bool
+reserve_shown(block *b, size_t rows)
+{
+    size_t before = b->cap_shown;
+
+    if (!msp_vec_grow((void **)&b->shown, &b->cap_shown, rows, sizeof(*b->shown)))
         return false;
-    b->shown = shown;
-    for (size_t i = b->cap; i < rows; i++) {
-        judged[i] = (msp_judged){0};
-        shown[i] = (msp_shown){0};
-    }
-    b->cap = rows;
+    for (size_t i = before; i < b->cap_shown; i++)
+        b->shown[i] = (msp_shown){0};
     return true;
 }
 
@@ -85,10 +88,10 @@ block_texts(block *b, size_t tasks)
 static void
 block_release(block *b)
 {
-    for (size_t i = 0; i < b->cap; i++) {
+    for (size_t i = 0; i < b->cap; i++)
         msp_buf_release(&b->judged[i].message);
+    for (size_t i = 0; i < b->cap_shown; i++)
         msp_shown_release(&b->shown[i]);
-    }
     for (size_t i = 0; i < b->cap_texts; i++)
         msp_buf_release(&b->texts[i]);
     msp_free(b->texts);
@@ -98,28 +101,32 @@ block_release(block *b)
 
 /* The next whole calls, from api on. */
 static bool
-block_fill(const blocks *s, block *b, size_t api)
+block_choose(const blocks *s, block *b, size_t api)
 {
     const msp_rows *n = npu_rows(s);
+    size_t most = s->job->only_texts ? TEXT_ROWS : BLOCK_ROWS;
 
     b->first_api = api;
     b->first = n->apis[api].first;
     b->count = 0;
-    while (api < n->napis && b->count < BLOCK_ROWS)
+    while (api < n->napis && b->count < most)
         b->count += n->apis[api++].count;
     b->napis = api - b->first_api;
-    if (!block_reserve(b, b->count))
-        return false;
-    for (size_t i = 0; i < b->count; i++) {
-        uint32_t partner = s->job->match->bench[b->first + i];
+    return reserve_judged(b, b->count) && (s->job->only_texts || reserve_shown(b, b->count));
+}
 
-        b->judged[i].n = &n->rows[b->first + i];
-        b->judged[i].b = partner == MATCH_NONE ? NULL : &s->job->show.bench->rows[partner];
-        b->judged[i].bytes = -1; /* not judged yet */
-        b->judged[i].ahead[0] = b->judged[i].ahead[1] = (msp_str){0};
-        msp_buf_clear(&b->judged[i].message);
-    }
-    return true;
+/* The i-th row of the block, about which nothing is known yet. */
+static void
+begin_row(const blocks *s, block *b, size_t i)
+{
+    uint32_t partner = s->job->match->bench[b->first + i];
+    msp_judged *j = &b->judged[i];
+
+    j->n = &npu_rows(s)->rows[b->first + i];
+    j->b = partner == MATCH_NONE ? NULL : &s->job->show.bench->rows[partner];
+    j->bytes = -1; /* not judged yet */
+    j->ahead[0] = j->ahead[1] = (msp_str){0};
+    msp_buf_clear(&j->message);
 }
 
 /* ---- judging ----------------------------------------------------------------------------------------------------- */
@@ -157,10 +164,28 @@ count_bytes(const blocks *s, int64_t bytes)
         (void)msp_run_progress(s->job->run, "compare", s->job->label, 0, bytes);
 }
 
+/* Is there, by all shapes and types that rows have, a tensor that is worth all threads? */
 static bool
-is_large(const blocks *s, const msp_judged *j)
+has_large(const msp_rows *t)
 {
-    return j->n->file != NULL && j->b != NULL && msp_row_bytes(npu_rows(s), j->n) >= LARGE_TENSOR;
+    int64_t numel = 0, size = 0;
+
+    for (size_t i = 0; i < t->ntexts; i++) {
+        int64_t bytes = (int64_t)msp_dtype_size(t->texts[i].dtype);
+
+        numel = t->texts[i].numel > numel ? t->texts[i].numel : numel;
+        size = bytes > size ? bytes : size;
+    }
+    return numel > 0 && size > 0 && numel >= LARGE_TENSOR / size;
+}
+
+static bool
+is_large(const blocks *s, size_t row)
+{
+    const msp_row *r = &npu_rows(s)->rows[row];
+
+    return s->has_large && r->file != NULL && s->job->match->bench[row] != MATCH_NONE &&
+           msp_row_bytes(npu_rows(s), r) >= LARGE_TENSOR;
 }
 
 /* Before the others: rows that are worth all threads each. */
@@ -169,10 +194,9 @@ judge_large(const blocks *s, block *b)
 {
     msp_run *run = s->job->run;
 
-    if (s->job->show.mode != MSP_MODE_REAL || run->row_threads == 1)
-        return;
-    for (size_t i = 0; i < b->count && !run->cancelled; i++)
-        if (is_large(s, &b->judged[i])) {
+    for (size_t i = 0; s->has_large && i < b->count && !run->cancelled; i++)
+        if (is_large(s, b->first + i)) {
+            begin_row(s, b, i);
             judge(s, &b->judged[i], run->row_threads);
             count_bytes(s, b->judged[i].bytes);
         }
@@ -185,6 +209,7 @@ typedef struct share {
     size_t api, end_api;
     size_t ahead, end; /* rows of the block: from where on files have not been read ahead, and where the share ends */
     msp_buf text;
+    msp_shown shown; /* the row that is being put into text, where no other place keeps it */
     _Alignas(64) char room[MSP_AHEAD_ROOM];
 } share;
 
@@ -217,10 +242,12 @@ judge_api(share *h, const msp_row_api *a)
     if (s->job->colour)
         msp_highlight_api(rows, a->count, s->job->show.mode);
     for (size_t i = 0; i < a->count; i++) {
-        msp_shown *shown = &h->b->shown[first + i];
+        msp_shown *shown = s->job->only_texts ? &h->shown : &h->b->shown[first + i];
 
         msp_show_row(shown, &s->job->show, &rows[i], i == 0 ? msp_stack_frames(s->job->stack, a->name) : NULL);
-        if (s->job->formatter != NULL && !shown->failed)
+        if (shown->failed)
+            h->text.failed = true;
+        else if (s->job->formatter != NULL)
             s->job->formatter(shown, &h->text, s->job->payload);
     }
     return bytes;
@@ -232,8 +259,11 @@ judge_share(share *h)
     const msp_row_api *apis = npu_rows(h->s)->apis;
     int64_t bytes = 0;
 
-    h->ahead = 0;
+    h->ahead = apis[h->api].first - h->b->first;
     h->end = apis[h->end_api - 1].first + apis[h->end_api - 1].count - h->b->first;
+    for (size_t i = h->ahead; i < h->end; i++)
+        if (!is_large(h->s, h->b->first + i))
+            begin_row(h->s, h->b, i);
     for (; h->api < h->end_api && !h->s->job->run->cancelled; h->api++) {
         bytes += judge_api(h, &apis[h->api]);
         if (bytes >= TOLD_BYTES || (bytes > 0 && h->api + 1 == h->end_api)) {
@@ -250,13 +280,14 @@ hand_on(blocks *s, const block *b)
 {
     const msp_blocks_job *job = s->job;
 
+    for (size_t i = 0; i < b->ntexts && s->status == MSP_OK; i++)
+        if (b->texts[i].failed)
+            s->status = msp_error_set(&s->err, MSP_E_NOMEM, "out of memory");
     for (size_t i = 0; i < b->count && s->status == MSP_OK; i++)
-        s->status = b->shown[i].failed
-                        ? msp_error_set(&s->err, MSP_E_NOMEM, "out of memory")
-                        : job->consumer(&b->judged[i], &b->shown[i], b->first + i, job->payload, &s->err);
+        s->status =
+            job->consumer(&b->judged[i], job->only_texts ? NULL : &b->shown[i], b->first + i, job->payload, &s->err);
     for (size_t i = 0; job->formatter != NULL && i < b->ntexts && s->status == MSP_OK; i++)
-        s->status = b->texts[i].failed ? msp_error_set(&s->err, MSP_E_NOMEM, "out of memory")
-                                       : job->take_text(msp_buf_view(&b->texts[i]), job->payload, &s->err);
+        s->status = job->take_text(msp_buf_view(&b->texts[i]), job->payload, &s->err);
     if (s->status == MSP_OK && !msp_run_progress(job->run, "compare", job->label, (int64_t)b->count, 0))
         s->status = msp_error_set(&s->err, MSP_E_CANCELLED, "cancelled");
 }
@@ -286,8 +317,10 @@ stage_task(size_t i, void *payload)
     h.api = g->now->first_api + (i - 1) * g->apis_per_task;
     h.end_api = g->now->first_api + (end < g->now->napis ? end : g->now->napis);
     h.text = g->now->texts[i - 1]; /* on this thread's stack: neighbours in one cache line would slow each other down */
+    h.shown = (msp_shown){0};
     judge_share(&h);
     g->now->texts[i - 1] = h.text;
+    msp_shown_release(&h.shown);
 }
 
 static bool
@@ -319,7 +352,7 @@ run_all(blocks *s)
     while (api < npu_rows(s)->napis && s->status == MSP_OK && !s->job->run->cancelled) {
         block *b = &s->two[turn++ % 2];
 
-        if (!block_fill(s, b, api) || !run_stage(s, b, before))
+        if (!block_choose(s, b, api) || !run_stage(s, b, before))
             return msp_error_set(&s->err, MSP_E_NOMEM, "out of memory");
         api += b->napis;
         before = b;
@@ -337,6 +370,7 @@ msp_blocks_run(const msp_blocks_job *job, msp_error *err)
     blocks s = {.job = job, .status = MSP_OK};
     msp_status st;
 
+    s.has_large = job->show.mode == MSP_MODE_REAL && job->run->row_threads > 1 && has_large(job->show.npu);
     if (job->show.mode == MSP_MODE_REAL && !job->measurer.values && job->run->row_threads > 1)
         s.readers = msp_pool_open(job->run->row_threads, become_reader, (void *)&job->measurer);
     st = run_all(&s);

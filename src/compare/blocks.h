@@ -12,7 +12,8 @@
 #include "compare/run.h"
 #include "compare/show.h"
 
-/* One row, in order, one call at a time, from any thread. What it points to lives until the call returns. */
+/* One row, in order, one call at a time, from any thread. What it points to lives until the call returns. s is NULL
+ * where only texts are wanted. */
 typedef msp_status msp_blocks_consumer(const msp_judged *j, const msp_shown *s, size_t row, void *payload,
                                        msp_error *err);
 
@@ -34,6 +35,7 @@ typedef struct msp_blocks_job {
     msp_blocks_consumer *consumer;
     msp_blocks_formatter *formatter; /* NULL: no texts */
     msp_blocks_text *take_text;
+    bool only_texts; /* the consumer needs no cells, and so none are kept */
     void *payload;
 } msp_blocks_job;
 

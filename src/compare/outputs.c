@@ -146,10 +146,11 @@ write_row(msp_outputs *o, bool csv, const msp_judged *j, const msp_shown *s, msp
     if (o->da != NULL)
         return write_da_row(o, j, s->cells, err);
     for (size_t i = 0; i < o->count && st == MSP_OK; i++) {
-        const msp_cell *cells = s->cells;
+        const msp_cell *cells;
 
         if (i == o->csv && !csv)
             continue;
+        cells = s->cells;
         if (i == o->xlsx && o->rule.coloured) {
             for (size_t k = 0; k < o->ncolumns; k++)
                 coloured[k] = msp_show_as_text(s->cells[k]);
@@ -176,6 +177,12 @@ bool
 msp_outputs_wants_lines(const msp_outputs *o)
 {
     return o->csv != SIZE_MAX;
+}
+
+bool
+msp_outputs_only_lines(const msp_outputs *o)
+{
+    return o->csv == 0 && o->count == 1;
 }
 
 void

@@ -44,12 +44,13 @@ typedef struct msp_outputs {
 /* Make the directory and begin the files; out is to be closed in any case. */
 MSP_CHECK msp_status msp_outputs_open(msp_outputs *out, const msp_outputs_rule *rule, msp_error *err);
 
-/* A row for all files; the second for all but the csv, whose line comes by itself. */
+/* A row for all files; the second for all but the csv, whose line comes by itself: s may be NULL if it is alone. */
 MSP_CHECK msp_status msp_outputs_row(msp_outputs *o, const msp_judged *j, const msp_shown *s, msp_error *err);
 MSP_CHECK msp_status msp_outputs_row_no_line(msp_outputs *o, const msp_judged *j, const msp_shown *s, msp_error *err);
 
 /* For the csv, if there is one: the line of a row, from any thread, and lines in their order. */
 bool msp_outputs_wants_lines(const msp_outputs *o);
+bool msp_outputs_only_lines(const msp_outputs *o); /* and nothing but it */
 void msp_outputs_line(const msp_outputs *o, const msp_shown *s, msp_buf *out);
 MSP_CHECK msp_status msp_outputs_lines(msp_outputs *o, msp_str lines, msp_error *err);
 

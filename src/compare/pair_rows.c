@@ -199,6 +199,7 @@ run_blocks(msp_pair *p)
                           .consumer = take_row,
                           .formatter = msp_outputs_wants_lines(&p->outputs) ? write_line : NULL,
                           .take_text = take_lines,
+                          .only_texts = msp_outputs_only_lines(&p->outputs) && !p->run->opt->log_rows,
                           .payload = p};
 
     return msp_blocks_run(&job, p->err);

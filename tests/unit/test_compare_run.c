@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include "compare/stamp.h"
 #include "core/alloc.h"
+#include "core/file.h"
 #include "core/path.h"
 #include "core/pool.h"
 #include "msprobe/compare.h"
@@ -401,24 +402,108 @@ has_temporary_files(const char *dir)
     return found;
 }
 
-/* Whatever allocation fails: an error, nothing leaked, and no half-written file left. */
+/* A tensor of rank 1 for both sides, the bench's a little off. */
 static void
-no_failing_allocation_leaks_or_leaves_files(void **state)
+put_pair(const char *name, float *values, int64_t numel)
 {
-    msp_compare_options opt = options("npu/dump.json", "bench/dump.json", "outA");
-    msp_status st = MSP_E_NOMEM;
-    int64_t live;
+    static const char *const sides[] = {"many/npu", "many/bench"};
+
+    for (int side = 0; side < 2; side++) {
+        char path[256];
+        msp_tensor t;
+        msp_error err;
+
+        for (int64_t i = 0; i < numel; i++)
+            values[i] = (float)(i % 97) + (float)side * 0.25f;
+        snprintf(path, sizeof(path), "%s/dump_tensor_data/%s", sides[side], name);
+        assert_int_equal(msp_tensor_view(&t, values, MSP_F32, 1, &numel, &err), MSP_OK);
+        assert_int_equal(msp_pt_save(scratch_path(path), &t, &err), MSP_OK);
+    }
+}
+
+/* More rows than a block has; of some hundred the files are there, and one of those is worth several threads. */
+static void
+put_many(void)
+{
+    enum { CALLS = 2500, FILES = 200, LARGE = 150, NUMEL = 1100000 };
+    float *values = malloc(NUMEL * sizeof(*values));
+    msp_buf text = {0};
+
+    assert_non_null(values);
+    put("many/npu/dump_tensor_data/x", "");
+    put("many/bench/dump_tensor_data/x", "");
+    msp_buf_text(&text, "{\"task\": \"tensor\", \"framework\": \"pytorch\", \"data\": {");
+    for (int i = 0; i < CALLS; i++) {
+        int64_t numel = i == LARGE ? NUMEL : 3 + i % 5;
+        char name[64];
+
+        snprintf(name, sizeof(name), "Torch.add.%d.forward.output.0.pt", i);
+        if (i < FILES)
+            put_pair(name, values, numel);
+        msp_buf_printf(&text,
+                       "%s\"Torch.add.%d.forward\": {\"output\": [{\"type\": \"torch.Tensor\", \"dtype\": "
+                       "\"torch.float32\", \"shape\": [%lld], \"Max\": %d.5, \"Min\": 0.25, \"Mean\": 1.0, \"Norm\": "
+                       "2.0, \"requires_grad\": true, \"data_name\": \"%s\"}]}",
+                       i > 0 ? ", " : "", i, (long long)numel, i, name);
+    }
+    msp_buf_text(&text, "}}");
+    assert_false(text.failed);
+    put("many/npu/dump.json", text.p);
+    put("many/bench/dump.json", text.p);
+    msp_buf_release(&text);
+    free(values);
+}
+
+/* The csv's bytes; msp_free() gives them back. */
+static char *
+csv_of(msp_compare_options opt, unsigned formats, int threads, size_t *size)
+{
+    msp_compare_result res;
+    char *text = NULL;
+    msp_error err;
+
+    opt.formats = formats;
+    opt.threads = threads;
+    assert_int_equal(msp_compare_run(&res, &opt, &err), MSP_OK);
+    assert_int_equal(msp_file_read(&text, size, res.pairs[0].files[0], 64 << 20, &err), MSP_OK);
+    msp_compare_result_release(&res);
+    return text;
+}
+
+static void
+a_csv_is_the_same_alone_and_beside_others_whatever_the_threads(void **state)
+{
+    msp_compare_options opt = options("many/npu", "many/bench", "outB");
+    size_t size, other_size;
+    char *one, *other;
 
     (void)state;
-    put_statistics();
-    opt.highlight = true;
-    opt.formats = MSP_COMPARE_CSV | MSP_COMPARE_JSON;
-    live = msp_alloc_live();
+    put_many();
+    one = csv_of(opt, MSP_COMPARE_CSV, 1, &size);
+    assert_non_null(strstr(one, "Torch.add.150.forward.output.0,"));
+    assert_non_null(strstr(one, "Torch.add.2499.forward.output.0,"));
+    for (int threads = 1; threads <= 3; threads++)
+        for (unsigned more = 0; more <= MSP_COMPARE_JSON; more += MSP_COMPARE_JSON) {
+            other = csv_of(opt, MSP_COMPARE_CSV | more, threads, &other_size);
+            assert_int_equal(other_size, size);
+            assert_memory_equal(other, one, size);
+            msp_free(other);
+        }
+    msp_free(one);
+}
+
+/* Whatever allocation fails: an error, nothing leaked, and no half-written file left. */
+static void
+fail_every_allocation(msp_compare_options opt, const char *out)
+{
+    msp_status st = MSP_E_NOMEM;
+    int64_t live = msp_alloc_live();
+
     for (int64_t n = 0; st != MSP_OK && n < 5000; n++) {
         msp_compare_result res;
         char dir[32];
 
-        snprintf(dir, sizeof(dir), "outA/%d", (int)n); /* results of the run before would be in the way */
+        snprintf(dir, sizeof(dir), "%s/%d", out, (int)n); /* results of the run before would be in the way */
         opt.output_dir = scratch_path(dir);
         msp_alloc_fail_after(n);
         st = msp_compare_run(&res, &opt, NULL);
@@ -428,6 +513,19 @@ no_failing_allocation_leaks_or_leaves_files(void **state)
         assert_false(has_temporary_files(dir));
     }
     assert_int_equal(st, MSP_OK);
+}
+
+static void
+no_failing_allocation_leaks_or_leaves_files(void **state)
+{
+    msp_compare_options opt = options("npu/dump.json", "bench/dump.json", "outA");
+
+    (void)state;
+    put_statistics();
+    fail_every_allocation(opt, "outA");
+    opt.highlight = true;
+    opt.formats = MSP_COMPARE_CSV | MSP_COMPARE_JSON;
+    fail_every_allocation(opt, "outC");
 }
 
 int
@@ -445,6 +543,7 @@ main(void)
         TEST(progress_is_told_and_can_cancel),
         TEST(options_that_make_no_sense_are_refused),
         TEST(a_data_mapping_names_partners),
+        TEST(a_csv_is_the_same_alone_and_beside_others_whatever_the_threads),
         TEST(no_failing_allocation_leaks_or_leaves_files),
     };
     int failed = cmocka_run_group_tests(tests, NULL, remove_scratch);
