@@ -18,7 +18,7 @@
 #include <time.h>
 #include "core/cpu.h"
 #include "core/pool.h"
-#include "msprobe/error.h"
+#include "msprobe/tensor.h"
 
 static inline double
 bench_now(void)
@@ -70,6 +70,17 @@ static inline bool
 bench_go_on(int rounds, double since)
 {
     return rounds < 6 || bench_now() - since < 0.5;
+}
+
+static inline msp_tensor
+bench_view(const void *p, msp_dtype t, size_t n)
+{
+    int64_t shape = (int64_t)n;
+    msp_tensor out;
+
+    if (msp_tensor_view(&out, p, t, 1, &shape, NULL) != MSP_OK)
+        exit(1);
+    return out;
 }
 
 static inline double

@@ -87,17 +87,6 @@ fill(char *n, char *b, msp_dtype tn, msp_dtype tb, kind k)
     repeat(b, PATTERN * msp_dtype_size(tb));
 }
 
-static msp_tensor
-view(const void *p, msp_dtype t, size_t n)
-{
-    int64_t shape = (int64_t)n;
-    msp_tensor out;
-
-    if (msp_tensor_view(&out, p, t, 1, &shape, NULL) != MSP_OK)
-        exit(1);
-    return out;
-}
-
 static void
 compute(const msp_tensor *n, const msp_tensor *b, int threads)
 {
@@ -128,8 +117,8 @@ large(const char *n, const char *b, msp_dtype tn, msp_dtype tb, kind k, size_t c
         bench_read_mt(bench_window(b, AREA, bytes_b, turn), bytes_b, threads);
         read = bench_min(read, now() - start);
         turn++;
-        x = view(bench_window(n, AREA, bytes_n, turn), tn, count);
-        y = view(bench_window(b, AREA, bytes_b, turn), tb, count);
+        x = bench_view(bench_window(n, AREA, bytes_n, turn), tn, count);
+        y = bench_view(bench_window(b, AREA, bytes_b, turn), tb, count);
         turn++;
         start = now();
         compute(&x, &y, threads);
@@ -145,7 +134,7 @@ large(const char *n, const char *b, msp_dtype tn, msp_dtype tb, kind k, size_t c
 static void
 small(const char *n, const char *b, msp_dtype t, size_t count, bool has_target)
 {
-    msp_tensor x = view(n, t, count), y = view(b, t, count);
+    msp_tensor x = bench_view(n, t, count), y = bench_view(b, t, count);
     double best;
 
     BENCH_BEST(best, 100, 200, compute(&x, &y, 1));

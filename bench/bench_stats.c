@@ -94,17 +94,6 @@ fill(char *area, msp_dtype t, kind k)
         memcpy(area + done, area, pattern < AREA - done ? pattern : AREA - done);
 }
 
-static msp_tensor
-view(const void *p, msp_dtype t, size_t n)
-{
-    int64_t shape = (int64_t)n;
-    msp_tensor out;
-
-    if (msp_tensor_view(&out, p, t, 1, &shape, NULL) != MSP_OK)
-        exit(1);
-    return out;
-}
-
 /* Reading and statistics take turns in windows of the area that were not touched lately. */
 static void
 large(const char *area, msp_dtype t, kind k, size_t n, int threads, bool has_target)
@@ -123,7 +112,7 @@ large(const char *area, msp_dtype t, kind k, size_t n, int threads, bool has_tar
 
         bench_read_mt(bench_window(area, AREA, bytes, turn++), bytes, threads);
         read = bench_min(read, now() - start);
-        x = view(bench_window(area, AREA, bytes, turn++), t, n);
+        x = bench_view(bench_window(area, AREA, bytes, turn++), t, n);
         start = now();
         msp_stats_compute_mt(&s, &x, threads);
         stats = bench_min(stats, now() - start);
@@ -163,7 +152,7 @@ transposed(const char *area, msp_dtype t)
 static void
 small(const char *area, msp_dtype t, size_t n, bool has_target)
 {
-    msp_tensor x = view(area, t, n);
+    msp_tensor x = bench_view(area, t, n);
     double best;
     msp_stats s;
 

@@ -227,3 +227,9 @@ plain_widen_f8(uint16_t *restrict dst, const void *src, size_t n, const msp_stat
         dst[i] = (b & mask) == code ? 0x7fff : wide;
     }
 }
+
+/* Their places in a table of kernels. */
+#define PLAIN_KERNELS                                                                                         \
+    .i8 = plain_i8, .i16 = plain_i16, .i32 = plain_i32, .i64 = plain_i64, .clean16 = plain_clean16,           \
+    .clean32 = plain_clean32, .clean64 = plain_clean64, .scale = plain_scale, .count_true = plain_count_true, \
+    .widen_f8 = plain_widen_f8

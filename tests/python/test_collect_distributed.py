@@ -50,6 +50,22 @@ def group(ranks_):
     return {"type": "torch.ProcessGroup", "group_ranks": ranks_, "group_id": "%08x" % zlib.crc32(str(ranks_).encode())}
 
 
+def two_layers(rank):
+    """The model, the same for DDP, and one step of its training, which returns the loss."""
+    model = fill(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)))
+    ddp = nn.parallel.DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+
+    def step(i):
+        loss = ddp(R(4, 3, seed=10 * i + rank)).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+
+    return model, ddp, step
+
+
 def test_collectives_show_what_was_before_and_after(tmp_path):
     def body(d, rank):
         pair = dist.new_group([0, 1])
@@ -153,18 +169,8 @@ def test_asynchronous_calls_are_recorded_when_they_are_waited_for(tmp_path):
 @pytest.mark.parametrize("level", ["L0", "L1", "mix"])
 def test_ddp(tmp_path, level):
     def body(d, rank):
-        model = fill(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)))
-        ddp = nn.parallel.DistributedDataParallel(model)
-        optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
-
-        def run(i):
-            loss = ddp(R(4, 3, seed=10 * i + rank)).pow(2).mean()
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            return loss
-
-        losses = [recorded(d, lambda: run(i), ddp) for i in range(3)]
+        model, ddp, step = two_layers(rank)
+        losses = [recorded(d, lambda: step(i), ddp) for i in range(3)]
         return bits(*losses, *model.parameters())
 
     for rank, r in enumerate(both(tmp_path, body, level=level)):
@@ -272,16 +278,10 @@ def test_an_overflow_that_only_the_reduced_shard_of_a_gradient_has_counts(tmp_pa
 def test_four_ranks_in_groups_of_two(tmp_path):
     def body(d, rank):
         pairs = [dist.new_group([0, 1]), dist.new_group([2, 3])]
-        model = fill(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)))
-        ddp = nn.parallel.DistributedDataParallel(model)
-        optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+        model, ddp, step = two_layers(rank)
 
         def run(i):
-            loss = ddp(R(4, 3, seed=10 * i + rank)).pow(2).mean()
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            total = loss.detach().clone()
+            total = step(i).detach().clone()
             dist.all_reduce(total, group=pairs[rank // 2])
             return total
 
