@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include "kernels/prefetch.h"
 
 #ifndef OP
 #define OP     static inline __attribute__((always_inline)) TARGET
@@ -56,11 +57,5 @@
         EACH_PART(r) r.x[i] = expression;               \
         return r;                                       \
     }
-
-OP void
-prefetch(const void *p, size_t ahead)
-{
-    __builtin_prefetch((const char *)((uintptr_t)p + ahead));
-}
 
 #endif

@@ -25,7 +25,6 @@
  *   vd_fold_add(v) vd_fold_max(v): a vh of lanes i and i + 4; vh_set vh_add vh_max
  *   vf_top(v) vh_top(v): largest lane; vh_total(v): (0+2) + (1+3)
  *   vfc_zero() vfc_count(c, m) vfc_total(c), vdc_..., vsc_zero() vsc_count_same(c, p, q) vsc_total(c)
- *   prefetch(p, ahead): what lies ahead bytes after p, readable or not
  */
 #include "kernels/pair.h"
 

@@ -21,6 +21,7 @@
  * out.
  */
 #include <string.h>
+#include "kernels/prefetch.h"
 #include "kernels/stats_kernel.h"
 #include "kernels/stats_plain.h"
 
@@ -30,12 +31,6 @@ enum {
 };
 
 #define KERNEL_INLINE KERNEL_ATTRIBUTES static inline __attribute__((always_inline))
-
-KERNEL_INLINE void
-prefetch(const void *p, size_t ahead)
-{
-    __builtin_prefetch((const void *)((uintptr_t)p + ahead));
-}
 
 KERNEL_INLINE size_t
 how_far_ahead(size_t bytes)

@@ -6,6 +6,7 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 #include "kernels/crc32.h"
+#include "kernels/prefetch.h"
 
 #define FOLD_ATTRIBUTES __attribute__((target("pclmul,sse4.1")))
 
@@ -84,8 +85,8 @@ msp_crc32_vpclmul(uint32_t reg, const uint8_t *p, size_t n)
     c = load_wide(p + 64);
     d = load_wide(p + 96);
     for (p += 128, n -= 128; n >= 128; p += 128, n -= 128) {
-        _mm_prefetch((const char *)p + AHEAD, _MM_HINT_T0);
-        _mm_prefetch((const char *)p + AHEAD + 64, _MM_HINT_T0);
+        prefetch(p, AHEAD);
+        prefetch(p, AHEAD + 64);
         a = fold_wide(a, by1024, load_wide(p));
         b = fold_wide(b, by1024, load_wide(p + 32));
         c = fold_wide(c, by1024, load_wide(p + 64));

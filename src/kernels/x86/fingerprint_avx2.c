@@ -3,6 +3,7 @@
 #include "kernels/fingerprint.h"
 
 #include <immintrin.h>
+#include "kernels/prefetch.h"
 
 /* How far ahead to prefetch: the hardware alone leaves this loop at 73 % of plain reading, this takes it to 90 %. */
 enum { AHEAD = 1024 };
@@ -38,8 +39,8 @@ msp_fp_absorb_avx2(msp_fp_state *s, const uint8_t *p, size_t stripes)
         b[i] = _mm256_loadu_si256((const __m256i *)s->b + i);
     }
     for (; stripes > 0; stripes--, p += MSP_FP_STRIPE) {
-        _mm_prefetch((const char *)p + AHEAD, _MM_HINT_T0);
-        _mm_prefetch((const char *)p + AHEAD + 64, _MM_HINT_T0);
+        prefetch(p, AHEAD);
+        prefetch(p, AHEAD + 64);
 #pragma GCC unroll 4
         for (int i = 0; i < 4; i++)
             step(&a[i], &b[i], p + 32 * i);
