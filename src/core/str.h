@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
+#include "core/eight.h"
 #include "msprobe/error.h"
 
 typedef struct msp_str {
@@ -26,10 +27,26 @@ msp_str_of(const char *text)
     return (msp_str){text, text == NULL ? 0 : strlen(text)};
 }
 
+/* Keys and names are short: up to 16 bytes are two loads that may overlap, where memcmp() would be a call. */
 static inline bool
 msp_str_eq(msp_str a, msp_str b)
 {
-    return a.len == b.len && (a.len == 0 || memcmp(a.p, b.p, a.len) == 0);
+    size_t n = a.len;
+    uint32_t x[2], y[2];
+
+    if (n != b.len)
+        return false;
+    if (n > 16)
+        return memcmp(a.p, b.p, n) == 0;
+    if (n >= 8)
+        return msp_load8(a.p) == msp_load8(b.p) && msp_load8(a.p + n - 8) == msp_load8(b.p + n - 8);
+    if (n < 4) /* the first, the one in the middle, the last */
+        return n == 0 || (a.p[0] == b.p[0] && a.p[n / 2] == b.p[n / 2] && a.p[n - 1] == b.p[n - 1]);
+    memcpy(&x[0], a.p, 4);
+    memcpy(&x[1], a.p + n - 4, 4);
+    memcpy(&y[0], b.p, 4);
+    memcpy(&y[1], b.p + n - 4, 4);
+    return x[0] == y[0] && x[1] == y[1];
 }
 
 bool msp_str_starts(msp_str s, msp_str prefix);

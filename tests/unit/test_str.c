@@ -25,6 +25,29 @@ pieces_of_text_are_found(void **state)
     assert_int_equal(msp_str_of(NULL).len, 0);
 }
 
+/* Of every length, each in memory that ends with it, and different in any one place. */
+static void
+texts_are_equal_when_all_their_bytes_are(void **state)
+{
+    (void)state;
+    for (size_t n = 1; n <= 40; n++) {
+        char *a = malloc(n), *b = malloc(n);
+
+        assert_true(a != NULL && b != NULL);
+        for (size_t i = 0; i < n; i++)
+            a[i] = b[i] = (char)('a' + i);
+        assert_true(msp_str_eq((msp_str){a, n}, (msp_str){b, n}));
+        assert_false(msp_str_eq((msp_str){a, n}, (msp_str){b, n - 1}));
+        for (size_t i = 0; i < n; i++) {
+            b[i] ^= 1;
+            assert_false(msp_str_eq((msp_str){a, n}, (msp_str){b, n}));
+            b[i] ^= 1;
+        }
+        free(a);
+        free(b);
+    }
+}
+
 static void
 parts_are_cut_off_at_their_dots(void **state)
 {
@@ -149,6 +172,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(pieces_of_text_are_found),
+        TEST(texts_are_equal_when_all_their_bytes_are),
         TEST(parts_are_cut_off_at_their_dots),
         TEST(order_is_by_bytes_and_shorter_first),
         TEST(numbers_are_digits_that_fit_and_nothing_else),
