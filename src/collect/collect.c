@@ -2,7 +2,7 @@
  * collect.c - the producer's side: the ring, the writer process, and commits.
  *
  * The hot path is msp_collect_commit(): one lock that nobody contends (the interpreter has a lock of its own), one copy
- * into the ring, no system call. The writer looks into the ring by itself every 50 ms; it is woken only by who waits
+ * into the ring, no system call. The writer looks into the ring by itself; it is woken by a new unit, and by who waits
  * for it.
  */
 #include <errno.h>
@@ -34,6 +34,8 @@ enum {
     HELD_UP_SHARE = 8 /* of the ring: the rest is for who records while statistics are fetched */
 };
 
+static const uint64_t NEVER = UINT64_MAX;
+
 /* A frame in the ring that has no statistics yet: the writer does not go past it. */
 typedef struct waiting_frame {
     frame_header *frame;
@@ -53,6 +55,7 @@ struct msp_collect {
     pthread_t thread;
     bool has_thread;
     uint32_t units, stacks, tickets;
+    uint64_t published; /* while the head stands there, everything is; or NEVER */
     unsigned spills;
     int restarts;
     msp_record scratch;
@@ -92,7 +95,7 @@ thread_main(void *ring)
 {
     msp_error err;
 
-    if (msp_writer_serve(ring, atomic_load(&((msp_ring *)ring)->shared->tail) > 0, NULL, &err) != MSP_OK)
+    if (msp_writer_serve(ring, NULL, &err) != MSP_OK)
         msp_warning("%s", err.message);
     return NULL;
 }
@@ -278,7 +281,7 @@ static msp_status
 wait_for(msp_collect *c, condition *cond, const void *arg, waiter *w, msp_error *err)
 {
     ring_shared *s = c->ring.shared;
-    uint32_t seen = atomic_load(&s->told); /* before cond is asked: what comes after that is heard */
+    uint32_t seen = atomic_load(&s->for_producer); /* before cond is asked: what comes after that is heard */
     msp_status st = MSP_OK;
     int waited = 0;
 
@@ -286,14 +289,14 @@ wait_for(msp_collect *c, condition *cond, const void *arg, waiter *w, msp_error 
         begin_wait(w);
         if (atomic_load(&s->failed))
             return failure(c, err);
-        msp_ring_wake(&c->ring);
-        msp_ring_hear(&c->ring, seen, WAIT_MS);
-        waited = atomic_load(&s->told) == seen ? waited + WAIT_MS : 0;
+        msp_ring_wake(&s->for_writer);
+        msp_ring_wait(&s->for_producer, seen, WAIT_MS);
+        waited = atomic_load(&s->for_producer) == seen ? waited + WAIT_MS : 0;
         if (waited >= CHECK_MS) {
             st = revive_writer(c, err);
             waited = 0;
         }
-        seen = atomic_load(&s->told);
+        seen = atomic_load(&s->for_producer);
     }
     return st;
 }
@@ -390,6 +393,27 @@ seal(msp_record *r, msp_error *err)
     return MSP_OK;
 }
 
+static bool
+is_published(msp_collect *c)
+{
+    return atomic_load_explicit(&c->ring.shared->head, memory_order_relaxed) == c->published;
+}
+
+/* Put a sealed record into the ring, inside the lock. */
+static msp_status
+put(msp_collect *c, msp_record *r, waiter *w, msp_error *err)
+{
+    msp_status st = MSP_OK;
+
+    if (atomic_load_explicit(&c->ring.shared->failed, memory_order_relaxed))
+        return failure(c, err);
+    if (r->len > c->ring.shared->capacity / 4 && (st = spill(c, r, err)) == MSP_OK)
+        st = seal(r, err);
+    if (st == MSP_OK && !put_frame(c, r))
+        st = wait_for(c, put_frame, r, w, err);
+    return st;
+}
+
 msp_status
 msp_collect_commit(msp_collect *c, msp_record *r, void (*wait)(bool, void *), void *payload, msp_error *err)
 {
@@ -401,12 +425,7 @@ msp_collect_commit(msp_collect *c, msp_record *r, void (*wait)(bool, void *), vo
     if (!is_owner(c))
         return MSP_OK; /* a forked child: data-loader workers record nothing */
     enter(c, &w);
-    if (atomic_load_explicit(&c->ring.shared->failed, memory_order_relaxed))
-        st = failure(c, err);
-    else if (r->len > c->ring.shared->capacity / 4 && (st = spill(c, r, err)) == MSP_OK)
-        st = seal(r, err);
-    if (st == MSP_OK && !put_frame(c, r))
-        st = wait_for(c, put_frame, r, &w, err);
+    st = put(c, r, &w, err);
     leave(c, &w);
     r->len = 0;
     return st;
@@ -440,8 +459,11 @@ msp_collect_unit(msp_collect *c, uint32_t *unit, const msp_unit_info *info, msp_
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
         msp_record_frame_text(r, texts[i], strlen(texts[i]));
     st = put_side(c, r, err);
-    if (st == MSP_OK)
+    if (st == MSP_OK) {
         *unit = c->units++;
+        c->published = NEVER;
+        msp_ring_wake(&c->ring.shared->for_writer);
+    }
     pthread_mutex_unlock(&c->lock);
     return st;
 }
@@ -449,11 +471,21 @@ msp_collect_unit(msp_collect *c, uint32_t *unit, const msp_unit_info *info, msp_
 msp_status
 msp_collect_unit_close(msp_collect *c, uint32_t unit, msp_error *err)
 {
+    waiter w = {NULL, NULL, false};
     msp_record r = {0};
+    bool nothing_new;
     msp_status st;
 
     msp_record_frame(&r, FRAME_CLOSE, unit, 0);
-    st = msp_collect_commit(c, &r, NULL, NULL, err);
+    st = seal(&r, err);
+    if (st == MSP_OK && is_owner(c)) {
+        enter(c, &w);
+        nothing_new = is_published(c);
+        st = put(c, &r, &w, err);
+        if (nothing_new)
+            c->published = atomic_load(&c->ring.shared->head); /* who flushes after this need not wait for it */
+        leave(c, &w);
+    }
     msp_record_release(&r);
     return st;
 }
@@ -494,30 +526,41 @@ ticket_is_flushed(msp_collect *c, const void *ticket)
     return (int32_t)(atomic_load(&c->ring.shared->flushed) - *(const uint32_t *)ticket) >= 0;
 }
 
+/* Ask the writer to publish everything, inside the lock, and wait until it has. */
+static msp_status
+flush_ring(msp_collect *c, waiter *w, msp_error *err)
+{
+    const uint32_t ticket = ++c->tickets;
+    msp_record r = {0};
+    msp_status st;
+
+    msp_record_frame(&r, FRAME_FLUSH, 0, ticket);
+    st = seal(&r, err);
+    if (st == MSP_OK)
+        st = put(c, &r, w, err);
+    if (st == MSP_OK)
+        st = wait_for(c, ticket_is_flushed, &ticket, w, err);
+    if (st == MSP_OK)
+        c->published = atomic_load(&c->ring.shared->head);
+    msp_record_release(&r);
+    return st;
+}
+
 msp_status
 msp_collect_flush(msp_collect *c, void (*wait)(bool, void *), void *payload, msp_error *err)
 {
     waiter w = {wait, payload, false};
-    msp_record r = {0};
-    uint32_t ticket;
-    msp_status st;
+    msp_status st = MSP_OK;
 
     if (!is_owner(c))
         return MSP_OK;
     enter(c, &w);
-    ticket = ++c->tickets;
-    msp_record_frame(&r, FRAME_FLUSH, 0, ticket);
-    st = seal(&r, err);
     msp_collect_settle(c, find_nothing, NULL); /* what waits would stand before the frame that asks to be reached */
-    if (st == MSP_OK && atomic_load_explicit(&c->ring.shared->failed, memory_order_relaxed))
+    if (atomic_load(&c->ring.shared->failed))
         st = failure(c, err);
-    if (st == MSP_OK)
-        st = wait_for(c, put_frame, &r, &w, err);
-    msp_ring_wake(&c->ring);
-    if (st == MSP_OK)
-        st = wait_for(c, ticket_is_flushed, &ticket, &w, err);
+    else if (!is_published(c))
+        st = flush_ring(c, &w, err);
     leave(c, &w);
-    msp_record_release(&r);
     return st;
 }
 
@@ -539,7 +582,7 @@ msp_collect_close(msp_collect *c)
     if (is_owner(c)) {
         enter(c, &w);
         atomic_store(&c->ring.shared->closing, 1);
-        msp_ring_wake(&c->ring);
+        msp_ring_wake(&c->ring.shared->for_writer);
         if (wait_for(c, writer_is_done, NULL, &w, &err) != MSP_OK)
             msp_warning("%s", err.message);
         leave(c, &w);

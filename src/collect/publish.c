@@ -18,19 +18,26 @@
 
 enum { PREVIEW_MARK = '\t' };
 
+static const msp_str NOTHING;
+
 static msp_status
-set_paths(msp_publish *p, const char *path, msp_error *err)
+set_up(msp_publish *p, const char *path, msp_str head, msp_str tail, msp_error *err)
 {
     msp_str dir = msp_path_dir(path), base = msp_path_base(path);
-    size_t len = strlen(path);
-    char *text = msp_alloc(2 * len + 32, 1);
+    size_t len = strlen(path), twin_size = len + 32;
+    char *text = msp_alloc(len + 1 + twin_size + head.len, 1);
 
+    *p = MSP_PUBLISH_NONE;
     if (text == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "%s: out of memory", path);
     memcpy(text, path, len + 1);
     p->path = text;
     p->twin = text + len + 1;
-    snprintf(p->twin, len + 31, "%.*s/.%.*s.twin", (int)dir.len, dir.p, (int)base.len, base.p);
+    snprintf(p->twin, twin_size, "%.*s/.%.*s.twin", (int)dir.len, dir.p, (int)base.len, base.p);
+    if (head.len > 0)
+        memcpy(p->twin + twin_size, head.p, head.len);
+    p->head = (msp_str){p->twin + twin_size, head.len};
+    p->tail = tail;
     return MSP_OK;
 }
 
@@ -65,21 +72,10 @@ write_at(int fd, const char *path, uint64_t at, msp_str a, msp_str b, msp_error 
 msp_status
 msp_publish_create(msp_publish *out, const char *path, msp_str head, msp_str tail, msp_error *err)
 {
-    msp_file f = MSP_FILE_NONE;
-    msp_status st;
+    msp_status st = set_up(out, path, head, tail, err);
 
-    *out = MSP_PUBLISH_NONE;
-    st = msp_file_create(&f, path, 0640, err);
-    if (st == MSP_OK)
-        st = msp_file_write(&f, head.p, head.len, err);
-    if (st == MSP_OK)
-        st = msp_file_write(&f, tail.p, tail.len, err);
-    if (st != MSP_OK) {
-        msp_file_abandon(&f);
-        return st;
-    }
-    st = msp_file_commit(&f, err);
-    return st == MSP_OK ? msp_publish_reopen(out, path, tail, err) : st;
+    out->len = head.len;
+    return st;
 }
 
 /* Where a preview begins in the first len bytes, or len. Strings have no tab in them: JSON writes it as \t. */
@@ -112,11 +108,10 @@ msp_publish_reopen(msp_publish *out, const char *path, msp_str tail, msp_error *
     struct stat sb;
     msp_status st;
 
-    *out = MSP_PUBLISH_NONE;
-    st = set_paths(out, path, err);
+    st = set_up(out, path, (msp_str){0}, tail, err);
     if (st != MSP_OK)
         return st;
-    out->tail = tail;
+    unlink(out->twin); /* that writer was killed */
     out->fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (out->fd < 0 || fstat(out->fd, &sb) != 0) {
         st = msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot open", path);
@@ -140,38 +135,41 @@ static msp_status
 catch_up(msp_publish *p, msp_error *err)
 {
     char block[1 << 16];
+    msp_str text = p->head;
+    msp_status st = MSP_OK;
 
     if (p->twin_fd < 0) {
         p->twin_fd = open(p->twin, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0640);
-        p->twin_len = 0;
+        p->twin_len = p->prepared = 0;
         if (p->twin_fd < 0)
             return msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot create", p->twin);
     }
-    while (p->twin_len < p->len) {
-        uint64_t left = p->len - p->twin_len;
-        ssize_t n = pread(p->fd, block, left < sizeof(block) ? left : sizeof(block), (off_t)p->twin_len);
-        msp_status st;
+    while (st == MSP_OK && p->twin_len < p->len) {
+        if (p->fd >= 0) {
+            uint64_t left = p->len - p->twin_len;
+            ssize_t n = pread(p->fd, block, left < sizeof(block) ? left : sizeof(block), (off_t)p->twin_len);
 
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return msp_error_set_errno(err, MSP_E_IO, n < 0 ? errno : EIO, "%s: cannot read", p->path);
-        st = write_at(p->twin_fd, p->twin, p->twin_len, (msp_str){block, (size_t)n}, (msp_str){0}, err);
-        if (st != MSP_OK)
-            return st;
-        p->twin_len += (uint64_t)n;
+            if (n < 0 && errno == EINTR)
+                continue;
+            if (n <= 0)
+                return msp_error_set_errno(err, MSP_E_IO, n < 0 ? errno : EIO, "%s: cannot read", p->path);
+            text = (msp_str){block, (size_t)n};
+        }
+        st = write_at(p->twin_fd, p->twin, p->twin_len, text, NOTHING, err);
+        p->twin_len += text.len;
     }
-    return MSP_OK;
+    return st;
 }
 
 static void
 drop_twin(msp_publish *p)
 {
-    if (p->twin_fd >= 0)
-        close(p->twin_fd);
+    if (p->twin_fd < 0)
+        return;
+    close(p->twin_fd);
     p->twin_fd = -1;
-    if (p->path != NULL)
-        unlink(p->twin);
+    p->prepared = 0;
+    unlink(p->twin);
 }
 
 static msp_status
@@ -181,7 +179,7 @@ append_in_place(msp_publish *p, msp_str text, msp_error *err)
 
     if (st != MSP_OK) {
         /* a full disk: take back what was written, so that the file ends as before */
-        if (write_at(p->fd, p->path, p->len, p->tail, (msp_str){0}, NULL) == MSP_OK &&
+        if (write_at(p->fd, p->path, p->len, p->tail, NOTHING, NULL) == MSP_OK &&
             ftruncate(p->fd, (off_t)(p->len + p->tail.len)) != 0)
             return st;
         return st;
@@ -191,34 +189,61 @@ append_in_place(msp_publish *p, msp_str text, msp_error *err)
     return MSP_OK;
 }
 
-/* Put text into the twin behind what is kept, and exchange the two; MSP_E_UNSUPPORTED, and nothing is done: not here.
+/* Put text into the twin behind what is kept; what was prepared of it is there. */
+static msp_status
+fill_twin(msp_publish *p, msp_str text, msp_error *err)
+{
+    msp_status st = catch_up(p, err);
+    const uint64_t end = p->twin_len + text.len + p->tail.len;
+    const msp_str rest = {text.p + p->prepared, text.len - p->prepared};
+
+    if (st == MSP_OK)
+        st = write_at(p->twin_fd, p->twin, p->twin_len + p->prepared, rest, p->tail, err);
+    if (st == MSP_OK && ftruncate(p->twin_fd, (off_t)end) != 0) /* a longer preview */
+        st = msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot write", p->twin);
+    return st;
+}
+
+/*
+ * Put text into the twin, and the twin in the file's place, or make the file of it; MSP_E_UNSUPPORTED, and nothing is
+ * done: not here.
  */
 static msp_status
 show(msp_publish *p, msp_str text, msp_error *err)
 {
-    msp_status st = catch_up(p, err);
-    int fd;
+    msp_status st = fill_twin(p, text, err);
+    int fd = p->fd;
 
-    if (st == MSP_OK)
-        st = write_at(p->twin_fd, p->twin, p->twin_len, text, p->tail, err);
-    if (st == MSP_OK &&
-        ftruncate(p->twin_fd, (off_t)(p->twin_len + text.len + p->tail.len)) != 0) /* a longer preview */
-        st = msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot write", p->twin);
     if (st != MSP_OK) {
         drop_twin(p);
         return st;
     }
-    if (syscall(SYS_renameat2, AT_FDCWD, p->path, AT_FDCWD, p->twin, RENAME_EXCHANGE) != 0) {
-        if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP)
+    if ((fd < 0 ? rename(p->twin, p->path)
+                : syscall(SYS_renameat2, AT_FDCWD, p->twin, AT_FDCWD, p->path, RENAME_EXCHANGE)) != 0) {
+        if (fd < 0 || (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP))
             return msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot put in place", p->path);
         p->no_exchange = true;
         drop_twin(p);
         return MSP_E_UNSUPPORTED;
     }
-    fd = p->twin_fd;
-    p->twin_fd = p->fd;
-    p->fd = fd;
+    p->fd = p->twin_fd;
+    p->twin_fd = fd;
+    p->prepared = 0;
     return MSP_OK;
+}
+
+void
+msp_publish_prepare(msp_publish *p, msp_str text)
+{
+    const msp_str rest = {text.p + p->prepared, text.len - p->prepared};
+
+    if (p->no_exchange)
+        return;
+    if (catch_up(p, NULL) == MSP_OK &&
+        write_at(p->twin_fd, p->twin, p->twin_len + p->prepared, rest, NOTHING, NULL) == MSP_OK)
+        p->prepared = text.len;
+    else
+        drop_twin(p); /* the append will tell why */
 }
 
 msp_status
@@ -226,7 +251,7 @@ msp_publish_append(msp_publish *p, msp_str text, msp_error *err)
 {
     msp_status st = MSP_E_UNSUPPORTED;
 
-    if (text.len == 0)
+    if (text.len == 0 && p->fd >= 0)
         return MSP_OK;
     if (!p->no_exchange)
         st = show(p, text, err);
@@ -235,7 +260,7 @@ msp_publish_append(msp_publish *p, msp_str text, msp_error *err)
     if (st != MSP_OK)
         return st;
     p->len += text.len;
-    p->any = true;
+    p->any |= text.len > 0;
     return MSP_OK;
 }
 
@@ -245,8 +270,9 @@ msp_publish_preview(msp_publish *p, msp_str text, msp_error *err)
     msp_buf marked = {0};
     msp_status st;
 
-    if (text.len == 0 || p->no_exchange)
+    if (p->no_exchange || (text.len == 0 && p->fd >= 0))
         return MSP_OK;
+    p->prepared = 0; /* this text is another */
     msp_buf_char(&marked, PREVIEW_MARK);
     msp_buf_str(&marked, text);
     st = msp_buf_status(&marked, err);

@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include "core/alloc.h"
 
-static const char MAGIC[8] = "MSPRING1";
+static const char MAGIC[8] = "MSPRING2";
 
 _Static_assert(sizeof(ring_shared) <= RING_HEADER, "the shared part must fit its page");
 
@@ -277,41 +277,17 @@ msp_ring_side_put(msp_ring *r, const void *frame, size_t size, msp_error *err)
     return MSP_OK;
 }
 
-static void
-bump(_Atomic uint32_t *word)
+void
+msp_ring_wake(_Atomic uint32_t *word)
 {
     atomic_fetch_add(word, 1u);
     syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
-static void
-sleep_on(_Atomic uint32_t *word, uint32_t seen, int ms)
+void
+msp_ring_wait(_Atomic uint32_t *word, uint32_t seen, int ms)
 {
     struct timespec ts = {ms / 1000, (long)(ms % 1000) * 1000000};
 
     syscall(SYS_futex, word, FUTEX_WAIT, seen, &ts, NULL, 0);
-}
-
-void
-msp_ring_wake(msp_ring *r)
-{
-    bump(&r->shared->wake);
-}
-
-void
-msp_ring_wait(msp_ring *r, uint32_t seen, int ms)
-{
-    sleep_on(&r->shared->wake, seen, ms);
-}
-
-void
-msp_ring_tell(msp_ring *r)
-{
-    bump(&r->shared->told);
-}
-
-void
-msp_ring_hear(msp_ring *r, uint32_t seen, int ms)
-{
-    sleep_on(&r->shared->told, seen, ms);
 }

@@ -24,21 +24,23 @@ enum { RING_HEADER = 4096 };
 
 /* The first page of the ring file. */
 typedef struct ring_shared {
-    char magic[8]; /* "MSPRING1" */
+    char magic[8]; /* "MSPRING2" */
     uint64_t capacity;
     int64_t producer_pid;
     uint64_t producer_start; /* field 22 of /proc/<pid>/stat: tells the process from a later one with its number */
     _Alignas(64) _Atomic uint64_t head;
-    _Atomic uint32_t wake; /* the writer sleeps on it; bumped by whoever cannot wait for its next look */
+    _Atomic uint32_t for_writer; /* it sleeps on it; bumped by whoever cannot wait for its next look */
     _Alignas(64) _Atomic uint64_t tail;
     _Atomic uint32_t flushed; /* newest ticket that is published */
     _Atomic uint32_t closing; /* the producer has said goodbye */
     _Atomic uint32_t done;    /* the writer has finished: nothing is left */
     _Atomic int64_t writer_pid;
     _Atomic uint64_t writer_start;
+    _Atomic uint32_t made;   /* so many units, the first ones, have their files: another writer goes on with them */
+    _Atomic uint32_t over;   /* so many of these are complete and closed */
     _Atomic uint32_t failed; /* the writer cannot go on; error says why */
     char error[1024];
-    _Atomic uint32_t told; /* the producer sleeps on it; bumped when tail, flushed, done or failed is set */
+    _Atomic uint32_t for_producer; /* it sleeps on it; bumped when tail, flushed, done or failed is set */
 } ring_shared;
 
 typedef struct msp_ring {
@@ -74,12 +76,11 @@ bool msp_ring_writer_lives(const msp_ring *r);
 /* This process as the ring knows processes: its start time, 0 when unknown. */
 uint64_t msp_process_start(int64_t pid);
 
-/* Wake the writer, or wait up to ms milliseconds until somebody does. */
-void msp_ring_wake(msp_ring *r);
-void msp_ring_wait(msp_ring *r, uint32_t seen, int ms);
-
-/* The same for the producer, which waits for the writer. */
-void msp_ring_tell(msp_ring *r);
-void msp_ring_hear(msp_ring *r, uint32_t seen, int ms);
+/*
+ * Wake who sleeps on a word of the shared page, for_writer or for_producer, or sleep on it until somebody does, up to
+ * ms milliseconds. seen is what the word was before the last look at whatever is waited for.
+ */
+void msp_ring_wake(_Atomic uint32_t *word);
+void msp_ring_wait(_Atomic uint32_t *word, uint32_t seen, int ms);
 
 #endif

@@ -14,6 +14,8 @@
 static const msp_str DATA_TAIL = {"\n }\n}", 5};
 static const msp_str PLAIN_TAIL = {"\n}", 2};
 
+enum { PREPARE_FROM = 1 << 16 };
+
 static record_reader
 body_of(const frame_header *h)
 {
@@ -320,6 +322,12 @@ msp_unit_pending(const msp_unit *u)
     return u->data_text.len + u->construct_text.len + u->nsites * sizeof(*u->sites);
 }
 
+bool
+msp_unit_is_published(const msp_unit *u)
+{
+    return msp_unit_pending(u) == 0 && (is_lines(u) || u->data.fd >= 0);
+}
+
 static int
 by_stack(const void *a, const void *b)
 {
@@ -373,13 +381,31 @@ make_stack_text(msp_unit *u, msp_buf *out, const unit_stack *stacks, size_t nsta
     }
 }
 
+void
+msp_unit_prepare(msp_unit *u)
+{
+    /* what stands behind a hole will move when it is filled; what was prepared stands before it */
+    if (!is_lines(u) && u->nholes == 0 && u->data_text.len >= u->data.prepared + PREPARE_FROM)
+        msp_publish_prepare(&u->data, members(&u->data_text, u->data.any));
+}
+
+/* On a disk that is too full for the first records there may be room for empty files, which are valid. */
+static void
+make_files(msp_unit *u)
+{
+    msp_publish *files[] = {&u->data, &u->stack, &u->construct};
+
+    for (size_t i = 0; i < (u->debug ? 1 : 3); i++)
+        (void)!msp_publish_append(files[i], (msp_str){0}, NULL);
+}
+
 msp_status
 msp_unit_publish(msp_unit *u, const unit_stack *stacks, size_t nstacks, msp_error *err)
 {
     msp_buf stack_text = {0};
     msp_status st;
 
-    if (msp_unit_pending(u) == 0)
+    if (msp_unit_is_published(u))
         return MSP_OK;
     if (is_lines(u)) {
         st = msp_lines_append(&u->lines, msp_buf_view(&u->data_text), err);
@@ -395,8 +421,10 @@ msp_unit_publish(msp_unit *u, const unit_stack *stacks, size_t nstacks, msp_erro
     if (st == MSP_OK && !u->debug)
         st = msp_publish_append(&u->construct, members(&u->construct_text, u->construct.any), err);
     msp_buf_release(&stack_text);
-    if (st != MSP_OK)
+    if (st != MSP_OK) {
+        make_files(u);
         return st;
+    }
     msp_buf_clear(&u->data_text);
     msp_buf_clear(&u->construct_text);
     u->nsites = u->nholes = 0;

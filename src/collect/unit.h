@@ -39,8 +39,8 @@ typedef struct msp_unit {
 } msp_unit;
 
 /*
- * Make the folder and its files from the body of a FRAME_UNIT; with again set, go on with files that an earlier writer
- * left. On failure the unit is not open.
+ * Make the folder from the body of a FRAME_UNIT; its files come with the first publishing. With again set, go on with
+ * files that an earlier writer left. On failure the unit is not open.
  */
 MSP_CHECK msp_status msp_unit_open(msp_unit *u, const frame_header *h, bool again, msp_error *err);
 
@@ -51,7 +51,13 @@ MSP_CHECK msp_status msp_unit_add(msp_unit *u, const frame_header *h, const unit
 /* Bytes that wait for publishing. */
 size_t msp_unit_pending(const msp_unit *u);
 
-/* Put everything that waits into the files. */
+/* Write ahead what the next publishing will want, if that is much. */
+void msp_unit_prepare(msp_unit *u);
+
+/* Nothing waits, and the files are there. */
+bool msp_unit_is_published(const msp_unit *u);
+
+/* Put everything that waits into the files, and make them if they are not there. */
 MSP_CHECK msp_status msp_unit_publish(msp_unit *u, const unit_stack *stacks, size_t nstacks, msp_error *err);
 
 /*

@@ -1,9 +1,13 @@
 /*
  * writer.c - see writer.h.
  *
+ * Text is made while the program goes on: who waits at the end of a step waits for little more than its files. While
+ * records come the writer looks for them each millisecond; the longer none come, the more seldom.
+ *
  * Nothing leaves the ring before its text is published. Text is published when somebody waits for it, when a quarter of
  * a second has passed, when 4 MiB wait, or when the ring is half full: often enough that a record is never older than a
- * second outside the files, and rarely enough that small records do not cost a rename each.
+ * second outside the files, and rarely enough that small records do not cost a rename each. The files of a new unit are
+ * made sooner, but not at once: a step that is over by then is written in one go (publish.h).
  *
  * Two things hold that up: a place that is kept for a late record, for two seconds at most, and a record whose
  * statistics are still on a device, for as long as the producer lives. Meanwhile the files show what is held up as a
@@ -24,15 +28,25 @@
 #include "core/path.h"
 #include "core/vec.h"
 
-enum { PUBLISH_MS = 250, HOLE_MS = 2000, IDLE_MS = 50, LIFE_CHECK_MS = 200, PENDING_MAX = 4 << 20, SIDE_MAX = 1 << 30 };
+enum {
+    PUBLISH_MS = 250,
+    FIRST_MS = 50, /* after a unit was opened */
+    HOLE_MS = 2000,
+    BUSY_MS = 1, /* between two looks into the ring */
+    IDLE_MS = 50,
+    LIFE_CHECK_MS = 200,
+    PENDING_MAX = 4 << 20,
+    SIDE_MAX = 1 << 30
+};
 
 typedef struct writer {
     msp_ring *ring;
-    bool again;
     uint64_t read; /* position behind the newest frame taken in */
     msp_unit *units;
     size_t nunits, units_cap;
-    unit_stack *stacks; /* stack id - 1 */
+    size_t pending;         /* bytes of text that wait in them */
+    struct timespec opened; /* when the first of those without files was */
+    unit_stack *stacks;     /* stack id - 1 */
     size_t nstacks, stacks_cap;
     msp_arena side;   /* bodies of the stacks */
     uint64_t side_at; /* how much of the side file is read */
@@ -55,10 +69,28 @@ ms_since(const struct timespec *then)
 static msp_status
 add_unit(writer *w, const frame_header *h, msp_error *err)
 {
-    /* units are numbered from 0 in the order of the side file */
-    if (!msp_vec_grow((void **)&w->units, &w->units_cap, w->nunits + 1, sizeof(*w->units)))
+    const ring_shared *s = w->ring->shared;
+    const size_t number = w->nunits; /* units are numbered from 0 in the order of the side file */
+
+    if (!msp_vec_grow((void **)&w->units, &w->units_cap, number + 1, sizeof(*w->units)))
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
-    return msp_unit_open(&w->units[w->nunits++], h, w->again, err);
+    w->units[w->nunits++] = msp_unit_without_files(false);
+    if (number < atomic_load(&s->over))
+        return MSP_OK;
+    if (number == atomic_load(&s->made))
+        clock_gettime(CLOCK_MONOTONIC, &w->opened);
+    w->unpublished = true;
+    return msp_unit_open(&w->units[number], h, number < atomic_load(&s->made), err);
+}
+
+static void
+close_unit(writer *w, msp_unit *u)
+{
+    _Atomic uint32_t *over = &w->ring->shared->over;
+
+    msp_unit_close(u);
+    while (*over < w->nunits && !w->units[*over].open)
+        atomic_fetch_add(over, 1u);
 }
 
 static msp_status
@@ -116,18 +148,21 @@ read_side(writer *w, msp_error *err)
 static msp_status
 publish(writer *w, msp_error *err)
 {
+    ring_shared *s = w->ring->shared;
     msp_status st = MSP_OK;
 
-    for (size_t i = 0; i < w->nunits && st == MSP_OK; i++)
+    for (size_t i = s->over; i < w->nunits && st == MSP_OK; i++)
         if (w->units[i].open)
             st = msp_unit_publish(&w->units[i], w->stacks, w->nstacks, err);
     if (st != MSP_OK)
         return st;
-    atomic_store_explicit(&w->ring->shared->tail, w->read, memory_order_release);
+    atomic_store(&s->made, (uint32_t)w->nunits); /* before tail: who comes after us must not make them anew then */
+    atomic_store_explicit(&s->tail, w->read, memory_order_release);
     if (w->ticket != 0)
-        atomic_store(&w->ring->shared->flushed, w->ticket);
-    msp_ring_tell(w->ring);
+        atomic_store(&s->flushed, w->ticket);
+    msp_ring_wake(&s->for_producer);
     w->ticket = 0;
+    w->pending = 0;
     w->unpublished = false;
     w->shown = 0; /* the preview is gone */
     clock_gettime(CLOCK_MONOTONIC, &w->published);
@@ -190,6 +225,7 @@ take_in(writer *w, const frame_header *h, msp_error *err)
 {
     msp_status st = MSP_OK;
     msp_unit *u;
+    size_t before;
 
     if (h->kind == FRAME_FLUSH) {
         w->ticket = h->arg;
@@ -203,40 +239,34 @@ take_in(writer *w, const frame_header *h, msp_error *err)
         return st;
     u = h->unit < w->nunits ? &w->units[h->unit] : NULL;
     if (u == NULL || !u->open) {
-        w->damaged++;
+        w->damaged += h->kind != FRAME_CLOSE; /* which an earlier writer may have obeyed, and died */
         return MSP_OK;
     }
     w->records += h->kind == FRAME_VALUE;
     if (h->kind == FRAME_CLOSE) {
-        st = publish(w, err);
+        if (!msp_unit_is_published(u)) /* mostly it is, and the next unit, which waits for its files, is left alone */
+            st = publish(w, err);
         if (st == MSP_OK)
-            msp_unit_close(u);
+            close_unit(w, u);
         return st;
     }
-    return msp_unit_add(u, h, w->stacks, w->nstacks, &w->damaged, err);
+    before = msp_unit_pending(u);
+    st = msp_unit_add(u, h, w->stacks, w->nstacks, &w->damaged, err);
+    w->pending += msp_unit_pending(u) - before;
+    return st;
 }
 
 /* A record that belongs before others may still come. */
 static bool
 has_open_hole(const writer *w)
 {
-    for (size_t i = 0; i < w->nunits; i++) {
+    for (size_t i = w->ring->shared->over; i < w->nunits; i++) {
         const msp_unit *u = &w->units[i];
 
         if (u->open && u->nholes > 0 && (u->debug || ms_since(&u->hole_since) < HOLE_MS))
             return true;
     }
     return false;
-}
-
-static size_t
-pending(const writer *w)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < w->nunits; i++)
-        n += w->units[i].open ? msp_unit_pending(&w->units[i]) : 0;
-    return n;
 }
 
 /* The next frame, NULL: there is none, or it waits for its statistics and we are not told to take it all the same. */
@@ -266,7 +296,7 @@ drain(writer *w, bool all, msp_error *err)
         st = take_in(w, h, err);
         w->unpublished = true;
         if (st == MSP_OK &&
-            (w->ticket != 0 || pending(w) > PENDING_MAX || w->read - atomic_load(&w->ring->shared->tail) > half))
+            (w->ticket != 0 || w->pending > PENDING_MAX || w->read - atomic_load(&w->ring->shared->tail) > half))
             st = publish(w, err);
     }
     if (st == MSP_OK && bad)
@@ -322,17 +352,24 @@ preview(writer *w, msp_error *err)
     return st;
 }
 
+static bool
+is_due(const writer *w)
+{
+    const bool none_shown = w->shown == 0 && atomic_load(&w->ring->shared->made) < w->nunits;
+
+    return ms_since(&w->published) >= PUBLISH_MS || (none_shown && ms_since(&w->opened) >= FIRST_MS);
+}
+
 /* Bring the files up to date, as far as that is due. */
 static msp_status
 show(writer *w, bool last, msp_error *err)
 {
-    bool hole = !last && has_open_hole(w), due = last || ms_since(&w->published) >= PUBLISH_MS;
+    bool hole = !last && has_open_hole(w), due = last || is_due(w);
     msp_status st = MSP_OK;
 
     if (w->unpublished && due && !hole)
         st = publish(w, err);
-    if (st == MSP_OK && (w->held_up || hole) && (due || w->shown == 0) &&
-        w->shown != atomic_load(&w->ring->shared->head))
+    if (st == MSP_OK && (w->held_up || hole) && due && w->shown != atomic_load(&w->ring->shared->head))
         st = preview(w, err);
     return st;
 }
@@ -341,11 +378,13 @@ static msp_status
 serve(writer *w, msp_error *err)
 {
     ring_shared *s = w->ring->shared;
-    msp_status st = read_side(w, err); /* units that have no record yet get their files now */
     int64_t since_check = 0;
+    msp_status st = MSP_OK;
+    int pause = BUSY_MS;
 
     while (st == MSP_OK) {
-        uint32_t seen = atomic_load(&s->wake);
+        uint32_t seen = atomic_load(&s->for_writer);
+        uint64_t before = w->read + w->side_at;
         bool last = atomic_load(&s->closing) != 0;
 
         if (!last && since_check >= LIFE_CHECK_MS) {
@@ -359,16 +398,19 @@ serve(writer *w, msp_error *err)
             st = show(w, last, err);
         if (st != MSP_OK || last)
             break;
-        msp_ring_wait(w->ring, seen, IDLE_MS);
-        since_check += IDLE_MS;
+        for (size_t i = s->over; i < w->nunits; i++)
+            msp_unit_prepare(&w->units[i]);
+        pause = w->read + w->side_at != before ? BUSY_MS : pause < IDLE_MS / 2 ? 2 * pause : IDLE_MS;
+        msp_ring_wait(&s->for_writer, seen, pause);
+        since_check += pause;
     }
     return st;
 }
 
 msp_status
-msp_writer_serve(msp_ring *r, bool again, int64_t *records, msp_error *err)
+msp_writer_serve(msp_ring *r, int64_t *records, msp_error *err)
 {
-    writer w = {.ring = r, .again = again, .read = atomic_load(&r->shared->tail)};
+    writer w = {.ring = r, .read = atomic_load(&r->shared->tail)};
     msp_error local = {0};
     msp_status st;
 
@@ -382,7 +424,7 @@ msp_writer_serve(msp_ring *r, bool again, int64_t *records, msp_error *err)
     } else {
         atomic_store(&r->shared->done, 1);
     }
-    msp_ring_tell(r);
+    msp_ring_wake(&r->shared->for_producer);
     if (w.damaged > 0)
         msp_warning("%s: %lld damaged records were left out", r->path, (long long)w.damaged);
     if (records != NULL)
@@ -417,7 +459,7 @@ msp_collect_write(const char *ring_path, msp_error *err)
         return st;
     atomic_store(&ring.shared->writer_start, msp_process_start(getpid()));
     atomic_store(&ring.shared->writer_pid, getpid());
-    st = msp_writer_serve(&ring, atomic_load(&ring.shared->tail) > 0, NULL, err);
+    st = msp_writer_serve(&ring, NULL, err);
     msp_ring_close(&ring, st == MSP_OK); /* after a failure the ring keeps what could not be written */
     return st;
 }
@@ -443,7 +485,7 @@ recover_ring(const char *path, int64_t *recovered, msp_error *err)
     }
     atomic_store(&ring.shared->failed, 0);
     atomic_store(&ring.shared->closing, 1);
-    st = msp_writer_serve(&ring, atomic_load(&ring.shared->tail) > 0, &n, err);
+    st = msp_writer_serve(&ring, &n, err);
     *recovered += n;
     msp_ring_close(&ring, st == MSP_OK);
     return st;

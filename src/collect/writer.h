@@ -7,8 +7,8 @@
 /*
  * Serve the ring until its producer has closed it or is gone, and everything is published. On failure shared->failed
  * and error tell the producer, and the files are valid as they were published last. records (may be NULL) is how many
- * were added. again: the files may exist already and are continued.
+ * were added. Files that an earlier writer of this ring has made are continued.
  */
-MSP_CHECK msp_status msp_writer_serve(msp_ring *r, bool again, int64_t *records, msp_error *err);
+MSP_CHECK msp_status msp_writer_serve(msp_ring *r, int64_t *records, msp_error *err);
 
 #endif

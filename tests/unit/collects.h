@@ -148,12 +148,14 @@ skip_where_processes_are_strangers(void)
 #endif
 }
 
+/* What the ring in dir says: the process that writes, and how many units are over. */
 static inline int64_t
-writer_of(const char *dir)
+ask_ring(const char *dir, uint32_t *over)
 {
     msp_dir_list list;
     int64_t pid = 0;
 
+    *over = 0;
     assert_int_equal(msp_dir_list_read(&list, dir, NULL), MSP_OK);
     for (size_t i = 0; i < list.count; i++)
         if (msp_str_ends(msp_str_of(list.names[i]), MSP_STR(".ring"))) {
@@ -161,11 +163,29 @@ writer_of(const char *dir)
 
             if (msp_ring_open(&ring, in_dir(dir, list.names[i]), NULL) == MSP_OK) {
                 pid = atomic_load(&ring.shared->writer_pid);
+                *over = atomic_load(&ring.shared->over);
                 msp_ring_close(&ring, false);
             }
         }
     msp_dir_list_release(&list);
     return pid;
+}
+
+static inline int64_t
+writer_of(const char *dir)
+{
+    uint32_t over;
+
+    return ask_ring(dir, &over);
+}
+
+static inline uint32_t
+units_over(const char *dir)
+{
+    uint32_t over;
+
+    (void)ask_ring(dir, &over);
+    return over;
 }
 
 static inline msp_str

@@ -8,13 +8,14 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
-#include "collect/publish.h"
 #include "collect/ring.h"
 #include "core/alloc.h"
 #include "core/file.h"
+#include "core/log.h"
 #include "core/path.h"
 #include "json/json.h"
 #include "msprobe/collect.h"
@@ -297,6 +298,170 @@ a_killed_writer_is_replaced_and_nothing_is_lost(void **state)
 }
 
 static void
+a_unit_without_records_has_valid_files(void **state)
+{
+    const char *dir = scratch_path("empty"), *unit_dir = scratch_path("empty/step0/rank");
+    msp_collect *c = open_collect(dir, false);
+    uint32_t unit = open_unit(c, unit_dir);
+
+    (void)state;
+    for (int i = 0; i < 200 && count_members(in_dir(unit_dir, "construct.json"), false) < 0; i++)
+        sleep_ms(10); /* nobody asks for them, and they come */
+    assert_int_equal(count_members(in_dir(unit_dir, "dump.json"), true), 0);
+    assert_int_equal(count_members(in_dir(unit_dir, "stack.json"), false), 0);
+    assert_int_equal(count_members(in_dir(unit_dir, "construct.json"), false), 0);
+    assert_int_equal(msp_collect_unit_close(c, unit, NULL), MSP_OK);
+    (void)open_unit(c, scratch_path("empty/step1/rank"));
+    flush(c);
+    assert_int_equal(count_members(scratch_path("empty/step1/rank/dump.json"), true), 0);
+    msp_collect_close(c);
+}
+
+static void
+who_closes_a_unit_after_a_flush_does_not_wait_for_the_writer_again(void **state)
+{
+    const char *dir = scratch_path("once"), *unit_dir = scratch_path("once/step0/rank");
+    msp_collect *c = open_collect(dir, true);
+    uint32_t unit = open_unit(c, unit_dir);
+    pid_t writer = (pid_t)writer_of(dir);
+    msp_record r = {0};
+
+    (void)state;
+    assert_true(writer > 0);
+    commit_call(c, &r, unit, 0);
+    flush(c);
+    kill(writer, SIGSTOP);
+    alarm(30); /* waiting for a writer that does nothing would never end */
+    assert_int_equal(msp_collect_unit_close(c, unit, NULL), MSP_OK);
+    flush(c);
+    alarm(0);
+    kill(writer, SIGCONT);
+    unit = open_unit(c, scratch_path("once/step1/rank")); /* there is something new again */
+    commit_call(c, &r, unit, 0);
+    flush(c);
+    assert_int_equal(count_members(scratch_path("once/step1/rank/dump.json"), true), 1);
+    msp_collect_close(c);
+    msp_free(r.p);
+}
+
+static void
+a_new_writer_opens_no_files_of_units_that_are_over(void **state)
+{
+    char dir[512];
+    struct rlimit old, few;
+    msp_record r = {0};
+    msp_collect *c;
+    int64_t writer;
+    char name[64];
+
+    (void)state;
+    skip_where_processes_are_strangers();
+    snprintf(dir, sizeof(dir), "%s", scratch_path("many"));
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+    few = (struct rlimit){40, old.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0); /* for the writers, too */
+    c = open_collect(dir, true);
+    for (int n = 0; n < 30; n++) {
+        uint32_t unit;
+
+        snprintf(name, sizeof(name), "many/step%d/rank", n);
+        unit = open_unit(c, scratch_path(name));
+        commit_call(c, &r, unit, n);
+        if (n == 20) {
+            writer = writer_of(dir);
+            assert_true(writer > 0);
+            kill((pid_t)writer, SIGKILL);
+        }
+        flush(c);
+        assert_int_equal(msp_collect_unit_close(c, unit, NULL), MSP_OK);
+    }
+    msp_collect_close(c);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+    for (int n = 0; n < 30; n++) {
+        snprintf(name, sizeof(name), "many/step%d/rank/dump.json", n);
+        assert_int_equal(count_members(scratch_path(name), true), 1);
+    }
+    msp_free(r.p);
+}
+
+/* A child that has a unit that is over, and one that its writer has not seen; it ends in pause(). */
+static pid_t
+start_between_units(const char *dir, const char *first, const char *second, int *ready_fd)
+{
+    int fds[2];
+    pid_t pid;
+
+    assert_int_equal(pipe(fds), 0);
+    pid = fork();
+    if (pid == 0) {
+        msp_collect *c = open_collect(dir, true);
+        uint32_t unit = open_unit(c, first);
+        msp_record r = {0};
+
+        commit_call(c, &r, unit, 0);
+        flush(c);
+        if (msp_collect_unit_close(c, unit, NULL) != MSP_OK)
+            _exit(1);
+        while (units_over(dir) == 0)
+            sleep_ms(1);
+        kill((pid_t)writer_of(dir), SIGSTOP);
+        unit = open_unit(c, second);
+        commit_call(c, &r, unit, 1);
+        if (write(fds[1], "", 1) != 1)
+            _exit(1);
+        pause();
+    }
+    close(fds[1]);
+    *ready_fd = fds[0];
+    return pid;
+}
+
+static int warnings;
+
+static void
+count_warnings(msp_log_level level, const char *text, void *payload)
+{
+    (void)text;
+    (void)payload;
+    warnings += level == MSP_LOG_WARNING;
+}
+
+static void
+what_an_earlier_run_left_in_the_place_of_a_new_unit_is_not_continued(void **state)
+{
+    const char *dir = scratch_path("earlier"), *first = scratch_path("earlier/step0/rank");
+    const char *second = scratch_path("earlier/step1/rank");
+    const char *old = "{\n \"data\": {\n  \"a\": 1,\n  \"b\": 2\n }\n}";
+    int64_t recovered = 0, writer;
+    int fd, status;
+    pid_t pid;
+    char byte;
+
+    (void)state;
+    skip_where_processes_are_strangers();
+    assert_int_equal(msp_path_make_dirs(second, NULL), MSP_OK);
+    write_file("earlier/step1/rank/dump.json", old, strlen(old));
+    pid = start_between_units(dir, first, second, &fd);
+    assert_int_equal(read(fd, &byte, 1), 1);
+    close(fd);
+    writer = writer_of(dir);
+    assert_true(writer > 0);
+    kill(pid, SIGKILL);
+    kill((pid_t)writer, SIGKILL);
+    waitpid(pid, &status, 0);
+    while (msp_process_start(writer) != 0)
+        sleep_ms(1);
+    assert_int_equal(count_members(in_dir(second, "dump.json"), true), 2);
+    msp_log_set_sink(MSP_LOG_WARNING, count_warnings, NULL);
+    assert_int_equal(msp_collect_recover(dir, &recovered, NULL), MSP_OK);
+    msp_log_set_sink(MSP_LOG_WARNING, NULL, NULL);
+    assert_int_equal(warnings, 0); /* that unit 0 is closed was read a second time: no damage */
+    assert_int_equal(recovered, 1);
+    assert_int_equal(count_members(in_dir(first, "dump.json"), true), 1);
+    assert_int_equal(count_members(in_dir(second, "dump.json"), true), 1);
+}
+
+static void
 a_full_disk_is_told_and_leaves_valid_files(void **state)
 {
     const char *dir = scratch_path("disk");
@@ -328,7 +493,35 @@ a_full_disk_is_told_and_leaves_valid_files(void **state)
     msp_collect_close(c);
     assert_true(n >= 0);
     msp_free(r.p);
-    umount(dir);
+    umount2(dir, MNT_DETACH); /* the writer may not be gone yet */
+}
+
+static void
+a_disk_that_is_full_before_the_first_publishing_has_valid_files(void **state)
+{
+    const char *dir = scratch_path("fuller");
+    char unit_dir[600];
+    msp_record r = {0};
+    msp_error err = {0};
+    msp_collect *c;
+    uint32_t unit;
+
+    (void)state;
+    mkdir(dir, 0750);
+    if (mount("tmpfs", dir, "tmpfs", 0, "size=1600k") != 0)
+        skip();
+    snprintf(unit_dir, sizeof(unit_dir), "%s/step0/rank", dir);
+    c = open_collect(dir, true);
+    unit = open_unit(c, unit_dir);
+    for (int n = 0; n < 2000; n++)
+        commit_call(c, &r, unit, n);
+    assert_int_equal(msp_collect_flush(c, NULL, NULL, &err), MSP_E_IO);
+    assert_int_equal(count_members(in_dir(unit_dir, "dump.json"), true), 0);
+    assert_int_equal(count_members(in_dir(unit_dir, "stack.json"), false), 0);
+    assert_int_equal(count_members(in_dir(unit_dir, "construct.json"), false), 0);
+    msp_collect_close(c);
+    msp_free(r.p);
+    umount2(dir, MNT_DETACH); /* the writer may not be gone yet */
 }
 
 static void
@@ -368,7 +561,12 @@ main(int argc, char **argv)
         TEST(after_kill_9_of_the_training_process_everything_committed_is_there),
         TEST(after_everything_is_killed_the_files_are_valid_and_a_reader_recovers_the_rest),
         TEST(a_killed_writer_is_replaced_and_nothing_is_lost),
+        TEST(a_unit_without_records_has_valid_files),
+        TEST(who_closes_a_unit_after_a_flush_does_not_wait_for_the_writer_again),
+        TEST(a_new_writer_opens_no_files_of_units_that_are_over),
+        TEST(what_an_earlier_run_left_in_the_place_of_a_new_unit_is_not_continued),
         TEST(a_full_disk_is_told_and_leaves_valid_files),
+        TEST(a_disk_that_is_full_before_the_first_publishing_has_valid_files),
         TEST(a_forked_child_records_nothing_and_disturbs_nothing),
     };
 
