@@ -295,6 +295,35 @@ def worker_tiny_tensors(folder):
     return {name: seconds / calls / 2 for name, seconds in best.items()}
 
 
+def worker_sizes(folder, kib):
+    """Task tensor with tensors of so many KiB, dd to one file, and a plain loop that creates, writes and closes as many files; in MB/s, into the page
+    cache. Nothing is removed, see above."""
+    import torch
+
+    torch.set_num_threads(1)
+    debugger = make_debugger(folder, {"task": "tensor", "details": {"data_mode": ["forward"]}})
+    x, numbers, megabytes = torch.randn(kib, 256), iter(range(1000)), 16
+    count, block, path = megabytes * 1024 // kib, x.numpy().tobytes(), os.path.join(folder, "dd")
+
+    def calls():
+        for _ in range(count // 2):
+            torch.relu(x)
+
+    def plain():
+        to = os.path.join(folder, "plain%d" % next(numbers))
+        os.mkdir(to)
+        start = time.perf_counter()
+        for i in range(count):
+            fd = os.open("%s/Torch.relu.%d.forward.input.0.pt" % (to, i), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
+            os.write(fd, block)
+            os.close(fd)
+        return time.perf_counter() - start
+
+    best = in_turns({"bare": lambda: timed(calls)[1], "ours": lambda: saved(debugger, None, calls, False), "plain": plain,
+                     "dd": lambda: dd_seconds(path, megabytes, False)}, 6)
+    return {"ours": megabytes / (best["ours"] - best["bare"]), "plain": megabytes / best["plain"], "dd": megabytes / best["dd"]}
+
+
 def work(arguments):
     what, folder = arguments[0], arguments[1]
     if what == "turns":
@@ -303,6 +332,8 @@ def work(arguments):
         return worker_peer(arguments[2], folder, json.loads(arguments[3]), int(arguments[4]))
     if what == "growth":
         return worker_growth(folder, int(arguments[2]))
+    if what == "sizes":
+        return worker_sizes(folder, int(arguments[2]))
     return {"stack": worker_stack, "tensors": lambda: worker_tensors(folder), "tiny tensors": lambda: worker_tiny_tensors(folder)}[what]()
 
 
@@ -411,6 +442,11 @@ def main(names):
     share = r["synced"] / r["dd synced"] * 100
     say(f"tensor files on the disk: {r['synced']:.0f} MB/s, dd {r['dd synced']:.0f} MB/s", share, "%", "80%", share >= 80)
     print(f"tensor files in the page cache: {r['cached']:.0f} MB/s, dd {r['dd cached']:.0f} MB/s{r['cached'] / r['dd cached'] * 100:18.2f}%")
+    for kib in (64, 256, 512, 1024):
+        r = ask("sizes", kib)
+        share = r["ours"] / r["dd"] * 100
+        text = f"tensor files of {kib} KiB: {r['ours']:.0f} MB/s, dd {r['dd']:.0f}, as many plain files {r['plain']:.0f} ({r['ours'] / r['plain'] * 100:.0f} %)"
+        say(text, share, "%", "80%", share >= 80)
     r = ask("tiny tensors")
     print(f"a file of a tiny tensor: {r['tiny'] * 1e6:.1f} us, an empty file {r['empty'] * 1e6:.1f} us{r['tiny'] / r['empty']:18.2f}x")
 

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/uio.h>
 #include <unistd.h>
 #include "core/alloc.h"
 #include "core/file.h"
@@ -94,16 +93,9 @@ msp_lines_open(msp_lines *l, msp_unit_kind kind, const char *dir, msp_str file, 
 msp_status
 msp_lines_append(msp_lines *l, msp_str text, msp_error *err)
 {
-    while (text.len > 0) {
-        ssize_t n = write(l->fd, text.p, text.len);
+    int e = msp_file_put(l->fd, &(struct iovec){(void *)text.p, text.len}, 1, -1);
 
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return msp_file_cannot_write(l->path, errno, err);
-        text = (msp_str){text.p + n, text.len - (size_t)n};
-    }
-    return MSP_OK;
+    return e == 0 ? MSP_OK : msp_file_cannot_write(l->path, e, err);
 }
 
 void
@@ -130,29 +122,12 @@ static msp_status
 write_file(const msp_lines *l, const char *name, msp_str head, const void *data, size_t size, msp_error *err)
 {
     struct iovec parts[] = {{(void *)head.p, head.len}, {(void *)data, size}};
-    int fd = openat(l->data_fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, MODE), e = errno;
-    size_t at = 0;
+    int fd = openat(l->data_fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, MODE);
+    int e = fd < 0 ? errno : msp_file_put(fd, parts, 2, -1);
 
-    while (fd >= 0 && at < 2) {
-        ssize_t n = writev(fd, parts + at, 2 - (int)at);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        e = n < 0 ? errno : n == 0 && parts[at].iov_len > 0 ? ENOSPC : 0;
-        if (e != 0)
-            break;
-        while (at < 2 && (size_t)n >= parts[at].iov_len)
-            n -= (ssize_t)parts[at++].iov_len;
-        if (at < 2) {
-            parts[at].iov_base = (char *)parts[at].iov_base + n;
-            parts[at].iov_len -= (size_t)n;
-        }
-    }
-    if (fd >= 0 && (close(fd) != 0 || at < 2)) {
-        e = e != 0 ? e : errno;
-        fd = -1;
-    }
-    return fd < 0 ? msp_file_cannot_write(name, e, err) : MSP_OK;
+    if (fd >= 0 && close(fd) != 0 && e == 0)
+        e = errno;
+    return e == 0 ? MSP_OK : msp_file_cannot_write(name, e, err);
 }
 
 /* NumPy has no bfloat16 and no float8: these are stored as float32, and the line keeps the type's name. */

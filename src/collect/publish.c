@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 #include "core/alloc.h"
 #include "core/file.h"
@@ -44,29 +43,10 @@ set_up(msp_publish *p, const char *path, msp_str head, msp_str tail, msp_error *
 static msp_status
 write_at(int fd, const char *path, uint64_t at, msp_str a, msp_str b, msp_error *err)
 {
-    struct iovec parts[2] = {{(void *)a.p, a.len}, {(void *)b.p, b.len}};
-    struct iovec *v = parts;
-    int n = 2;
+    struct iovec parts[] = {{(void *)a.p, a.len}, {(void *)b.p, b.len}};
+    int e = msp_file_put(fd, parts, 2, (int64_t)at);
 
-    while (n > 0) {
-        ssize_t k = pwritev(fd, v, n, (off_t)at);
-
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k < 0)
-            return msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot write", path);
-        at += (uint64_t)k;
-        while (n > 0 && (size_t)k >= v->iov_len) {
-            k -= (ssize_t)v->iov_len;
-            v++;
-            n--;
-        }
-        if (n > 0) {
-            v->iov_base = (char *)v->iov_base + k;
-            v->iov_len -= (size_t)k;
-        }
-    }
-    return MSP_OK;
+    return e == 0 ? MSP_OK : msp_error_set_errno(err, MSP_E_IO, e, "%s: cannot write", path);
 }
 
 msp_status
@@ -189,13 +169,19 @@ append_in_place(msp_publish *p, msp_str text, msp_error *err)
     return MSP_OK;
 }
 
+static msp_str
+not_prepared(const msp_publish *p, msp_str text)
+{
+    return p->prepared == 0 ? text : (msp_str){text.p + p->prepared, text.len - p->prepared};
+}
+
 /* Put text into the twin behind what is kept; what was prepared of it is there. */
 static msp_status
 fill_twin(msp_publish *p, msp_str text, msp_error *err)
 {
     msp_status st = catch_up(p, err);
     const uint64_t end = p->twin_len + text.len + p->tail.len;
-    const msp_str rest = {text.p + p->prepared, text.len - p->prepared};
+    const msp_str rest = not_prepared(p, text);
 
     if (st == MSP_OK)
         st = write_at(p->twin_fd, p->twin, p->twin_len + p->prepared, rest, p->tail, err);
@@ -235,7 +221,7 @@ show(msp_publish *p, msp_str text, msp_error *err)
 void
 msp_publish_prepare(msp_publish *p, msp_str text)
 {
-    const msp_str rest = {text.p + p->prepared, text.len - p->prepared};
+    const msp_str rest = not_prepared(p, text);
 
     if (p->no_exchange)
         return;

@@ -262,19 +262,9 @@ msp_ring_next(const msp_ring *r, uint64_t *position, bool *bad)
 msp_status
 msp_ring_side_put(msp_ring *r, const void *frame, size_t size, msp_error *err)
 {
-    const unsigned char *at = frame;
+    int e = msp_file_put(r->side_fd, &(struct iovec){(void *)frame, size}, 1, -1);
 
-    while (size > 0) {
-        ssize_t k = write(r->side_fd, at, size);
-
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k < 0)
-            return msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot write", r->side_path);
-        at += k;
-        size -= (size_t)k;
-    }
-    return MSP_OK;
+    return e == 0 ? MSP_OK : msp_error_set_errno(err, MSP_E_IO, e, "%s: cannot write", r->side_path);
 }
 
 void

@@ -340,41 +340,54 @@ msp_file_reserve(msp_file *f, uint64_t size, msp_error *err)
     return errno == ENOSPC || errno == EDQUOT ? msp_file_cannot_write(f->path, errno, err) : MSP_OK;
 }
 
+int
+msp_file_put(int fd, struct iovec *parts, int n, int64_t offset)
+{
+    for (;;) {
+        ssize_t k;
+
+        for (; n > 0 && parts->iov_len == 0; n--)
+            parts++;
+        if (n == 0)
+            return 0;
+        k = offset < 0 ? writev(fd, parts, n) : pwritev(fd, parts, n, (off_t)offset);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0)
+            return k < 0 ? errno : ENOSPC;
+        offset += offset < 0 ? 0 : k;
+        for (size_t left = (size_t)k, taken; left > 0; left -= taken) {
+            taken = left < parts->iov_len ? left : parts->iov_len;
+            parts->iov_base = (char *)parts->iov_base + taken;
+            parts->iov_len -= taken;
+            if (parts->iov_len == 0) {
+                parts++;
+                n--;
+            }
+        }
+    }
+}
+
+msp_status
+msp_file_write_parts(msp_file *f, struct iovec *parts, int n, msp_error *err)
+{
+    int e = msp_file_put(f->fd, parts, n, -1);
+
+    return e == 0 ? MSP_OK : msp_file_cannot_write(f->path, e, err);
+}
+
 msp_status
 msp_file_write(msp_file *f, const void *p, size_t n, msp_error *err)
 {
-    const char *at = p;
-
-    while (n > 0) {
-        ssize_t k = write(f->fd, at, n);
-
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k < 0)
-            return msp_file_cannot_write(f->path, errno, err);
-        at += k;
-        n -= (size_t)k;
-    }
-    return MSP_OK;
+    return msp_file_write_parts(f, &(struct iovec){(void *)p, n}, 1, err);
 }
 
 msp_status
 msp_file_patch(msp_file *f, uint64_t offset, const void *p, size_t n, msp_error *err)
 {
-    const char *at = p;
+    int e = msp_file_put(f->fd, &(struct iovec){(void *)p, n}, 1, (int64_t)offset);
 
-    while (n > 0) {
-        ssize_t k = pwrite(f->fd, at, n, (off_t)offset);
-
-        if (k < 0 && errno == EINTR)
-            continue;
-        if (k < 0)
-            return msp_file_cannot_write(f->path, errno, err);
-        at += k;
-        offset += (uint64_t)k;
-        n -= (size_t)k;
-    }
-    return MSP_OK;
+    return e == 0 ? MSP_OK : msp_file_cannot_write(f->path, e, err);
 }
 
 msp_status

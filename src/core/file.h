@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 #include "msprobe/error.h"
 
 typedef struct msp_mapping {
@@ -97,7 +98,14 @@ MSP_CHECK msp_status msp_file_reserve(msp_file *f, uint64_t size, msp_error *err
 /* MSP_E_IO for a write to path that failed with errnum; a full disk comes with what to do about it. */
 msp_status msp_file_cannot_write(const char *path, int errnum, msp_error *err);
 
-/* All n bytes or an error; interrupted and short writes are continued. */
+/*
+ * Write all parts one behind the other at this offset, -1: where fd stands; interrupted and short writes are continued.
+ * The result is 0 or an errno. parts is used up.
+ */
+int msp_file_put(int fd, struct iovec *parts, int n, int64_t offset);
+
+/* All parts, which are used up, or an error; the same for n bytes. */
+MSP_CHECK msp_status msp_file_write_parts(msp_file *f, struct iovec *parts, int n, msp_error *err);
 MSP_CHECK msp_status msp_file_write(msp_file *f, const void *p, size_t n, msp_error *err);
 
 /* Overwrite n bytes at offset, which must have been written before; the place where the next write goes stays. */

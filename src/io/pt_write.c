@@ -17,7 +17,12 @@
 #include "io/zip.h"
 #include "msprobe/stats.h"
 
-enum { MODE = 0640, DATA_ALIGN = 64, THREADS_FROM_BYTES = 1 << 19 }; /* below, waking one costs more than it saves */
+enum {
+    MODE = 0640,
+    DATA_ALIGN = 64,
+    THREADS_FROM_BYTES = 1 << 19, /* below, waking one costs more than it saves */
+    ONE_WRITE_BELOW = 1 << 19     /* from here on a pass for the checksum alone costs more than another write */
+};
 
 static void
 add_global(msp_buf *b, const char *module, const char *name)
@@ -171,8 +176,12 @@ share_elements(msp_zip_writer *w, const msp_tensor *t, msp_stats *stats, msp_err
 static msp_status
 write_alone(msp_zip_writer *w, const msp_tensor *t, msp_stats *stats, msp_error *err)
 {
+    const size_t size = (size_t)t->numel * msp_dtype_size(t->dtype);
+
     if (stats != NULL)
         msp_stats_compute(stats, t);
+    if (size < ONE_WRITE_BELOW && msp_tensor_is_contiguous(t))
+        return msp_zip_writer_lend(w, t->data, size, err);
     return msp_tensor_pieces(t, write_piece, w, err);
 }
 

@@ -109,6 +109,8 @@ typedef struct msp_zip_writer {
     msp_buf directory; /* central headers of the entries written so far */
     uint64_t at;       /* bytes written, pending ones included */
     uint64_t count;
+    msp_str lent; /* of the caller's memory, and where in pending it belongs */
+    size_t lent_at;
     uint64_t entry_at, entry_size; /* the entry being written: where its header stands, what it will hold */
     uint64_t entry_left;           /* how much of that is to come */
     size_t entry_header;           /* where its central header stands in directory */
@@ -126,6 +128,12 @@ MSP_CHECK msp_status msp_zip_writer_begin(msp_zip_writer *w, msp_str name, uint6
 
 /* The next n bytes of the entry; together exactly size, or it is an assert. */
 MSP_CHECK msp_status msp_zip_writer_data(msp_zip_writer *w, const void *p, size_t n, msp_error *err);
+
+/*
+ * The same for bytes that stay where they are until the archive is finished: they need not be written alone, and a file
+ * of a small tensor is one write.
+ */
+MSP_CHECK msp_status msp_zip_writer_lend(msp_zip_writer *w, const void *p, size_t n, msp_error *err);
 
 /* The same for a caller who sees to the entry's CRC-32 himself: it must stand in w->crc before msp_zip_writer_end(). */
 MSP_CHECK msp_status msp_zip_writer_raw(msp_zip_writer *w, const void *p, size_t n, msp_error *err);

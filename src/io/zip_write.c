@@ -62,10 +62,28 @@ static msp_status
 flush(msp_zip_writer *w, msp_error *err)
 {
     msp_status st = msp_buf_status(&w->pending, err);
+    char *p = w->pending.p;
 
-    if (st == MSP_OK && w->pending.len > 0)
-        st = msp_file_write(w->file, w->pending.p, w->pending.len, err);
+    if (st == MSP_OK && w->pending.len + w->lent.len > 0)
+        st = msp_file_write_parts(w->file,
+                                  (struct iovec[]){{p, w->lent_at},
+                                                   {(void *)w->lent.p, w->lent.len},
+                                                   {p + w->lent_at, w->pending.len - w->lent_at}},
+                                  3, err);
     msp_buf_clear(&w->pending);
+    w->lent = (msp_str){0};
+    w->lent_at = 0;
+    return st;
+}
+
+/* Have p written behind what is pending, without a copy, by the next flush(). */
+static msp_status
+lend(msp_zip_writer *w, const void *p, size_t n, msp_error *err)
+{
+    msp_status st = w->lent.len > 0 ? flush(w, err) : MSP_OK;
+
+    w->lent = (msp_str){p, n};
+    w->lent_at = w->pending.len;
     return st;
 }
 
@@ -188,12 +206,13 @@ msp_zip_writer_data(msp_zip_writer *w, const void *p, size_t n, msp_error *err)
         msp_buf_add(&w->pending, at, n);
         return w->pending.len >= FLUSH_AT ? flush(w, err) : MSP_OK;
     }
-    st = flush(w, err);
     while (st == MSP_OK && n > 0) {
         size_t piece = n < PIECE ? n : PIECE;
 
         w->crc = msp_crc32_bytes(w->crc, at, piece);
-        st = msp_file_write(w->file, at, piece, err);
+        st = lend(w, at, piece, err);
+        if (st == MSP_OK)
+            st = flush(w, err);
         at += piece;
         n -= piece;
     }
@@ -203,12 +222,24 @@ msp_zip_writer_data(msp_zip_writer *w, const void *p, size_t n, msp_error *err)
 msp_status
 msp_zip_writer_raw(msp_zip_writer *w, const void *p, size_t n, msp_error *err)
 {
-    msp_status st = flush(w, err);
+    msp_status st = lend(w, p, n, err);
 
     assert(n <= w->entry_left);
     w->entry_left -= n;
     w->at += n;
-    return st == MSP_OK ? msp_file_write(w->file, p, n, err) : st;
+    return st == MSP_OK ? flush(w, err) : st;
+}
+
+msp_status
+msp_zip_writer_lend(msp_zip_writer *w, const void *p, size_t n, msp_error *err)
+{
+    if (n < FLUSH_AT)
+        return msp_zip_writer_data(w, p, n, err);
+    assert(n <= w->entry_left);
+    w->entry_left -= n;
+    w->at += n;
+    w->crc = msp_crc32_bytes(w->crc, p, n);
+    return lend(w, p, n, err);
 }
 
 msp_status

@@ -8,6 +8,8 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
 #include "core/alloc.h"
 #include "core/file.h"
 #include "core/path.h"
@@ -504,10 +506,57 @@ small_files_are_read_without_a_trace_or_by_whom_does_not_own_them(void **state)
     close(dir);
 }
 
+static void
+ignore(int signal)
+{
+    (void)signal;
+}
+
+/* A pipe that is read slowly takes part of what it is given, and a signal interrupts who waits for room. */
+static void
+parts_that_are_taken_in_bits_arrive_whole(void **state)
+{
+    static char sent[3][70000];
+    struct iovec parts[] = {{sent[0], sizeof(sent[0])}, {NULL, 0}, {sent[1], 1}, {sent[2], sizeof(sent[2])}, {NULL, 0}};
+    const struct itimerval often = {{0, 500}, {0, 500}}, never = {{0, 0}, {0, 0}};
+    struct sigaction act = {.sa_handler = ignore}, old;
+    int fds[2], status;
+    pid_t reader;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(sent); i++)
+        ((char *)sent)[i] = (char)(i % 251);
+    assert_int_equal(pipe(fds), 0);
+    reader = fork();
+    if (reader == 0) {
+        static char got[sizeof(sent)];
+        size_t n = 0;
+        ssize_t k;
+
+        close(fds[1]);
+        while ((k = read(fds[0], got + n, 3000)) > 0) {
+            n += (size_t)k;
+            usleep(300);
+        }
+        _exit(n != sizeof(sent[0]) + 1 + sizeof(sent[2]) || memcmp(got, sent[0], sizeof(sent[0])) != 0 ||
+              got[sizeof(sent[0])] != sent[1][0] || memcmp(got + sizeof(sent[0]) + 1, sent[2], sizeof(sent[2])) != 0);
+    }
+    close(fds[0]);
+    sigaction(SIGALRM, &act, &old);
+    setitimer(ITIMER_REAL, &often, NULL);
+    assert_int_equal(msp_file_put(fds[1], parts, 5, -1), 0);
+    setitimer(ITIMER_REAL, &never, NULL);
+    sigaction(SIGALRM, &old, NULL);
+    close(fds[1]);
+    assert_int_equal(waitpid(reader, &status, 0), reader);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(parts_that_are_taken_in_bits_arrive_whole),
         TEST(a_mapped_file_shows_its_bytes),
         TEST(a_smaller_file_is_read_into_the_callers_memory),
         TEST(small_files_are_read_and_large_ones_mapped),
