@@ -60,7 +60,7 @@ check_list(const uint8_t *data, size_t size)
 {
     const char *p = (const char *)data, *end = p + size, *at = p;
     double row[16], one;
-    size_t n = msp_f64_scan_list(&at, end, row, 16);
+    size_t n = msp_f64_scan_list(p, &at, end, row, 16);
 
     for (size_t i = 0; i < n; i++) {
         p = msp_f64_scan(p, end, &one);

@@ -27,11 +27,12 @@ bool msp_f64_parse(msp_str s, double *out);
 const char *msp_f64_scan(const char *p, const char *end, double *out);
 
 /*
- * The numbers of a list "1.5, -0.25, ..." in [*at, end), at most cap of them, as msp_f64_scan() reads them. Stops early
- * wherever something else comes, or nearly nothing is left: *at is then where a number begins that is not read yet. How
- * many were read depends on the machine (0 is possible), what they are does not.
+ * The numbers of a list "1.5, -0.25, ..." in [*at, end), at most cap of them, as msp_f64_scan() reads them; the list
+ * begins at `from`, which is *at or before it. Stops early wherever something else comes, or nearly nothing is left:
+ * *at is then where a number begins that is not read yet. How many were read depends on the machine (0 is possible),
+ * what they are does not.
  */
-size_t msp_f64_scan_list(const char **at, const char *end, double *out, size_t cap);
+size_t msp_f64_scan_list(const char *from, const char **at, const char *end, double *out, size_t cap);
 
 enum { MSP_INT_TEXT_MAX = 24 };
 

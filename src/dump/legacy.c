@@ -372,12 +372,12 @@ read_odd_item(const char *from, const char *end, const char **next, double *out)
 
 /* The items from *at on, as many as fit; false when one is no number: then *n is how many came before it. */
 static bool
-read_items(const char **at, const char *end, double *v, size_t *n, size_t cap)
+read_items(const char *from, const char **at, const char *end, double *v, size_t *n, size_t cap)
 {
     const char *p = *at, *next;
 
     while (p < end && *n < cap) {
-        *n += msp_f64_scan_list(&p, end, v + *n, cap - *n);
+        *n += msp_f64_scan_list(from, &p, end, v + *n, cap - *n);
         if (*n == cap)
             break;
         while (p < end && is_space(*p))
@@ -424,7 +424,7 @@ msp_legacy_values(double **out, size_t *count, msp_str list, msp_error *err)
             msp_free(v);
             return msp_error_set(err, MSP_E_NOMEM, "out of memory for more than %zu values", n);
         }
-        if (!read_items(&at, end, v, &n, cap))
+        if (!read_items(list.p, &at, end, v, &n, cap))
             return no_number(v, n, err);
     }
     *out = v;

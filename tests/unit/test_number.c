@@ -285,7 +285,7 @@ check_list(const char *text, const char *end, size_t cap)
 
     for (const char *p = text; p < end;) {
         const char *at = p;
-        size_t n = msp_f64_scan_list(&at, end, v, cap);
+        size_t n = msp_f64_scan_list(text, &at, end, v, cap);
         char *behind;
 
         assert_true(n <= cap && at < end);
@@ -341,7 +341,7 @@ a_row_of_numbers_ends_where_something_else_comes(void **state)
         size_t n;
 
         snprintf(text, sizeof(text), "0.5, -1.25, %s, 0.12345678901234567890123456789012345678901234567890", odd[i]);
-        n = msp_f64_scan_list(&at, text + strlen(text), v, 8);
+        n = msp_f64_scan_list(text, &at, text + strlen(text), v, 8);
         if (msp_cpu_best() >= MSP_CPU_AVX2)
             assert_true(n == 2 && v[0] == 0.5 && v[1] == -1.25 && at == text + 12);
     }
@@ -351,7 +351,7 @@ a_row_of_numbers_ends_where_something_else_comes(void **state)
 
         for (size_t i = 0; i < len; i++)
             cut[i] = "0.12345678901234567890123456789012345, "[i % 39];
-        (void)msp_f64_scan_list(&at, cut + len, v, 8);
+        (void)msp_f64_scan_list(cut, &at, cut + len, v, 8);
         assert_true(at < cut + len || (at == cut && len == 0));
         free(cut);
     }
