@@ -134,6 +134,17 @@ fill_values(reading *r, msp_row *row, const msp_legacy_line *line)
     return MSP_OK;
 }
 
+/* Of the lines of torch_npu.hooks each is a row. */
+static bool
+fill_texts(msp_rows *t, msp_row *row, const msp_legacy_line *line)
+{
+    if (line->like == LEGACY_NONE)
+        return msp_rows_texts(t, row, line->dtype, line->shape);
+    row->dtype = t->rows[line->like].dtype;
+    row->shape = t->rows[line->like].shape;
+    return true;
+}
+
 static msp_status
 add_row(reading *r, const msp_legacy_line *line)
 {
@@ -148,8 +159,8 @@ add_row(reading *r, const msp_legacy_line *line)
                              line->number, hooks ? "torch_npu.hooks" : "ptdbg_ascend",
                              hooks ? "ptdbg_ascend" : "torch_npu.hooks");
     row = begin_line(r, !r->stack_is_last && output) ? msp_rows_new(t) : NULL;
-    if (row == NULL || !name_row(t, row, line->name, !hooks, output) ||
-        !msp_rows_texts(t, row, line->dtype, line->shape) || (!hooks && !fill_tensor(r, row, line)))
+    if (row == NULL || !name_row(t, row, line->name, !hooks, output) || !fill_texts(t, row, line) ||
+        (!hooks && !fill_tensor(r, row, line)))
         return no_memory(r);
     if (hooks)
         st = fill_values(r, row, line);
@@ -249,7 +260,7 @@ expect_rows(reading *r, size_t lines)
 static msp_status
 read_lines(reading *r, const char *text, size_t size)
 {
-    msp_legacy_reader reader = {.text = text, .size = size, .path = r->path};
+    msp_legacy_reader reader = {.text = text, .size = size, .path = r->path, .recall = true};
     msp_legacy_line line;
     msp_status st;
     bool more;

@@ -139,9 +139,9 @@ string_end(msp_str s, size_t i)
     return 0;
 }
 
-/* Where the list begins that follows the name, or 0 when something else does. */
+/* Where the list begins that follows the name, or 0 when something else does; *name is as it stands in the file. */
 static size_t
-list_after_name(msp_str line)
+list_after_name(msp_str line, msp_str *name)
 {
     size_t i = skip_space(line, 0), end;
 
@@ -150,7 +150,8 @@ list_after_name(msp_str line)
     i = skip_space(line, i + 1);
     if (i == line.len || line.p[i] != '"' || (end = string_end(line, i)) == 0)
         return 0;
-    if (msp_str_ends((msp_str){line.p + i, end - 1 - i}, MSP_STR("stack_info")))
+    *name = (msp_str){line.p + i + 1, end - i - 2};
+    if (msp_str_ends(*name, MSP_STR("stack_info")))
         return 0;
     i = skip_space(line, end);
     if (i == line.len || line.p[i] != ',')
@@ -175,23 +176,54 @@ is_shape(const msp_json *v)
     return msp_json_kind_of(v) == MSP_JSON_ARRAY || msp_json_kind_of(v) == MSP_JSON_STRING;
 }
 
+/* Does a name mean what stands in the file, and can nothing be wrong with it? */
+static bool
+is_plain(msp_str name)
+{
+    for (size_t i = 0; i < name.len; i++)
+        if (name.p[i] < ' ' || name.p[i] > '~' || name.p[i] == '\\')
+            return false;
+    return true;
+}
+
+/* The place of the end that this one may be, or NULL. It has the type in its middle and the shape behind that. */
+static struct legacy_end *
+end_like(msp_legacy_reader *r, msp_str text)
+{
+    uint64_t middle, last;
+
+    if (!r->recall || text.len < 2 * sizeof(last))
+        return NULL;
+    memcpy(&middle, text.p + text.len / 2, sizeof(middle));
+    memcpy(&last, text.p + text.len - sizeof(last), sizeof(last));
+    return &r->ends[((3 * middle ^ last) * 0x9E3779B97F4A7C15u) >> 60];
+}
+
 /* The line with 0 in place of its value list is parsed; the list itself stays text. */
 static msp_status
-read_values(msp_legacy_reader *r, msp_legacy_line *out, size_t list, msp_error *err)
+read_values(msp_legacy_reader *r, msp_legacy_line *out, size_t list, msp_str name, msp_error *err)
 {
     const char *end = memchr(out->text.p + list, ']', out->text.len - list);
+    struct legacy_end *known;
     const msp_json *root;
-    msp_str name;
+    msp_str behind;
     msp_status st;
 
     if (end == NULL)
         return wrong_line(r, err, "the list of values has no end");
     out->kind = LEGACY_VALUES;
     out->values = (msp_str){out->text.p + list, (size_t)(end + 1 - out->text.p) - list};
+    behind = (msp_str){end + 1, out->text.len - list - out->values.len};
+    known = end_like(r, behind);
+    if (known != NULL && msp_str_eq(known->text, behind) && is_plain(name)) {
+        out->name = name;
+        out->like = known->line;
+        return MSP_OK;
+    }
     msp_buf_clear(&r->scratch);
     msp_buf_add(&r->scratch, out->text.p, list);
     msp_buf_char(&r->scratch, '0');
-    msp_buf_add(&r->scratch, end + 1, out->text.len - list - out->values.len);
+    msp_buf_str(&r->scratch, behind);
     st = msp_buf_status(&r->scratch, err);
     if (st == MSP_OK)
         st = parse(r, msp_buf_view(&r->scratch), err);
@@ -207,6 +239,8 @@ read_values(msp_legacy_reader *r, msp_legacy_line *out, size_t list, msp_error *
     if (name.p >= r->scratch.p && name.p < r->scratch.p + list)
         name.p = out->text.p + (name.p - r->scratch.p);
     out->name = name;
+    if (known != NULL)
+        *known = (struct legacy_end){behind, r->values_lines};
     return MSP_OK;
 }
 
@@ -242,11 +276,15 @@ read_tensor(const msp_legacy_reader *r, msp_legacy_line *out, msp_error *err)
 static msp_status
 read_line(msp_legacy_reader *r, msp_legacy_line *out, msp_error *err)
 {
-    size_t list = list_after_name(out->text), n;
+    msp_str name;
+    size_t list = list_after_name(out->text, &name), n;
     msp_status st;
 
-    if (list > 0)
-        return read_values(r, out, list, err);
+    if (list > 0) {
+        st = read_values(r, out, list, name, err);
+        r->values_lines += st == MSP_OK;
+        return st;
+    }
     st = parse(r, out->text, err);
     if (st != MSP_OK)
         return st;
@@ -320,7 +358,7 @@ msp_legacy_next(msp_legacy_reader *r, msp_legacy_line *out, bool *more, msp_erro
 
     *more = false;
     while (st == MSP_OK && r->at < r->size) {
-        *out = (msp_legacy_line){.text = take_line(r, &ended)};
+        *out = (msp_legacy_line){.text = take_line(r, &ended), .like = LEGACY_NONE};
         out->number = r->line;
         if (is_blank(out->text))
             continue;

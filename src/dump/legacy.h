@@ -23,6 +23,8 @@
 
 typedef enum msp_legacy_kind { LEGACY_TENSOR, LEGACY_VALUES, LEGACY_STACK } msp_legacy_kind;
 
+#define LEGACY_NONE SIZE_MAX
+
 /* One line. JSON values live until the next call of msp_legacy_next(); text without escapes as long as the file. */
 typedef struct msp_legacy_line {
     msp_legacy_kind kind;
@@ -35,6 +37,7 @@ typedef struct msp_legacy_line {
     const msp_json *stats;         /* TENSOR: element 5 where it is an array, else NULL */
     const msp_json *frames;        /* STACK: an array */
     msp_str values;                /* VALUES: the list's text, brackets included; not checked yet */
+    size_t like; /* LEGACY_NONE, or which VALUES line, counted from 0, has this one's dtype and shape: they are NULL */
 } msp_legacy_line;
 
 /* Zero it and set text, size and path (for messages; "" for none), then call msp_legacy_next() until it is done. */
@@ -48,6 +51,13 @@ typedef struct msp_legacy_reader {
     msp_buf scratch;
     bool cut;   /* the last line is torn and was left out */
     bool quiet; /* no warnings */
+    /* lines of torch_npu.hooks differ in name and values, and end in few ways: with `recall` an end is read once */
+    bool recall;
+    size_t values_lines;
+    struct legacy_end {
+        msp_str text;
+        size_t line;
+    } ends[16];
 } msp_legacy_reader;
 
 /*
@@ -56,7 +66,7 @@ typedef struct msp_legacy_reader {
  */
 MSP_CHECK msp_status msp_legacy_next(msp_legacy_reader *r, msp_legacy_line *out, bool *more, msp_error *err);
 
-/* Give back what the reader holds; it may be used again from the start after r->at and r->line are set to 0. */
+/* Give back what the reader holds. */
 void msp_legacy_reader_release(msp_legacy_reader *r);
 
 /* Does the text begin like a line of these files, or like a real pickle? */

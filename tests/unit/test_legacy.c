@@ -68,6 +68,41 @@ every_kind_of_line_is_told_by_its_elements(void **state)
     msp_legacy_reader_release(&r);
 }
 
+#define E(name, dtype, shape) "[\"" name "\", [1.5], \"torch." dtype "\", [" shape "]]\n"
+
+static void
+lines_that_end_alike_have_the_same_type_and_shape(void **state)
+{
+    static const char text[] = E("a_output", "float32", "2, 3") E("b_output", "float16", "2, 3")
+        E("c_output", "float32", "2, 3") E("\\u0064_output", "float32", "2, 3") E("e_output", "float32", "4, 3");
+    static const char *const expected[][3] = {{"a_output", "torch.float32", "[2, 3]"},
+                                              {"b_output", "torch.float16", "[2, 3]"},
+                                              {"c_output", "torch.float32", "[2, 3]"},
+                                              {"d_output", "torch.float32", "[2, 3]"},
+                                              {"e_output", "torch.float32", "[4, 3]"}};
+    msp_legacy_reader r = {.text = text, .size = sizeof(text) - 1, .path = "d.pkl", .recall = true};
+    msp_legacy_file f = opened(text);
+    msp_legacy_line line;
+    bool more;
+
+    (void)state;
+    assert_int_equal(f.rows.count, 5);
+    for (size_t i = 0; i < 5; i++) {
+        const msp_row *row = &f.rows.rows[i];
+
+        assert_true(msp_str_eq(msp_row_name(row), msp_str_of(expected[i][0])));
+        assert_true(msp_str_eq(msp_row_dtype(&f.rows, row), msp_str_of(expected[i][1])));
+        assert_true(msp_str_eq(msp_row_shape(&f.rows, row), msp_str_of(expected[i][2])));
+        assert_int_equal(msp_legacy_next(&r, &line, &more, NULL), MSP_OK);
+        assert_true(i == 2 ? line.like == 0 && line.dtype == NULL : line.like == LEGACY_NONE && line.dtype != NULL);
+    }
+    msp_legacy_reader_release(&r);
+    msp_legacy_release(&f);
+    /* what is wrong with a name is found whatever the end */
+    refused(E("a_output", "float32", "2") E("b\001_output", "float32", "2"), MSP_E_FORMAT, "line 2, column 4");
+    refused(E("a_output", "float32", "2") E("b\xff_output", "float32", "2"), MSP_E_FORMAT, "line 2, column 4");
+}
+
 static void
 wrong_lines_are_named_with_line_and_reason(void **state)
 {
@@ -461,6 +496,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(every_kind_of_line_is_told_by_its_elements),
+        TEST(lines_that_end_alike_have_the_same_type_and_shape),
         TEST(wrong_lines_are_named_with_line_and_reason),
         TEST(a_torn_last_line_is_left_out),
         TEST(zeros_after_a_crash_are_left_out),
