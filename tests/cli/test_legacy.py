@@ -4,19 +4,8 @@ import glob
 import json
 import os
 import pickle
-import tarfile
 
 import pytest
-
-DATA = os.path.join(os.path.dirname(__file__), "..", "data", "legacy")
-
-
-@pytest.fixture(scope="session")
-def cases(tmp_path_factory):
-    root = tmp_path_factory.mktemp("legacy")
-    with tarfile.open(os.path.join(DATA, "cases.tar.xz")) as t:
-        t.extractall(root)
-    return root
 
 
 def read(path):

@@ -4,22 +4,11 @@ import glob
 import json
 import os
 import sys
-import tarfile
 
 import pytest
 
 import msprobe
 from msprobe import _core
-
-DATA = os.path.join(os.path.dirname(__file__), "..", "data", "legacy")
-
-
-@pytest.fixture(scope="module")
-def cases(tmp_path_factory):
-    root = tmp_path_factory.mktemp("legacy")
-    with tarfile.open(os.path.join(DATA, "cases.tar.xz")) as t:
-        t.extractall(root)
-    return root
 
 
 def read(path):
