@@ -270,7 +270,6 @@ msp_legacy_open_values(msp_tensor *out, const msp_row *r, msp_error *err)
     int64_t shape;
     msp_status st = msp_legacy_values(&values, &count, msp_row_file(r), err);
 
-    *out = (msp_tensor){0};
     if (st != MSP_OK)
         return st;
     shape = (int64_t)count;
@@ -364,12 +363,14 @@ cannot_read(msp_judged *j, const msp_measurer *m, int side, const msp_error *err
 static void
 judge_tensors(msp_judged *j, const msp_legacy_look *look, const msp_measurer *m)
 {
-    msp_tensor n = {0}, b = {0};
-    msp_error err = {MSP_OK, ""};
+    msp_tensor n, b;
+    msp_error err;
 
     if (msp_measure_take(&n, m, 0, j, &err) != MSP_OK) {
         cannot_read(j, m, 0, &err);
-    } else if (msp_measure_take(&b, m, 1, j, &err) != MSP_OK) {
+        return;
+    }
+    if (msp_measure_take(&b, m, 1, j, &err) != MSP_OK) {
         cannot_read(j, m, 1, &err);
     } else {
         j->bytes = n.numel * (int64_t)msp_dtype_size(n.dtype) + b.numel * (int64_t)msp_dtype_size(b.dtype);
@@ -379,9 +380,9 @@ judge_tensors(msp_judged *j, const msp_legacy_look *look, const msp_measurer *m)
             judge_values(j, look, m, &n, &b);
         else
             judge_3(j, m, &n, &b);
+        msp_tensor_release(&b);
     }
     msp_tensor_release(&n);
-    msp_tensor_release(&b);
 }
 
 static void

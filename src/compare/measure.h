@@ -24,11 +24,14 @@ void msp_measure_tensors(const msp_measurer *m, msp_judged *j);
 /* The six metrics of two tensors that are open, as above. */
 void msp_measure_opened(const msp_measurer *m, msp_judged *j, const msp_tensor *n, const msp_tensor *b);
 
-/* The tensor of a row that is being judged, of one side, from the bytes that were read ahead or from its file. */
+/*
+ * The tensor of a row that is being judged, of one side, from the bytes that were read ahead or from its file. It is to
+ * be released unless this fails.
+ */
 MSP_CHECK msp_status msp_measure_take(msp_tensor *out, const msp_measurer *m, int side, const msp_judged *j,
                                       msp_error *err);
 
-/* Open the tensor file of a row: of the NPU side (0) or the bench side (1). */
+/* Open the tensor file of a row: of the NPU side (0) or the bench side (1). An empty *out stays so when this fails. */
 MSP_CHECK msp_status msp_measure_open(msp_tensor *out, const msp_measurer *m, int side, const msp_row *r,
                                       msp_error *err);
 

@@ -181,7 +181,6 @@ msp_measure_open(msp_tensor *out, const msp_measurer *m, int side, const msp_row
     char name[NAME_MAX + 1];
     msp_status st;
 
-    *out = (msp_tensor){0};
     if (m->values)
         return msp_legacy_open_values(out, r, err);
     /* a name with a slash would lead out of the dump */

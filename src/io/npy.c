@@ -8,6 +8,7 @@
  */
 #include "io/tensor_file.h"
 
+#include <stddef.h>
 #include "core/alloc.h"
 #include "io/bytes.h"
 #include "io/npy.h"
@@ -88,16 +89,18 @@ typedef struct parser {
 typedef struct header {
     msp_dtype dtype;
     bool big_endian, fortran;
-    int32_t ndim;
-    int64_t shape[MSP_MAX_NDIM];
     bool has_descr, has_order, has_shape;
     size_t data_at;
+    int32_t ndim;
+    int64_t shape[MSP_MAX_NDIM];
 } header;
 
-/* The header ends with dozens of them. */
-static void
+/* The header ends with dozens of them, and there are none nearly everywhere else. */
+static inline void
 skip_spaces(parser *p)
 {
+    if (p->at < p->end && p->p[p->at] > ' ')
+        return;
     while (p->end - p->at >= 8 && memcmp(p->p + p->at, "        ", 8) == 0)
         p->at += 8;
     while (p->at < p->end && (p->p[p->at] == ' ' || p->p[p->at] == '\n' || p->p[p->at] == '\t'))
@@ -275,7 +278,7 @@ read_header(header *h, const char *bytes, size_t size, msp_error *err)
     size_t prefix, len;
     parser p;
 
-    *h = (header){0};
+    memset(h, 0, offsetof(header, shape));
     if (!msp_npy_is(bytes, size))
         return msp_error_set(err, MSP_E_FORMAT, "not a .npy file: it does not begin with \\x93NUMPY");
     if (size < PREFIX_V1)
@@ -308,19 +311,18 @@ set_column_major_strides(msp_tensor *t)
     }
 }
 
-msp_status
-msp_npy_parse(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err)
+/* The tensor in place. *swapped: its elements are of the other byte order and have to be copied before they are used.
+ */
+static msp_status
+read_view(msp_tensor *t, bool *swapped, const void *bytes, size_t size, msp_error *err)
 {
     const uint16_t one = 1;
     bool host_is_big = *(const unsigned char *)&one == 0;
-    msp_tensor *t;
     msp_status st;
     size_t nbytes;
     header h;
 
     st = read_header(&h, bytes, size, err);
-    if (st == MSP_OK)
-        st = msp_tensor_file_new_view(&t, f, err);
     if (st != MSP_OK)
         return st;
     if (msp_tensor_view(t, (const char *)bytes + h.data_at, h.dtype, h.ndim, h.shape, err) != MSP_OK)
@@ -333,15 +335,43 @@ msp_npy_parse(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err
         set_column_major_strides(t);
     if (t->numel == 0)
         t->data = NULL;
-    if (h.big_endian != host_is_big && msp_dtype_size(h.dtype) > 1 && t->numel > 0) {
-        size_t width = msp_dtype_size(h.dtype) / (msp_dtype_class_of(h.dtype) == MSP_CLASS_COMPLEX ? 2 : 1);
-        void *room;
+    *swapped = h.big_endian != host_is_big && msp_dtype_size(h.dtype) > 1 && t->numel > 0;
+    return MSP_OK;
+}
 
-        st = msp_tensor_file_copy_room(&room, f, nbytes, err);
-        if (st != MSP_OK)
-            return st;
-        msp_swap_copy(room, t->data, nbytes, (unsigned)width);
-        t->data = room;
-    }
-    return msp_tensor_file_add(f, (msp_str){0}, t, err);
+static msp_status
+copy_swapped(msp_tensor *t, msp_tensor_file *f, msp_error *err)
+{
+    size_t element = msp_dtype_size(t->dtype), nbytes = (size_t)t->numel * element;
+    size_t width = msp_dtype_class_of(t->dtype) == MSP_CLASS_COMPLEX ? element / 2 : element;
+    void *room;
+    msp_status st = msp_tensor_file_copy_room(&room, f, nbytes, err);
+
+    if (st != MSP_OK)
+        return st;
+    msp_swap_copy(room, t->data, nbytes, (unsigned)width);
+    t->data = room;
+    return MSP_OK;
+}
+
+msp_status
+msp_npy_parse(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err)
+{
+    msp_tensor *t;
+    bool swapped;
+    msp_status st = msp_tensor_file_new_view(&t, f, err);
+
+    if (st == MSP_OK)
+        st = read_view(t, &swapped, bytes, size, err);
+    if (st == MSP_OK && swapped)
+        st = copy_swapped(t, f, err);
+    return st == MSP_OK ? msp_tensor_file_add(f, (msp_str){0}, t, err) : st;
+}
+
+bool
+msp_npy_borrow(msp_tensor *out, const void *bytes, size_t size)
+{
+    bool swapped;
+
+    return msp_npy_is(bytes, size) && read_view(out, &swapped, bytes, size, NULL) == MSP_OK && !swapped;
 }

@@ -274,8 +274,11 @@ msp_status
 msp_tensor_parse(msp_tensor *out, const void *bytes, size_t size, msp_error *err)
 {
     msp_tensor_file *f;
-    msp_status st = msp_tensor_file_parse(&f, bytes, size, err);
+    msp_status st;
 
+    if (msp_npy_borrow(out, bytes, size))
+        return MSP_OK;
+    st = msp_tensor_file_parse(&f, bytes, size, err);
     if (st == MSP_OK)
         return take_one(out, f, err);
     *out = (msp_tensor){0};

@@ -44,6 +44,12 @@ MSP_CHECK msp_status msp_npy_parse(msp_tensor_file *f, const void *bytes, size_t
 MSP_CHECK msp_status msp_pt_parse(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err);
 MSP_CHECK msp_status msp_safetensors_parse(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err);
 
+/*
+ * A .npy file whose elements can be used where they are needs nothing but the view. False, and *out is anything, when
+ * it is another file, or a wrong one: the reader says why.
+ */
+bool msp_npy_borrow(msp_tensor *out, const void *bytes, size_t size);
+
 /* Does it begin as the format does? */
 bool msp_npy_is(const void *bytes, size_t size);
 bool msp_pt_is(const void *bytes, size_t size);

@@ -2,6 +2,7 @@
  */
 #include "tensors.h"
 #include "io/bytes.h"
+#include "io/tensor_file.h"
 
 static void
 open_npy(msp_tensor *t, const char *name)
@@ -207,6 +208,34 @@ more_than_64_dimensions_are_refused(void **state)
     assert_refused(header, 4, MSP_E_UNSUPPORTED, "byte 189: more than 64 dimensions");
 }
 
+/* Read from memory nothing is copied unless it must be; what is said about a wrong file is the same. */
+static void
+bytes_in_memory_are_used_where_they_are(void **state)
+{
+    const char *names[] = {"io/matrix.npy", "io/fortran.npy", "io/big_endian.npy"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        int64_t live = msp_alloc_live();
+        size_t size;
+        char *p = test_data(names[i], &size);
+        msp_tensor_file *f;
+        msp_error one, all;
+        msp_tensor t;
+
+        assert_int_equal(msp_tensor_parse(&t, p, size, NULL), MSP_OK);
+        assert_values(&t, (const double[]){0, 1, 2, 3, 4, 5}, 6);
+        assert_int_equal(t.owner == NULL && (const char *)t.data > p && (const char *)t.data < p + size, i != 2);
+        msp_tensor_release(&t);
+        assert_int_equal(msp_tensor_parse(&t, p, size - 1, &one), MSP_E_FORMAT);
+        assert_int_equal(msp_tensor_file_parse(&f, p, size - 1, &all), MSP_E_FORMAT);
+        assert_string_equal(one.message, all.message);
+        assert_true(t.data == NULL && t.owner == NULL);
+        msp_free(p);
+        assert_int_equal(msp_alloc_live(), live);
+    }
+}
+
 static void
 cut_flipped_and_starved_files_are_errors(void **state)
 {
@@ -296,6 +325,7 @@ main(void)
         TEST(a_cut_header_is_named_with_its_byte),
         TEST(types_that_are_no_numbers_are_named),
         TEST(more_than_64_dimensions_are_refused),
+        TEST(bytes_in_memory_are_used_where_they_are),
         TEST(cut_flipped_and_starved_files_are_errors),
         TEST(what_is_saved_is_read_back),
         TEST(a_save_without_memory_leaves_the_old_file),
