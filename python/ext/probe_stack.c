@@ -12,6 +12,18 @@
 #include <frameobject.h>
 #endif
 
+/*
+ * From 3.11 on frames are no objects until they are asked for, and to make one for each costs more than the rest of a
+ * small call's record. In the version that this was tried in, the hash is made of the interpreter's own frames.
+ */
+#if PY_VERSION_HEX >= 0x030b0000 && PY_VERSION_HEX < 0x030c0000 && defined(__has_include)
+#if __has_include(<internal/pycore_frame.h>)
+#define HAS_OWN_FRAMES
+#define Py_BUILD_CORE_MODULE
+#include <internal/pycore_frame.h>
+#endif
+#endif
+
 typedef struct known_stack {
     uint64_t hash; /* 0: free */
     probe_site site;
@@ -76,13 +88,27 @@ mix(uint64_t h, uint64_t v)
     return h ^ (h >> 29);
 }
 
+#ifdef HAS_OWN_FRAMES
 static uint64_t
-hash_stack(PyFrameObject *top)
+hash_stack(int skip)
 {
-    PyFrameObject *f = top;
     uint64_t h = 1;
 
-    Py_INCREF(f);
+    for (const _PyInterpreterFrame *f = PyThreadState_Get()->cframe->current_frame; f != NULL; f = f->previous) {
+        if (_PyFrame_IsIncomplete((_PyInterpreterFrame *)f) || skip-- > 0)
+            continue;
+        h = mix(h, (uintptr_t)f->f_code);
+        h = mix(h, (uintptr_t)f->prev_instr);
+    }
+    return h == 0 ? 1 : h;
+}
+#else
+static uint64_t
+hash_stack(int skip)
+{
+    PyFrameObject *f = frame_behind(skip);
+    uint64_t h = 1;
+
     while (f != NULL) {
         PyFrameObject *back = frame_back(f);
         PyCodeObject *code = frame_code(f);
@@ -95,6 +121,7 @@ hash_stack(PyFrameObject *top)
     }
     return h == 0 ? 1 : h;
 }
+#endif
 
 static void
 keep_codes(PyFrameObject *top)
@@ -256,32 +283,36 @@ describe_stack(PyFrameObject *top, bool module)
     return site;
 }
 
+/* A stack that was not seen before. Python runs meanwhile, and may come here. */
 static probe_site
-look_up(int skip, bool module)
+learn(uint64_t hash, int skip, bool module)
 {
     PyFrameObject *top = frame_behind(skip);
     probe_site site = {0};
     known_stack *k;
-    uint64_t hash;
 
     if (top == NULL)
         return site;
-    hash = hash_stack(top) ^ (module ? 0x5bd1e995u : 0);
-    hash += hash == 0;
-    if (make_room()) {
-        k = find(hash);
-        if (k->hash == 0) {
-            site = describe_stack(top, module);
-            keep_codes(top);
-            k = find(hash); /* Python ran meanwhile, and may have come here */
-            if (k->hash == 0) {
-                *k = (known_stack){hash, site};
-                used++;
-            }
-        }
-        site = k->site;
-    }
+    site = describe_stack(top, module);
+    keep_codes(top);
     Py_DECREF(top);
+    k = find(hash);
+    if (k->hash == 0) {
+        *k = (known_stack){hash, site};
+        used++;
+    }
+    return k->site;
+}
+
+static probe_site
+look_up(int skip, bool module)
+{
+    probe_site site = {0};
+    uint64_t hash = hash_stack(skip) ^ (module ? 0x5bd1e995u : 0);
+
+    hash += hash == 0;
+    if (make_room())
+        site = find(hash)->hash != 0 ? find(hash)->site : learn(hash, skip, module);
     msp_probe_thread.stack = site.stack;
     return site;
 }
