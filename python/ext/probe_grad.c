@@ -733,5 +733,6 @@ msp_probe_grad_fire(PyObject *hook, const void *leaving, const void *entering)
         fire_directly((grad_hook *)hook, &out, &in);
     else
         msp_probe_parameter_fire(hook, &in);
-    PyErr_Clear();
+    if (PyErr_Occurred())
+        PyErr_Clear();
 }

@@ -180,7 +180,8 @@ put_parameters(const module_call *m, msp_record *r)
     msp_record_end(r);
     Py_XDECREF(own);
     Py_XDECREF(of);
-    PyErr_Clear();
+    if (PyErr_Occurred())
+        PyErr_Clear();
 }
 
 /* Activation checkpointing ends a repetition by an exception: such a module counts as one that returned nothing. */

@@ -37,8 +37,8 @@ typedef struct hook_table {
 typedef struct node_hook {
     const void *functions;  /* &table.destroy */
     PyObject *object;       /* a grad_hook or a parameter_hook */
+    struct node_hook *then; /* behind it, with nothing between the two: torch knows only of the first */
     struct node_hook *next; /* in the list of those whose node is gone */
-    bool again;             /* the one before it in the node's list is ours, too: nothing runs between the two */
 } node_hook;
 
 static struct {
@@ -279,7 +279,9 @@ msp_node_clean(void)
     h = atomic_exchange(&gone, NULL);
     atomic_store(&ngone, 0);
     for (; h != NULL; h = next) {
-        next = h->next;
+        next = h->then != NULL ? h->then : h->next;
+        if (h->then != NULL)
+            h->then->next = h->next;
         Py_DECREF(h->object);
         PyMem_RawFree(h);
     }
@@ -312,14 +314,13 @@ hook_destroy(void *self)
 static cpp_vector
 hook_run(void *self, cpp_vector *outputs, cpp_vector *inputs)
 {
-    const node_hook *h = self;
     cpp_vector same = *outputs;
     PyGILState_STATE gil = PyGILState_Ensure();
 
     msp_node_clean();
-    if (!h->again)
-        msp_probe_shown_anew();
-    msp_probe_grad_fire(h->object, outputs, inputs);
+    msp_probe_shown_anew();
+    for (const node_hook *h = self; h != NULL; h = h->then)
+        msp_probe_grad_fire(h->object, outputs, inputs);
     PyGILState_Release(gil);
     *outputs = (cpp_vector){0};
     return same;
@@ -383,13 +384,18 @@ append(cpp_vector *v, void *item)
 bool
 msp_node_hook(void *node, PyObject *object)
 {
-    node_hook *h = PyMem_RawMalloc(sizeof(*h));
+    node_hook *h = PyMem_RawMalloc(sizeof(*h)), *last;
     cpp_vector *v = hooks_of(node);
 
     if (h == NULL)
         return false;
-    *h = (node_hook){&table.destroy, object, NULL, v->end != v->begin && is_ours(((node_hook **)(void *)v->end)[-1])};
-    if (!append(v, h)) {
+    *h = (node_hook){&table.destroy, object, NULL, NULL};
+    last = v->end == v->begin ? NULL : ((node_hook **)(void *)v->end)[-1];
+    if (last != NULL && is_ours(last)) {
+        while (last->then != NULL)
+            last = last->then;
+        last->then = h;
+    } else if (!append(v, h)) {
         PyMem_RawFree(h);
         return false;
     }

@@ -149,8 +149,9 @@ watch_node(void *accumulate)
     h = new_parameter_hook(parameter, watched);
     if (h != NULL && msp_node_hook(accumulate, (PyObject *)h))
         msp_probe_watched_directly(watched);
+    else
+        PyErr_Clear();
     Py_XDECREF(h);
-    PyErr_Clear();
 }
 
 void

@@ -22,7 +22,10 @@ msp_probe_pause(probe_quiet *q)
 {
     PyObject *done;
 
-    q->state = msp_node_has_function_mode() ? ask_modes(1, NULL) : NULL;
+    q->state = NULL;
+    if (!msp_node_has_function_mode())
+        return;
+    q->state = ask_modes(1, NULL);
     if (q->state != NULL) {
         done = ask_modes(2, PyTuple_GET_ITEM(msp_probe.modes, 3));
         Py_XDECREF(done);

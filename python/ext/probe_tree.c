@@ -14,19 +14,14 @@
 /* ---- names
  * ----------------------------------------------------------------------------------------------------------- */
 
-/* A gradient that waits for those of the module's other parameters. */
-typedef struct part {
-    char *own;
-    msp_record *tokens;
-    bool overflowed;
-} part;
-
 struct probe_module_name {
     probe_module shown; /* first */
     int64_t written;    /* records of its parameters' gradients in this step */
     int expected;       /* how many of its parameters get gradients */
-    part *parts;
+    msp_record *record; /* those that have come and wait for the rest; NULL: none */
+    const char **parts; /* their parameters' names */
     int nparts, parts_cap;
+    bool overflowed; /* one of them holds inf or NaN */
     struct probe_module_name *next;
 };
 
@@ -120,40 +115,26 @@ record_name(char *out, size_t size, const module_name *n, bool numbered)
     return len;
 }
 
-static void
-drop_parts(module_name *n)
-{
-    for (int i = 0; i < n->nparts; i++)
-        msp_probe_record_put(n->parts[i].tokens);
-    n->nparts = 0;
-}
-
 /* Write what has come. Returns true when the program is to be stopped, with an exception set. */
 static bool
 write_parts(module_name *n)
 {
-    msp_record *r = n->nparts == 0 || !msp_probe.has_unit ? NULL : msp_probe_record_get();
-    bool overflowed = false;
+    const bool overflowed = n->overflowed;
     char name[512];
-    size_t len = record_name(name, sizeof(name), n, true);
 
-    for (int i = 0; i < n->nparts; i++)
-        overflowed |= n->parts[i].overflowed;
-    if (r != NULL && (overflowed || !msp_probe.rules.overflow)) {
-        msp_record_begin(r, msp_probe.unit, name, len);
-        msp_record_object(r);
-        for (int i = 0; i < n->nparts; i++) {
-            msp_record_key(r, n->parts[i].own, strlen(n->parts[i].own));
-            msp_record_array(r);
-            msp_record_append(r, n->parts[i].tokens);
-            msp_record_end(r);
-        }
-        msp_record_end(r);
-        msp_probe_commit_value(r);
+    if (n->nparts == 0)
+        return false;
+    if (overflowed)
+        record_name(name, sizeof(name), n, true);
+    if (msp_probe.has_unit && (overflowed || !msp_probe.rules.overflow)) {
+        msp_record_end(n->record);
+        msp_probe_commit_value(n->record);
         n->written++;
     }
-    msp_probe_record_put(r);
-    drop_parts(n);
+    msp_probe_record_put(n->record);
+    n->record = NULL;
+    n->nparts = 0;
+    n->overflowed = false;
     return overflowed && msp_probe_overflow(name, 0);
 }
 
@@ -161,42 +142,63 @@ static bool
 has_part(const module_name *n, const char *own)
 {
     for (int i = 0; i < n->nparts; i++)
-        if (strcmp(n->parts[i].own, own) == 0)
+        if (strcmp(n->parts[i], own) == 0)
             return true;
     return false;
 }
 
-static part *
-new_part(module_name *n, char *own)
+/* Add a gradient to the record, which is begun when it is the first. False without memory. */
+static bool
+add_part(module_name *n, const char *own, const msp_record *tokens)
 {
+    char name[512];
+
     if (n->nparts == n->parts_cap) {
         int cap = n->parts_cap == 0 ? 4 : n->parts_cap * 2;
-        part *parts = PyMem_Realloc(n->parts, (size_t)cap * sizeof(*parts));
+        const char **parts = PyMem_Realloc(n->parts, (size_t)cap * sizeof(*parts));
 
         if (parts == NULL)
-            return NULL;
+            return false;
         n->parts = parts;
         n->parts_cap = cap;
     }
-    n->parts[n->nparts] = (part){own, msp_probe_record_get(), false};
-    return n->parts[n->nparts].tokens == NULL ? NULL : &n->parts[n->nparts++];
+    if (n->nparts == 0) {
+        n->record = msp_probe_record_get();
+        if (n->record == NULL)
+            return false;
+        msp_record_begin(n->record, msp_probe.unit, name, record_name(name, sizeof(name), n, true));
+        msp_record_object(n->record);
+    }
+    n->parts[n->nparts++] = own;
+    msp_record_key(n->record, own, strlen(own));
+    msp_record_array(n->record);
+    msp_record_append(n->record, tokens);
+    msp_record_end(n->record);
+    return true;
 }
 
-static void
-read_gradient(part *p, const module_name *n, const probe_lent *gradient)
+/* Its tokens, or NULL. They are no part of the record yet: to read a large tensor lets other threads run. */
+static msp_record *
+read_gradient(module_name *n, const char *own, const probe_lent *gradient)
 {
+    msp_record *tokens = msp_probe_record_get();
     probe_path path = {.files = true};
     uint64_t since;
 
+    if (tokens == NULL)
+        return NULL;
     path.len = record_name(path.text, 400, n, true);
-    msp_probe_path_push(&path, p->own, strlen(p->own));
-    p->tokens->len = 0;
-    p->tokens->failed = false;
+    msp_probe_path_push(&path, own, strlen(own));
+    tokens->len = 0;
+    tokens->failed = false;
     since = msp_probe_watch_overflow();
-    msp_probe_lent(p->tokens, gradient, &path);
-    p->overflowed = msp_probe_saw_overflow(since);
-    if (p->overflowed && gradient->object != NULL)
-        msp_probe_save_elements(gradient->object, &path);
+    msp_probe_lent(tokens, gradient, &path);
+    if (msp_probe_saw_overflow(since)) {
+        n->overflowed = true;
+        if (gradient->object != NULL)
+            msp_probe_save_elements(gradient->object, &path);
+    }
+    return tokens;
 }
 
 /* Megatron keeps the gradient that counts beside torch's own: a new reference, or NULL. */
@@ -215,10 +217,21 @@ main_grad_of(PyObject *parameter)
     if (name != NULL)
         _PyObject_LookupAttr(parameter, name, &own);
 #endif
-    PyErr_Clear();
+    if (own == NULL && PyErr_Occurred())
+        PyErr_Clear();
     if (own == Py_None)
         Py_CLEAR(own);
     return own;
+}
+
+static bool
+is_selected(const module_name *n)
+{
+    char name[512];
+
+    if (msp_probe.rules.list == NULL)
+        return msp_probe_in_scope();
+    return msp_probe_selects(name, record_name(name, sizeof(name), n, false));
 }
 
 /* For one module. Returns true when the program is to be stopped, with an exception set. */
@@ -226,19 +239,17 @@ static bool
 take_gradient(const target *t, const probe_lent *gradient)
 {
     module_name *n = t->module;
-    char name[512];
-    bool stop = false;
-    part *p;
+    msp_record *tokens;
+    bool added;
 
-    if (!msp_probe_selects(name, record_name(name, sizeof(name), n, false)))
+    if (!is_selected(n))
         return false;
-    if (has_part(n, t->own))
-        stop = write_parts(n);
-    p = stop ? NULL : new_part(n, t->own);
-    if (p == NULL)
-        return stop;
-    read_gradient(p, n, gradient);
-    return n->nparts >= n->expected && write_parts(n);
+    if (has_part(n, t->own) && write_parts(n))
+        return true;
+    tokens = read_gradient(n, t->own, gradient);
+    added = tokens != NULL && add_part(n, t->own, tokens);
+    msp_probe_record_put(tokens);
+    return added && n->nparts >= n->expected && write_parts(n);
 }
 
 /* A torch without numbers of backward passes, 1.13, runs the program's hooks on a parameter inside its node: what
@@ -246,9 +257,13 @@ take_gradient(const target *t, const probe_lent *gradient)
 static bool
 is_changed_inside(PyObject *parameter)
 {
-    PyObject *hooks = msp_probe.task_id != NULL ? NULL : PyObject_GetAttrString(parameter, "_backward_hooks");
-    bool any = hooks != NULL && PyDict_Check(hooks) && PyDict_Size(hooks) > 0;
+    PyObject *hooks;
+    bool any;
 
+    if (msp_probe.task_id != NULL)
+        return false;
+    hooks = PyObject_GetAttrString(parameter, "_backward_hooks");
+    any = hooks != NULL && PyDict_Check(hooks) && PyDict_Size(hooks) > 0;
     Py_XDECREF(hooks);
     PyErr_Clear();
     return any;
@@ -441,10 +456,26 @@ note_parameters(shape *s, PyObject *parameters)
     }
 }
 
+/* Whether torch.compile has the module. An instance that it was not asked to compile has the class's None, which an older
+ * torch does not have: what a look at the type cannot tell is asked for. */
+static bool
+is_compiled(PyObject *module, PyObject *own)
+{
+    PyObject *value = own == NULL ? NULL : PyDict_GetItemWithError(own, str_compiled);
+    bool yes;
+
+    if (value == NULL && _PyType_Lookup(Py_TYPE(module), str_compiled) == Py_None)
+        return false;
+    value = msp_probe_attribute(module, own, str_compiled);
+    yes = value != NULL && value != Py_None;
+    Py_XDECREF(value);
+    return yes;
+}
+
 static void
 note_module(shape *s, PyObject *module, int depth)
 {
-    PyObject *own, *compiled, *parameters, *children, *key, *child;
+    PyObject *own, *parameters, *children, *key, *child;
     Py_ssize_t pos = 0;
 
     note(s, (uintptr_t)module);
@@ -452,10 +483,9 @@ note_module(shape *s, PyObject *module, int depth)
         return;
     s->failed |= !map_put(&s->seen, module, module) || !hold(&s->alive, module);
     own = msp_probe_attributes(module);
-    compiled = msp_probe_attribute(module, own, str_compiled); /* an older torch has none */
     parameters = msp_probe_attribute(module, own, str_parameters);
     children = msp_probe_attribute(module, own, str_modules);
-    note(s, (uintptr_t)Py_TYPE(module) | (compiled != NULL && compiled != Py_None));
+    note(s, (uintptr_t)Py_TYPE(module) | is_compiled(module, own));
     if (parameters != NULL && PyDict_Check(parameters))
         note_parameters(s, parameters);
     while (children != NULL && PyDict_Check(children) && PyDict_Next(children, &pos, &key, &child)) {
@@ -464,7 +494,6 @@ note_module(shape *s, PyObject *module, int depth)
     }
     note(s, 0);
     Py_XDECREF(own);
-    Py_XDECREF(compiled);
     Py_XDECREF(parameters);
     Py_XDECREF(children);
     s->failed |= PyErr_Occurred() != NULL;
