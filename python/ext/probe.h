@@ -152,7 +152,6 @@ typedef struct probe_thread {
     bool saving;           /* elements are written to files and nothing else is done */
     const char *no_values; /* why the values of what is read mean nothing, or NULL */
     bool transforming;     /* inside vmap, grad, ...: tensors are wrappers without memory */
-    PyObject *modules;     /* list of str: names of the open modules, innermost last; NULL: none */
 } probe_thread;
 
 extern __thread probe_thread msp_probe_thread;
@@ -229,7 +228,7 @@ bool msp_probe_selects(const char *name, size_t len);
 bool msp_probe_inside_listed(bool backward);
 
 /* "Module.a.Linear.forward.0" as it is called in backward; returns its length, 0: it does not fit. */
-size_t msp_probe_backward_text(char *out, size_t size, PyObject *name);
+size_t msp_probe_backward_text(char *out, size_t size, const char *name, size_t len);
 
 /* True when one of the texts in list (a tuple of str, or NULL: no) is part of name. */
 bool msp_probe_in_list(PyObject *list, const char *name, size_t len);
@@ -477,7 +476,7 @@ int64_t msp_node_task(void);
 bool msp_node_usable(void);
 
 /* Of a tensor, when they are: requires_grad; whether its memory is all there is to it (no subclass, no wrapper, no
- * other device, nothing conjugated or negated); the Python object that stands for it. */
+ * other device, nothing conjugated or negated; false when they are not); the Python object that stands for it. */
 bool msp_node_requires_grad(const void *handle);
 bool msp_node_is_plain(const void *handle);
 PyObject *msp_node_wrap(const void *handle);
@@ -527,22 +526,24 @@ PyObject *msp_probe_open_unit(const msp_unit_info *info, const char *data_dir);
 
 /* A module's call begins, and ends. inputs may be NULL. */
 void msp_probe_module_open(const char *name, size_t len, const probe_edges *inputs);
-void msp_probe_module_close(const char *name);
+void msp_probe_module_close(const char *name, size_t len);
 
 /* In place of a node's number: the tensor is a leaf, and has no node. */
 #define MSP_PROBE_LEAF INT64_C(-2)
 
 /*
- * The module that the gradients of a call made now belong to, by its name in forward: a new reference, or NULL.
- * handed_on: the number of the node whose tensor the call returned as it was; -1: it made nodes of its own.
+ * The module that the gradients of a call made now belong to, by its name in forward, or NULL; lent until the next
+ * module opens or closes. handed_on: the number of the node whose tensor the call returned as it was; -1: it made nodes
+ * of its own.
  */
-PyObject *msp_probe_gradient_parent(int64_t handed_on);
+const char *msp_probe_gradient_parent(int64_t handed_on, size_t *len);
 
 /* The open module that was given a tensor of this node, by its number from the outermost, 0; -1: none was. */
 Py_ssize_t msp_probe_given_to(int64_t node);
 
-/* How many modules are open. */
+/* How many modules are open; the name of one of them, lent as above, from the outermost, 0; NULL: at is -1. */
 Py_ssize_t msp_probe_open_modules(void);
+const char *msp_probe_open_name(Py_ssize_t at, size_t *len);
 
 /* ---- the modules of a model (probe_tree.c)
  * ------------------------------------------------------------------------------- */

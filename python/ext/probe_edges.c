@@ -641,6 +641,15 @@ note_output(PyObject *t, void *payload)
     drop(fn, direct);
 }
 
+static bool
+has_same_tensors(const probe_edges *e)
+{
+    for (int i = 0; i < e->n; i++)
+        if (items_of(e)[i].first != items_of(e)[i].position)
+            return true;
+    return false;
+}
+
 /* In a function of several nodes, which of them belongs to which place of a tensor that is there twice cannot be told:
  * their sum stands in the first. */
 static void
@@ -648,7 +657,7 @@ merge_same_tensors(walk *w)
 {
     int *first;
 
-    if (w->n < 2 || w->edges->positions == 0)
+    if (w->n < 2 || !has_same_tensors(w->edges))
         return;
     first = PyMem_New(int, w->edges->positions);
     if (first == NULL)

@@ -46,8 +46,9 @@ struct grad_call {
     int passes;    /* backward passes before this one: torch runs a graph as often as it is asked to */
     int nin, nout; /* gradients that enter (per output), that leave (per input) */
     slot *in, *out;
-    PyObject *parent; /* the module that the call belongs to, as it is called in forward; NULL: none */
-    uint32_t stack;   /* from where the call itself was made */
+    char *parent; /* the module that the call belongs to, as it is called in forward; empty: none */
+    size_t parent_len;
+    uint32_t stack; /* from where the call itself was made */
     led_call *led;
     int nled;
     bool inside; /* a module around it is in the list */
@@ -104,7 +105,6 @@ grad_call_dealloc(PyObject *self)
     for (int i = 0; i < g->nled; i++)
         Py_DECREF(g->led[i].call);
     PyMem_Free(g->led);
-    Py_XDECREF(g->parent);
     PyMem_Free(g->in);
     PyObject_Free(self);
 }
@@ -272,7 +272,7 @@ note_parent(const grad_call *g)
     msp_record *r = msp_probe_record_get();
     char name[512], parent[512];
     size_t n = call_name(name, sizeof(name), g);
-    size_t len = g->parent == NULL ? 0 : msp_probe_backward_text(parent, sizeof(parent), g->parent);
+    size_t len = msp_probe_backward_text(parent, sizeof(parent), g->parent, g->parent_len);
 
     if (r != NULL) {
         msp_record_site(r, msp_probe.unit, name, n, 0, parent, len);
@@ -622,15 +622,16 @@ grad_call *
 msp_probe_grad_call(const char *name, size_t len, int nin, int nout, int64_t handed_on)
 {
     grad_call *g = PyType_Ready(&grad_call_type) == 0 ? PyObject_New(grad_call, &grad_call_type) : NULL;
+    size_t parent_len = 0;
+    const char *parent = msp_probe_gradient_parent(handed_on, &parent_len);
 
     if (g == NULL)
         return NULL;
     memset((char *)g + sizeof(PyObject), 0, sizeof(*g) - sizeof(PyObject));
     g->generation = msp_probe.generation;
     g->stack = msp_probe_thread.stack;
-    g->parent = msp_probe_gradient_parent(handed_on);
     g->inside = msp_probe_inside_listed(true);
-    g->in = PyMem_Calloc((size_t)(nin + nout) * sizeof(slot) + len + 1, 1); /* and all that stands behind it */
+    g->in = PyMem_Calloc((size_t)(nin + nout) * sizeof(slot) + len + 1 + parent_len, 1); /* and all that is behind it */
     if (g->in == NULL) {
         Py_DECREF(g);
         return NULL;
@@ -638,6 +639,10 @@ msp_probe_grad_call(const char *name, size_t len, int nin, int nout, int64_t han
     g->out = g->in + nin;
     g->name = memcpy(g->out + nout, name, len);
     g->len = len;
+    g->parent = g->name + len + 1;
+    g->parent_len = parent_len;
+    if (parent != NULL)
+        memcpy(g->parent, parent, parent_len);
     g->nin = nin;
     g->nout = nout;
     return g;

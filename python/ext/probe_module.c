@@ -265,7 +265,7 @@ end(module_call *m, PyObject *output, bool by_hook)
     bool stop;
 
     msp_probe_enter(&q);
-    msp_probe_module_close(m->name);
+    msp_probe_module_close(m->name, m->len);
     m->site = by_hook ? msp_probe_stack(0) : msp_probe_module_stack();
     stop = finish(m, output);
     msp_probe_scope_leave(m->name, m->len);

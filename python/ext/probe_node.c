@@ -186,6 +186,8 @@ msp_node_is_plain(const void *handle)
 {
     uint64_t keys;
 
+    if (!torch_node.ready)
+        return false;
     memcpy(&keys, *(const char *const *)handle + torch_node.keys, sizeof(keys));
     return (keys & ~torch_node.plain_keys) == 0;
 }
@@ -283,7 +285,7 @@ msp_node_clean(void)
         if (h->then != NULL)
             h->then->next = h->next;
         Py_DECREF(h->object);
-        PyMem_RawFree(h);
+        PyMem_Free(h);
     }
 }
 
@@ -384,7 +386,7 @@ append(cpp_vector *v, void *item)
 bool
 msp_node_hook(void *node, PyObject *object)
 {
-    node_hook *h = PyMem_RawMalloc(sizeof(*h)), *last;
+    node_hook *h = PyMem_Malloc(sizeof(*h)), *last;
     cpp_vector *v = hooks_of(node);
 
     if (h == NULL)
@@ -396,7 +398,7 @@ msp_node_hook(void *node, PyObject *object)
             last = last->then;
         last->then = h;
     } else if (!append(v, h)) {
-        PyMem_RawFree(h);
+        PyMem_Free(h);
         return false;
     }
     Py_INCREF(object);

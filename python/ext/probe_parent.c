@@ -14,7 +14,6 @@
 #include <string.h>
 
 enum {
-    MOST_OPEN = 256,   /* modules inside one another; for deeper ones the plain rule holds */
     MOST_RETURNED = 8, /* that have ended beside one another: what is handed on comes from one of the last */
     NAME_SIZE = 448,
 };
@@ -22,66 +21,85 @@ enum {
 typedef struct open_module {
     int64_t first; /* number of the first node that it makes; -1: torch has none */
     bool returns;  /* gradients leave it by its positional arguments */
+    size_t len;
+    char name[NAME_SIZE];
 } open_module;
 
 typedef struct ended_module {
-    char name[NAME_SIZE];
     int64_t first, end; /* its nodes */
     Py_ssize_t depth;   /* how many modules were open around it */
+    size_t len;
+    char name[NAME_SIZE];
 } ended_module;
 
-static __thread open_module opened[MOST_OPEN]; /* beside msp_probe_thread.modules, their names */
+/* No Python objects: each call of a module comes by here twice. */
+static __thread open_module *opened; /* innermost last */
+static __thread Py_ssize_t n_opened, cap_opened;
 static __thread ended_module ended[MOST_RETURNED];
 static __thread int n_ended;
 
 Py_ssize_t
 msp_probe_open_modules(void)
 {
-    return msp_probe_thread.modules == NULL ? 0 : PyList_GET_SIZE(msp_probe_thread.modules);
+    return n_opened;
+}
+
+const char *
+msp_probe_open_name(Py_ssize_t at, size_t *len)
+{
+    if (at < 0)
+        return NULL;
+    *len = opened[at].len;
+    return opened[at].name;
 }
 
 void
 msp_probe_module_open(const char *name, size_t len, const probe_edges *inputs)
 {
-    PyObject *text = PyUnicode_DecodeUTF8(name, (Py_ssize_t)len, "replace");
-    Py_ssize_t at = msp_probe_open_modules();
+    Py_ssize_t cap = cap_opened == 0 ? 16 : cap_opened * 2;
+    open_module *m;
 
-    if (msp_probe_thread.modules == NULL)
-        msp_probe_thread.modules = PyList_New(0);
-    if (text == NULL || msp_probe_thread.modules == NULL || PyList_Append(msp_probe_thread.modules, text) != 0)
-        PyErr_Clear();
-    else if (at < MOST_OPEN)
-        opened[at].returns = msp_probe_edges_return(inputs, &opened[at].first);
-    Py_XDECREF(text);
+    if (n_opened == cap_opened) {
+        m = PyMem_Realloc(opened, (size_t)cap * sizeof(*m));
+        if (m == NULL)
+            return;
+        opened = m;
+        cap_opened = cap;
+    }
+    m = &opened[n_opened++];
+    m->returns = msp_probe_edges_return(inputs, &m->first);
+    m->len = len < NAME_SIZE ? len : NAME_SIZE - 1;
+    memcpy(m->name, name, m->len);
 }
 
 static void
-note_ended(const char *name, Py_ssize_t at)
+note_ended(const open_module *m, Py_ssize_t at)
 {
+    ended_module *e;
+
     while (n_ended > 0 && ended[n_ended - 1].depth > at)
         n_ended--; /* those inside it: what they returned is now its own */
-    if (at >= MOST_OPEN || !opened[at].returns || opened[at].first < 0 || strlen(name) >= NAME_SIZE)
+    if (!m->returns || m->first < 0)
         return;
     if (n_ended == MOST_RETURNED)
         memmove(ended, ended + 1, (size_t)--n_ended * sizeof(*ended));
-    strcpy(ended[n_ended].name, name);
-    ended[n_ended].first = opened[at].first;
-    ended[n_ended].end = msp_probe_next_node();
-    ended[n_ended++].depth = at;
+    e = &ended[n_ended++];
+    e->first = m->first;
+    e->end = msp_probe_next_node();
+    e->depth = at;
+    e->len = m->len;
+    memcpy(e->name, m->name, m->len);
 }
 
 /* Whatever a raised exception left above the module goes with it. */
 void
-msp_probe_module_close(const char *name)
+msp_probe_module_close(const char *name, size_t len)
 {
-    PyObject *open = msp_probe_thread.modules;
-    Py_ssize_t n = msp_probe_open_modules();
-
-    for (Py_ssize_t i = n; i-- > 0;)
-        if (PyUnicode_CompareWithASCIIString(PyList_GET_ITEM(open, i), name) == 0) {
-            PyList_SetSlice(open, i, n, NULL);
+    for (Py_ssize_t i = n_opened; i-- > 0;)
+        if (opened[i].len == len && memcmp(opened[i].name, name, len) == 0) {
+            n_opened = i;
             if (msp_probe.rules.construct)
-                note_ended(name, i);
+                note_ended(&opened[i], i);
             return;
         }
 }
@@ -90,7 +108,7 @@ msp_probe_module_close(const char *name)
 static Py_ssize_t
 returning_below(Py_ssize_t n)
 {
-    while (n > 0 && n <= MOST_OPEN && !opened[n - 1].returns)
+    while (n > 0 && !opened[n - 1].returns)
         n--;
     return n - 1;
 }
@@ -99,7 +117,7 @@ static const ended_module *
 returned_by(int64_t node)
 {
     for (int i = n_ended; i-- > 0;)
-        if (ended[i].depth == msp_probe_open_modules() && ended[i].first <= node && node < ended[i].end)
+        if (ended[i].depth == n_opened && ended[i].first <= node && node < ended[i].end)
             return &ended[i];
     return NULL;
 }
@@ -107,28 +125,25 @@ returned_by(int64_t node)
 Py_ssize_t
 msp_probe_given_to(int64_t node)
 {
-    Py_ssize_t at = returning_below(msp_probe_open_modules());
+    Py_ssize_t at = node == -1 ? -1 : returning_below(n_opened);
 
-    if (node == -1 || at < 0 || at >= MOST_OPEN || node >= opened[at].first || returned_by(node) != NULL)
+    if (at < 0 || node >= opened[at].first || returned_by(node) != NULL)
         return -1;
     return at;
 }
 
-PyObject *
-msp_probe_gradient_parent(int64_t handed_on)
+const char *
+msp_probe_gradient_parent(int64_t handed_on, size_t *len)
 {
     const ended_module *from = handed_on < 0 ? NULL : returned_by(handed_on);
-    Py_ssize_t given = msp_probe_given_to(handed_on);
-    Py_ssize_t at = returning_below(given >= 0 ? given : msp_probe_open_modules());
-    PyObject *name;
+    Py_ssize_t given;
 
     if (!msp_probe.rules.construct)
         return NULL;
-    if (from != NULL)
-        return PyUnicode_FromString(from->name);
-    if (at < 0)
-        return NULL;
-    name = PyList_GET_ITEM(msp_probe_thread.modules, at);
-    Py_INCREF(name);
-    return name;
+    if (from != NULL) {
+        *len = from->len;
+        return from->name;
+    }
+    given = msp_probe_given_to(handed_on);
+    return msp_probe_open_name(returning_below(given >= 0 ? given : n_opened), len);
 }

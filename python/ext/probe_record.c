@@ -50,9 +50,11 @@ msp_probe_resume(probe_quiet *q)
 void
 msp_probe_enter(probe_quiet *q)
 {
-    msp_probe_thread.depth++;
+    probe_thread *thread = &msp_probe_thread; /* its address is a call */
+
+    thread->depth++;
     msp_probe_pause(q);
-    msp_probe_thread.transforming = msp_node_is_transforming();
+    thread->transforming = msp_node_is_transforming();
 }
 
 void
@@ -216,14 +218,15 @@ msp_probe_commit(msp_record *r)
 uint64_t
 msp_probe_watch_overflow(void)
 {
-    msp_probe_thread.overflowed = false;
+    if (msp_probe.rules.overflow)
+        msp_probe_thread.overflowed = false;
     return msp_probe.tickets;
 }
 
 bool
 msp_probe_saw_overflow(uint64_t ticket)
 {
-    return msp_probe_thread.overflowed || (msp_probe.rules.overflow && msp_probe_device_saw_overflow(ticket));
+    return msp_probe.rules.overflow && (msp_probe_thread.overflowed || msp_probe_device_saw_overflow(ticket));
 }
 
 /* ---- what is wanted
@@ -268,59 +271,49 @@ msp_probe_scope_leave(const char *name, size_t len)
 }
 
 size_t
-msp_probe_backward_text(char *out, size_t size, PyObject *name)
+msp_probe_backward_text(char *out, size_t size, const char *name, size_t len)
 {
     static const char before[] = ".forward.", after[] = ".backward.";
-    Py_ssize_t len;
-    const char *p = PyUnicode_AsUTF8AndSize(name, &len), *at = NULL;
-    size_t head, tail;
+    const size_t nbefore = sizeof(before) - 1, nafter = sizeof(after) - 1;
+    size_t head = len, tail = 0;
 
-    if (p == NULL || (size_t)len + sizeof(after) > size) {
-        PyErr_Clear();
+    if (len + sizeof(after) > size)
         return 0;
-    }
-    for (const char *next = p; (next = strstr(next, before)) != NULL; next++)
-        at = next;
-    head = at == NULL ? (size_t)len : (size_t)(at - p);
-    tail = at == NULL ? 0 : (size_t)len - head - strlen(before);
-    memcpy(out, p, head);
-    if (at != NULL) {
-        memcpy(out + head, after, strlen(after));
-        memcpy(out + head + strlen(after), at + strlen(before), tail);
-        head += strlen(after) + tail;
-    }
-    out[head] = '\0';
-    return head;
+    for (size_t at = len; at >= nbefore && tail == 0; at--)
+        if (memcmp(name + at - nbefore, before, nbefore) == 0) {
+            head = at - nbefore;
+            tail = len - at + nafter;
+            memcpy(out + head, after, nafter);
+            memcpy(out + head + nafter, name + at, len - at);
+        }
+    memcpy(out, name, head);
+    out[head + tail] = '\0';
+    return head + tail;
 }
 
 static bool
-is_listed_module(PyObject *name, bool backward)
+is_listed_module(const char *name, size_t len, bool backward)
 {
     char other[512];
-    Py_ssize_t n;
-    const char *p;
-    bool yes;
 
-    if (backward) {
-        yes = msp_probe_in_list(msp_probe.rules.list, other, msp_probe_backward_text(other, sizeof(other), name));
-    } else {
-        p = PyUnicode_AsUTF8AndSize(name, &n);
-        yes = p != NULL && msp_probe_in_list(msp_probe.rules.list, p, (size_t)n);
-    }
-    PyErr_Clear();
-    return yes;
+    if (!backward)
+        return msp_probe_in_list(msp_probe.rules.list, name, len);
+    return msp_probe_in_list(msp_probe.rules.list, other, msp_probe_backward_text(other, sizeof(other), name, len));
 }
 
 bool
 msp_probe_inside_listed(bool backward)
 {
-    PyObject *open = msp_probe_thread.modules;
+    const char *name;
+    size_t len;
 
     if (msp_probe.rules.list == NULL || !msp_probe.rules.expand)
         return false;
-    for (Py_ssize_t i = 0; open != NULL && i < PyList_GET_SIZE(open); i++)
-        if (is_listed_module(PyList_GET_ITEM(open, i), backward))
+    for (Py_ssize_t i = msp_probe_open_modules(); i-- > 0;) {
+        name = msp_probe_open_name(i, &len);
+        if (is_listed_module(name, len, backward))
             return true;
+    }
     return false;
 }
 
@@ -375,19 +368,20 @@ note_owner(PyObject *owner, const char *text, size_t len)
 void
 msp_probe_note_site(const char *name, size_t len, const probe_site *site, bool selected)
 {
-    PyObject *open = msp_probe_thread.modules, *parent = NULL;
     uint32_t stack = selected ? site->stack : 0;
     const char *text = NULL;
-    Py_ssize_t n = 0;
+    size_t n = 0;
+    Py_ssize_t owner_len;
 
-    if (msp_probe.rules.construct) {
-        parent = site->owner;
-        if (parent == NULL && open != NULL && PyList_GET_SIZE(open) > 0)
-            parent = PyList_GET_ITEM(open, PyList_GET_SIZE(open) - 1);
-        text = parent == NULL ? "" : PyUnicode_AsUTF8AndSize(parent, &n);
+    if (msp_probe.rules.construct && site->owner != NULL) {
+        text = PyUnicode_AsUTF8AndSize(site->owner, &owner_len);
+        n = text == NULL ? 0 : (size_t)owner_len;
+    } else if (msp_probe.rules.construct) {
+        text = msp_probe_open_name(msp_probe_open_modules() - 1, &n);
+        text = text == NULL ? "" : text;
     }
     if (text != NULL && site->owner != NULL)
-        note_owner(site->owner, text, (size_t)n);
+        note_owner(site->owner, text, n);
     if (stack != 0 || text != NULL)
-        put_site(name, len, stack, text, (size_t)n);
+        put_site(name, len, stack, text, n);
 }

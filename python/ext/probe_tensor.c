@@ -107,19 +107,17 @@ msp_probe_tensor_is_fast(void)
     return aoti.ready;
 }
 
-/* 1: *out describes its memory; 0: there is none that can be read plainly. */
-static int
-fast_view(msp_tensor *out, void *h, int64_t *offset)
+/* Of a tensor that is known to be dense and in host memory: whether *out describes it. */
+static bool
+plain_view(msp_tensor *out, void *h)
 {
     void *data;
     int64_t ndim, *sizes, *strides;
-    int32_t layout, device, dtype;
+    int32_t dtype;
 
-    if (aoti.layout(h, &layout) != 0 || layout != 0 || aoti.device(h, &device) != 0 || device != aoti.cpu)
-        return 0;
     if (aoti.dim(h, &ndim) != 0 || ndim > MSP_MAX_NDIM || aoti.dtype(h, &dtype) != 0 || aoti.data(h, &data) != 0 ||
-        aoti.sizes(h, &sizes) != 0 || aoti.strides(h, &strides) != 0 || aoti.offset(h, offset) != 0)
-        return 0;
+        aoti.sizes(h, &sizes) != 0 || aoti.strides(h, &strides) != 0)
+        return false;
     out->dtype = dtype_of_torch(dtype);
     out->ndim = (int32_t)ndim;
     out->numel = 1;
@@ -132,6 +130,16 @@ fast_view(msp_tensor *out, void *h, int64_t *offset)
     out->owner = NULL;
     out->release_owner = NULL;
     return out->dtype != MSP_DTYPE_NONE && (data != NULL || out->numel == 0);
+}
+
+/* The same of any. */
+static bool
+fast_view(msp_tensor *out, void *h, int64_t *offset)
+{
+    int32_t layout, device;
+
+    return aoti.layout(h, &layout) == 0 && layout == 0 && aoti.device(h, &device) == 0 && device == aoti.cpu &&
+           plain_view(out, h) && aoti.offset(h, offset) == 0;
 }
 
 /* ---- the plain way: attributes
@@ -254,7 +262,7 @@ msp_probe_tensor_setup(PyObject *sample)
     /* sample is torch.tensor([[1., 2., 3.], [4., 5., 6.]])[1:, ::2]: everything about it is known */
     aoti.ready = false;
     if (sample == Py_None || !find_functions() || !find_handle(sample) ||
-        fast_view(&t, msp_probe_tensor_handle(sample), &offset) != 1)
+        !fast_view(&t, msp_probe_tensor_handle(sample), &offset))
         return false;
     p = t.data;
     aoti.ready = t.dtype == MSP_F32 && t.ndim == 2 && t.shape[0] == 1 && t.shape[1] == 2 && t.strides[1] == 2 &&
@@ -570,8 +578,11 @@ msp_probe_tensor_view(msp_tensor *view, PyObject *t)
     int64_t offset;
     int lazy;
 
-    if (!msp_probe_is_plain_tensor(t) || msp_probe_thread.transforming ||
-        !(aoti.ready ? fast_view(view, msp_probe_tensor_handle(t), &offset) : slow_view(view, t, &offset)))
+    if (!msp_probe_is_plain_tensor(t) || msp_probe_thread.transforming)
+        return 0;
+    if (aoti.ready && msp_node_is_plain(msp_probe_tensor_handle(t)))
+        return plain_view(view, msp_probe_tensor_handle(t));
+    if (!(aoti.ready ? fast_view(view, msp_probe_tensor_handle(t), &offset) : slow_view(view, t, &offset)))
         return 0;
     lazy = is_lazy(t, view, offset);
     return lazy < 0 ? -1 : !lazy;
@@ -743,11 +754,10 @@ msp_probe_tensor_at(msp_record *r, const void *handle, probe_path *path)
 {
     msp_tensor_note note = {.requires_grad = msp_node_requires_grad(handle)};
     msp_tensor view;
-    int64_t offset;
     PyObject *t;
     int failed;
 
-    if (msp_node_is_plain(handle) && fast_view(&view, (void *)(uintptr_t)handle, &offset))
+    if (msp_node_is_plain(handle) && plain_view(&view, (void *)(uintptr_t)handle))
         return put(r, &view, path, &note, NULL, true);
     t = msp_node_wrap(handle);
     failed = t == NULL ? -1 : msp_probe_tensor(r, t, path);

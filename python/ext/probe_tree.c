@@ -456,8 +456,8 @@ note_parameters(shape *s, PyObject *parameters)
     }
 }
 
-/* Whether torch.compile has the module. An instance that it was not asked to compile has the class's None, which an older
- * torch does not have: what a look at the type cannot tell is asked for. */
+/* Whether torch.compile has the module. An instance that it was not asked to compile has the class's None, which an
+ * older torch does not have: what a look at the type cannot tell is asked for. */
 static bool
 is_compiled(PyObject *module, PyObject *own)
 {
