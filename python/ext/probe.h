@@ -13,7 +13,8 @@
  *     probe_device.c  tensors on another device: reduced there, fetched in batches
  *     probe_keep.c    overflow_check: inputs as they were before their call
  *     probe_stack.c   call stacks, made into text once
- *     probe_edges.c   which autograd nodes a call made, and which of their edges carry its gradients
+ *     probe_edges.c   before a call: the edges on which the gradients of its inputs will arrive
+ *     probe_walk.c    after it: which autograd nodes it made, and which of their edges carry its gradients
  *     probe_grad.c    gradients, by hooks on these nodes
  *     probe_parameter.c gradients of parameters
  *     probe_follow.c  gradients of calls that hand on what their module was given
@@ -427,7 +428,7 @@ PyObject *msp_probe_stack_by_id(uint32_t id);
 /* Forget the ids: they belong to one collection. */
 void msp_probe_stack_reset(void);
 
-/* ---- gradients (probe_edges.c, probe_grad.c, probe_register.c)
+/* ---- gradients (probe_edges.c, probe_walk.c, probe_grad.c, probe_register.c)
  * ------------------------------------------------------------------------------------------ */
 
 typedef struct probe_edges probe_edges;

@@ -13,7 +13,10 @@ int
 msp_probe_grad_setup(PyObject *module)
 {
     (void)module;
-    return msp_probe_edges_setup() != 0 || msp_probe_register_setup() != 0 || msp_probe_parameter_setup() != 0 ? -1 : 0;
+    return msp_probe_edges_setup() != 0 || msp_probe_walk_setup() != 0 || msp_probe_register_setup() != 0 ||
+                   msp_probe_parameter_setup() != 0
+               ? -1
+               : 0;
 }
 
 /* ---- the record that the hooks of one call fill

@@ -1,7 +1,8 @@
 /*
  * probe_grad.h - what the files about gradients share, and nobody else.
  *
- *     probe_edges.c     before a call and after it: which nodes are the call's, and which of their edges matter
+ *     probe_edges.c     before a call: where the gradients of its inputs will arrive
+ *     probe_walk.c      after it: which nodes are the call's, and which of their edges matter
  *     probe_grad.c      the record that the hooks of one call fill
  *     probe_parameter.c the gradients of parameters
  *     probe_follow.c    calls that hand on what their module was given
@@ -86,6 +87,7 @@ PyObject *msp_node_hooked(void *node);
 const void *msp_node_item(const void *list, int at);
 
 int msp_probe_edges_setup(void);
+int msp_probe_walk_setup(void);
 int msp_probe_register_setup(void);
 int msp_probe_parameter_setup(void);
 

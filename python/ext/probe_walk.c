@@ -1,0 +1,594 @@
+/*
+ * probe_walk.c - after a call: which autograd nodes it made, and which of their edges carry its gradients.
+ *
+ * We walk from the outputs' nodes through nodes that are newer than the call: an edge that leads to one of the places
+ * noted before it is a boundary, and what the node puts on it in backward is this call's own contribution, to the bit,
+ * whatever else uses the input. No node is added to the graph; a hook knows numbers only.
+ */
+#include "probe_edges.h"
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+static PyObject *str_grad_fn, *str_next_functions, *str_sequence, *str_variable;
+
+int
+msp_probe_walk_setup(void)
+{
+    str_grad_fn = PyUnicode_InternFromString("grad_fn");
+    str_next_functions = PyUnicode_InternFromString("next_functions");
+    str_sequence = PyUnicode_InternFromString("_sequence_nr");
+    str_variable = PyUnicode_InternFromString("variable");
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* ---- nodes
+ * ------------------------------------------------------------------------------------------------------------------ */
+
+static bool
+is_accumulate(void *node, bool direct)
+{
+    static PyTypeObject *known; /* there is one such type, and it lives as long as torch */
+
+    if (direct)
+        return msp_node_is_accumulate(node);
+    if (known == NULL && strstr(Py_TYPE(node)->tp_name, "AccumulateGrad") != NULL)
+        known = Py_TYPE(node);
+    return Py_TYPE(node) == known;
+}
+
+static int64_t
+sequence_of(void *node, bool direct)
+{
+    return direct ? msp_node_sequence(node) : msp_probe_number(PyObject_CallMethodObjArgs(node, str_sequence, NULL));
+}
+
+/* Whether this is the tensor for which the AccumulateGrad node is there. */
+static bool
+accumulates_into(void *accumulate, bool direct, PyObject *tensor)
+{
+    PyObject *variable;
+
+    if (direct)
+        return msp_node_variable(accumulate) == *(void **)msp_probe_tensor_handle(tensor);
+    variable = PyObject_GetAttr(accumulate, str_variable);
+    Py_XDECREF(variable);
+    PyErr_Clear();
+    return variable == tensor;
+}
+
+/* ---- the walk
+ * ----------------------------------------------------------------------------------------------------------- */
+
+enum { FEW_NODES = 12, FEW_MAPPINGS = 4 };
+
+/* A node of the call, and which of its edges matter. */
+typedef struct walked {
+    void *node;
+    PyObject *next;     /* its next_functions, once it was followed; NULL with torch's own */
+    grad_mapping *more; /* entering first; NULL: they are in few */
+    int nin, nout, cap;
+    grad_mapping few[FEW_MAPPINGS];
+} walked;
+
+/* Most calls make few nodes: a table, and memory that is not on the stack, is for those that make many. */
+typedef struct walk {
+    const probe_edges *edges;
+    walked *nodes;
+    int n, cap;
+    int *index; /* hash of the node's address -> number + 1; NULL: they are looked through */
+    int slots;
+    bool failed;
+    walked few[FEW_NODES];
+} walk;
+
+static void
+start_walk(walk *w, const probe_edges *edges)
+{
+    memset(w, 0, offsetof(walk, few));
+    w->edges = edges;
+    w->nodes = w->few;
+    w->cap = FEW_NODES;
+}
+
+static grad_mapping *
+map_of(const walked *k)
+{
+    return k->more != NULL ? k->more : (grad_mapping *)k->few;
+}
+
+static int *
+find_slot(walk *w, const void *node)
+{
+    int i = (int)(((uintptr_t)node >> 4) * 0x9E3779B1u) & (w->slots - 1);
+
+    while (w->index[i] != 0 && w->nodes[w->index[i] - 1].node != node)
+        i = (i + 1) & (w->slots - 1);
+    return &w->index[i];
+}
+
+/* The number of this node, -1: it is new. */
+static int
+find_node(walk *w, const void *node)
+{
+    if (w->index != NULL)
+        return *find_slot(w, node) - 1;
+    for (int i = w->n; i-- > 0;)
+        if (w->nodes[i].node == node)
+            return i;
+    return -1;
+}
+
+static bool
+grow_walk(walk *w)
+{
+    int cap = w->cap * 2;
+    walked *nodes = PyMem_Realloc(w->nodes == w->few ? NULL : w->nodes, (size_t)cap * sizeof(*nodes));
+    int slots = 64;
+
+    if (nodes != NULL && w->nodes == w->few)
+        memcpy(nodes, w->few, sizeof(w->few));
+    if (nodes != NULL)
+        w->nodes = nodes;
+    while (slots < cap * 2)
+        slots *= 2;
+    PyMem_Free(w->index);
+    w->index = PyMem_Calloc((size_t)slots, sizeof(*w->index));
+    w->failed = nodes == NULL || w->index == NULL;
+    if (w->failed)
+        return false;
+    w->slots = slots;
+    w->cap = cap;
+    for (int i = 0; i < w->n; i++)
+        *find_slot(w, w->nodes[i].node) = i + 1;
+    return true;
+}
+
+/* The number of this node, noted when it is new; -1 when there is no memory. */
+static int
+note_node(walk *w, void *node)
+{
+    int known = find_node(w, node);
+
+    if (known >= 0 || (w->n == w->cap && !grow_walk(w)))
+        return known;
+    hold_node(node, w->edges->direct);
+    w->nodes[w->n] = (walked){.node = node};
+    if (w->index != NULL)
+        *find_slot(w, node) = w->n + 1;
+    return w->n++;
+}
+
+static void
+add_mapping(walk *w, int node, bool entering, int at, int slot_number)
+{
+    walked *k = &w->nodes[node];
+    int cap = k->more == NULL ? FEW_MAPPINGS : k->cap;
+    grad_mapping *map = map_of(k);
+
+    if (k->nin + k->nout == cap) {
+        map = PyMem_Realloc(k->more, (size_t)cap * 2 * sizeof(*map));
+        if (map == NULL) {
+            w->failed = true;
+            return;
+        }
+        if (k->more == NULL)
+            memcpy(map, k->few, sizeof(k->few));
+        k->more = map;
+        k->cap = cap * 2;
+    }
+    if (entering) {
+        memmove(map + k->nin + 1, map + k->nin, (size_t)k->nout * sizeof(*map));
+        map[k->nin++] = (grad_mapping){at, slot_number};
+    } else {
+        map[k->nin + k->nout++] = (grad_mapping){at, slot_number};
+    }
+}
+
+static bool
+is_known(const walk *w, const void *node)
+{
+    for (int i = 0; i < w->edges->n; i++)
+        if (items_of(w->edges)[i].node == node)
+            return true;
+    return false;
+}
+
+/* A torch without sequence numbers cannot tell: the inputs' edges are the only boundary, and a composite function has
+ * few nodes. */
+enum { MOST_NODES = 64 };
+
+static bool
+is_new(const walk *w, void *node)
+{
+    if (is_accumulate(node, w->edges->direct))
+        return false;
+    if (w->edges->first < 0)
+        return w->n < MOST_NODES && !is_known(w, node);
+    return sequence_of(node, w->edges->direct) >= w->edges->first;
+}
+
+static bool
+leads_to(const walk *w, const input_edge *e, void *target, bool accumulate, int64_t nr)
+{
+    if (e->leaf)
+        return accumulate && accumulates_into(target, w->edges->direct, e->node);
+    return e->node == target && e->nr == nr && (!w->edges->direct || msp_node_sequence(target) == e->sequence);
+}
+
+/* The input to which this edge of node number n leads, or NULL. One tensor in two places gets each of a node's edges
+ * once. */
+static input_edge *
+boundary(walk *w, int n, void *target, int64_t nr)
+{
+    bool accumulate = w->edges->leaves > 0 && is_accumulate(target, w->edges->direct);
+    input_edge *hit = NULL;
+
+    for (int i = 0; i < w->edges->n; i++) {
+        input_edge *e = &items_of(w->edges)[i];
+
+        if (!leads_to(w, e, target, accumulate, nr))
+            continue;
+        if (hit == NULL)
+            hit = e;
+        if (e->last_node != n) {
+            hit = e;
+            break;
+        }
+    }
+    if (hit != NULL) {
+        hit->last_node = n;
+        hit->reached = true;
+    }
+    return hit;
+}
+
+/* The node's next_functions, or NULL; the walk keeps them. */
+static PyObject *
+next_of(walk *w, int n)
+{
+    walked *k = &w->nodes[n];
+
+    if (k->next == NULL)
+        k->next = PyObject_GetAttr(k->node, str_next_functions);
+    if (k->next != NULL && !PyTuple_Check(k->next))
+        Py_CLEAR(k->next);
+    PyErr_Clear();
+    return k->next;
+}
+
+static int
+count_edges(walk *w, int n)
+{
+    PyObject *next;
+
+    if (w->edges->direct)
+        return msp_node_edges(w->nodes[n].node);
+    next = next_of(w, n);
+    return next == NULL ? 0 : (int)PyTuple_GET_SIZE(next);
+}
+
+/* Where one of the node's edges leads, NULL: nowhere. */
+static void *
+edge_of(walk *w, int n, int i, int64_t *nr)
+{
+    PyObject *pair;
+
+    if (w->edges->direct)
+        return msp_node_edge(w->nodes[n].node, i, nr);
+    pair = PyTuple_GET_ITEM(w->nodes[n].next, i);
+    if (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2 || PyTuple_GET_ITEM(pair, 0) == Py_None)
+        return NULL;
+    *nr = PyLong_AsLongLong(PyTuple_GET_ITEM(pair, 1));
+    return PyTuple_GET_ITEM(pair, 0);
+}
+
+/* Follow the edges of one node; nodes of the call that are met for the first time are appended to w->nodes. */
+static void
+follow(walk *w, int n)
+{
+    const bool direct = w->edges->direct;
+    int count = count_edges(w, n);
+
+    for (int i = 0; i < count && !w->failed; i++) {
+        int64_t nr = 0;
+        void *target = edge_of(w, n, i, &nr);
+        input_edge *e;
+
+        if (target == NULL)
+            continue;
+        if (msp_probe_watches() && is_accumulate(target, direct))
+            msp_probe_grad_watch(target, direct);
+        e = boundary(w, n, target, nr);
+        if (e != NULL)
+            add_mapping(w, n, false, i, e->position);
+        else if (is_new(w, target))
+            note_node(w, target);
+    }
+}
+
+/* The input that a call without a node of its own hands on gets what arrives for the output. */
+static void
+pass_through(walk *w, int node, int64_t nr)
+{
+    for (int i = 0; i < w->edges->n; i++) {
+        const input_edge *e = &items_of(w->edges)[i];
+
+        if (!e->leaf && e->node == w->nodes[node].node && e->nr == nr) {
+            add_mapping(w, node, false, -1 - (int)nr, e->position);
+            return;
+        }
+    }
+}
+
+typedef struct outputs {
+    walk *walk;
+    int n;           /* tensors in the result */
+    PyObject *first; /* of them, lent */
+    bool any;
+    bool through;      /* the call made no node: it handed its input on, as to() and dropout without effect do */
+    int64_t handed_on; /* ... of the node with this number, or a leaf; -1: no, or the call of a module */
+    Py_ssize_t given;  /* ... which this open module was given; -1: none */
+    int leaf;          /* ... position among the inputs of the leaf that it is; -1: it is none */
+} outputs;
+
+/* The position of this leaf among the inputs, -1: it is none of them. */
+static int
+leaf_position(const probe_edges *e, const PyObject *tensor)
+{
+    return e->leaves > 0 ? msp_probe_edges_position(e, tensor, 0) : -1;
+}
+
+static void
+note_output(PyObject *t, void *payload)
+{
+    outputs *o = payload;
+    const bool direct = o->walk->edges->direct;
+    int index = o->n++, node;
+    int64_t nr = 0;
+    void *fn = msp_probe_node_of(t, direct, &nr);
+    bool new = fn != NULL && !o->through &&is_new(o->walk, fn);
+
+    if (index == 0) {
+        o->first = t;
+        o->leaf = fn == NULL ? leaf_position(o->walk->edges, t) : -1;
+    }
+    if (new || (fn != NULL && !o->through && index == 0)) {
+        o->through = !new;
+        node = note_node(o->walk, fn);
+        if (node >= 0)
+            add_mapping(o->walk, node, true, (int)nr, index);
+        if (node >= 0 && o->through)
+            pass_through(o->walk, node, nr);
+        o->any = true;
+    }
+    drop_node(fn, direct);
+}
+
+static bool
+has_same_tensors(const probe_edges *e)
+{
+    for (int i = 0; i < e->n; i++)
+        if (items_of(e)[i].first != items_of(e)[i].position)
+            return true;
+    return false;
+}
+
+/* In a function of several nodes, which of them belongs to which place of a tensor that is there twice cannot be told:
+ * their sum stands in the first. */
+static void
+merge_same_tensors(walk *w)
+{
+    int *first;
+
+    if (w->n < 2 || !has_same_tensors(w->edges))
+        return;
+    first = PyMem_New(int, w->edges->positions);
+    if (first == NULL)
+        return;
+    for (int i = 0; i < w->edges->positions; i++)
+        first[i] = i;
+    for (int i = 0; i < w->edges->n; i++)
+        first[items_of(w->edges)[i].position] = items_of(w->edges)[i].first;
+    for (int i = 0; i < w->n; i++)
+        for (int j = w->nodes[i].nin; j < w->nodes[i].nin + w->nodes[i].nout; j++)
+            map_of(&w->nodes[i])[j].slot = first[map_of(&w->nodes[i])[j].slot];
+    PyMem_Free(first);
+}
+
+static int
+count_contributions(const walk *w, int slot_number)
+{
+    int n = 0;
+
+    for (int i = 0; i < w->n; i++)
+        for (int j = w->nodes[i].nin; j < w->nodes[i].nin + w->nodes[i].nout; j++)
+            n += map_of(&w->nodes[i])[j].slot == slot_number;
+    return n;
+}
+
+/* Whether what the node puts on this edge is recorded alone, as the gradient of an input. */
+static bool
+is_recorded_alone(const walk *w, const walked *k, int at)
+{
+    for (int i = k->nin; i < k->nin + k->nout; i++)
+        if (map_of(k)[i].at == at && count_contributions(w, map_of(k)[i].slot) == 1)
+            return true;
+    return false;
+}
+
+/*
+ * What the node of the first output hands on inside a composite function, or past it, is recorded behind the inputs'
+ * gradients: it is all that the original shows of such a call. Not so of a module: what leaves it beside its inputs'
+ * gradients are those of its parameters, which have a record. Returns how many there are.
+ */
+static int
+add_inner_edges(walk *w)
+{
+    int extra = 0, count = w->n == 0 ? 0 : count_edges(w, 0);
+    int64_t nr;
+
+    for (int i = 0; i < count; i++)
+        if (edge_of(w, 0, i, &nr) != NULL && !is_recorded_alone(w, &w->nodes[0], i))
+            add_mapping(w, 0, false, i, w->edges->positions + extra++);
+    return extra;
+}
+
+/* Which gradient that enters the call arrives at this output of a node; -1: none. */
+static int
+entering_at(walk *w, const void *node, int64_t nr)
+{
+    int known = find_node(w, node);
+
+    for (int i = 0; known >= 0 && i < w->nodes[known].nin; i++)
+        if (map_of(&w->nodes[known])[i].at == nr)
+            return map_of(&w->nodes[known])[i].slot;
+    return -1;
+}
+
+/*
+ * A result that the module itself uses, too, such as the state of an LSTM cell: autograd adds the module's own part to
+ * what arrives from outside. The nodes that make it are noted, so that it can be taken off again.
+ */
+static void
+add_own_uses(walk *w)
+{
+    for (int n = 0; n < w->n; n++) {
+        int count = count_edges(w, n);
+
+        for (int i = 0; i < count && !w->failed; i++) {
+            int64_t nr = 0;
+            void *target = edge_of(w, n, i, &nr);
+            int slot_number = target == NULL ? -1 : entering_at(w, target, nr);
+
+            if (slot_number >= 0)
+                add_mapping(w, n, false, i, -1 - slot_number);
+        }
+    }
+}
+
+/* Shape and type of a tensor, whatever and wherever it is; its type is MSP_DTYPE_NONE when they cannot be had. */
+static void
+look_like(msp_tensor *like, PyObject *t)
+{
+    PyObject *shape, *dtype;
+
+    if (msp_probe_tensor_view(like, t) == 1)
+        return;
+    shape = PyObject_GetAttrString(t, "shape");
+    dtype = PyObject_GetAttrString(t, "dtype");
+    if (shape == NULL || dtype == NULL || msp_probe_tensor_shape(like, shape, dtype) != 0)
+        like->dtype = MSP_DTYPE_NONE;
+    Py_XDECREF(shape);
+    Py_XDECREF(dtype);
+    PyErr_Clear();
+}
+
+/* Inputs of a module to which no edge leads get a gradient of zeros. */
+static void
+expect_zeros(grad_call *g, const probe_edges *edges)
+{
+    msp_tensor like;
+
+    for (int i = 0; i < edges->n; i++) {
+        const input_edge *e = &items_of(edges)[i];
+
+        if (e->reached || e->first != e->position || e->tensor == NULL)
+            continue;
+        look_like(&like, e->tensor);
+        if (like.dtype != MSP_DTYPE_NONE)
+            msp_probe_grad_zeros(g, e->position, &like);
+    }
+}
+
+/* The gradient of a call that hands on what its module was given is taken when the module has ended; the node is held
+ * until then. */
+static bool
+follow_module(const walk *w, const outputs *o, grad_call *g)
+{
+    const walked *first = &w->nodes[0];
+    PyObject *object = w->edges->direct ? PyObject_GetAttr(o->first, str_grad_fn) : (PyObject *)first->node;
+    bool done;
+
+    if (!w->edges->direct)
+        Py_INCREF(object);
+    PyErr_Clear();
+    done = object != NULL && first->nin == 1 && first->nout == 1 &&
+           msp_probe_follow(g, o->given, first->node, w->edges->direct, object, map_of(first));
+    Py_XDECREF(object);
+    return done;
+}
+
+/* The same for a leaf: it has no node, so that nothing else can be said of the call. */
+static grad_call *
+follow_leaf(const walk *w, const outputs *o, const char *name, size_t len)
+{
+    const grad_mapping map[2] = {{0, 0}, {0, o->leaf}};
+    grad_call *g = msp_probe_grad_call(name, len, o->n, w->edges->positions, o->handed_on);
+
+    if (g != NULL)
+        msp_probe_follow(g, o->given, o->first, false, o->first, map);
+    return g;
+}
+
+static grad_call *
+make_call(const walk *w, const outputs *o, int extra, const char *name, size_t len, bool module)
+{
+    grad_call *g = msp_probe_grad_call(name, len, o->n, w->edges->positions + extra, o->handed_on);
+
+    if (g != NULL && o->given >= 0 && follow_module(w, o, g))
+        return g;
+    for (int i = 0; g != NULL && i < w->n; i++)
+        if (w->nodes[i].nin + w->nodes[i].nout > 0)
+            msp_probe_grad_hook(g, w->nodes[i].node, w->edges->direct, map_of(&w->nodes[i]), w->nodes[i].nin,
+                                w->nodes[i].nout);
+    if (g != NULL && module && msp_probe_wants_gradients())
+        expect_zeros(g, w->edges);
+    return g;
+}
+
+static void
+free_walk(walk *w)
+{
+    for (int i = 0; i < w->n; i++) {
+        drop_node(w->nodes[i].node, w->edges->direct);
+        Py_XDECREF(w->nodes[i].next);
+        PyMem_Free(w->nodes[i].more);
+    }
+    if (w->nodes != w->few)
+        PyMem_Free(w->nodes);
+    PyMem_Free(w->index);
+}
+
+void
+msp_probe_edges_after(probe_edges *edges, PyObject *result, const char *name, size_t len, bool module)
+{
+    walk w;
+    outputs o = {.walk = &w, .leaf = -1};
+    grad_call *g = NULL;
+    int extra;
+
+    start_walk(&w, edges);
+    msp_probe_each_tensor(result, note_output, &o, 0);
+    for (int i = 0; o.any && !o.through && i < w.n && !w.failed; i++)
+        follow(&w, i);
+    merge_same_tensors(&w);
+    o.handed_on = o.through && !module && w.n > 0 ? sequence_of(w.nodes[0].node, edges->direct) : -1;
+    if (o.leaf >= 0 && !module)
+        o.handed_on = MSP_PROBE_LEAF;
+    o.given = msp_probe_given_to(o.handed_on);
+    extra = o.given < 0 && !module ? add_inner_edges(&w) : 0;
+    if (module && o.n > 1 && !o.through && msp_probe_wants_gradients())
+        add_own_uses(&w);
+    if (o.any && !w.failed)
+        g = make_call(&w, &o, extra, name, len, module);
+    else if (o.leaf >= 0 && o.given >= 0)
+        g = follow_leaf(&w, &o, name, len);
+    if (module)
+        msp_probe_follow_end(msp_probe_open_modules(), edges, g);
+    if (PyErr_Occurred())
+        msp_probe_swallow("hooking the gradients", name);
+    Py_XDECREF(g);
+    free_walk(&w);
+    msp_probe_edges_drop(edges);
+}
