@@ -9,7 +9,8 @@
  *     probe_call.c    one call: inputs, the call itself, outputs, commit
  *     probe_record.c  handing records over, what of them is wanted, errors of our own
  *     probe_value.c   Python values as tokens
- *     probe_tensor.c  a tensor's memory, read without going through Python
+ *     probe_view.c    a tensor's memory, found without going through Python
+ *     probe_tensor.c  a tensor's record: measured, and saved where that is wanted
  *     probe_device.c  tensors on another device: reduced there, fetched in batches
  *     probe_keep.c    overflow_check: inputs as they were before their call
  *     probe_stack.c   call stacks, made into text once
@@ -314,6 +315,15 @@ int msp_probe_tensor_as(msp_record *r, PyObject *t, probe_path *path, const char
 
 /* The memory of a tensor: 1 and *view, 0 when it has none that can be read plainly, -1 with an exception set. */
 int msp_probe_tensor_view(msp_tensor *view, PyObject *t);
+
+/* The same of a tensor without a Python object; false: it has none, or it takes one to read it. */
+bool msp_probe_handle_view(msp_tensor *view, const void *handle);
+
+/* Its requires_grad, or -1 with an exception set. */
+int msp_probe_requires_grad(PyObject *t, bool *yes);
+
+/* How many numbers there are in a tuple of at most MSP_MAX_NDIM, -1: it is something else. Takes the reference over. */
+int msp_probe_numbers(int64_t *out, PyObject *tuple);
 
 /* The record of memory that stands for a tensor without requires_grad, or -1 with an exception set. */
 int msp_probe_memory(msp_record *r, const msp_tensor *view, probe_path *path);

@@ -704,7 +704,7 @@ msp_probe_grad_hook(grad_call *g, void *node, bool direct, const grad_mapping *m
 }
 
 bool
-msp_probe_grad_follow(grad_call *g, int own, grad_call *leader, int slot)
+msp_probe_grad_follow(grad_call *g, int own, grad_call *leader, int number)
 {
     led_call *led = PyMem_Realloc(leader->led, (size_t)(leader->nled + 1) * sizeof(*led));
 
@@ -712,8 +712,8 @@ msp_probe_grad_follow(grad_call *g, int own, grad_call *leader, int slot)
         return false;
     leader->led = led;
     Py_INCREF(g);
-    led[leader->nled++] = (led_call){g, slot, own};
-    leader->out[slot].followed = true;
+    led[leader->nled++] = (led_call){g, number, own};
+    leader->out[number].followed = true;
     return true;
 }
 
