@@ -200,9 +200,10 @@ MSP_API MSP_CHECK msp_status msp_collect_write(const char *ring_path, msp_error 
 
 /*
  * Bring a dump up to date from rings that nobody serves any more (everything was killed). path is the dump folder, or
- * anything in it: the folder of a step or rank, a dump.json. Returns through *recovered how many records were added;
- * rings whose process still runs are left alone. A path that does not exist has nothing to recover and is no error; a
- * ring that cannot be used (damaged, a read-only folder) is a warning.
+ * anything in it: the folder of a step or rank, a dump.json. Returns through *recovered how many records were taken
+ * from them, of which the files may have shown some already; rings whose process still runs are left alone. A path that
+ * does not exist has nothing to recover and is no error; a ring that cannot be used (damaged, a read-only folder) is a
+ * warning.
  */
 MSP_API MSP_CHECK msp_status msp_collect_recover(const char *path, int64_t *recovered, msp_error *err);
 

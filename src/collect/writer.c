@@ -536,6 +536,6 @@ msp_collect_recover(const char *path, int64_t *recovered, msp_error *err)
         at[msp_path_dir(at).len] = '\0';
     }
     if (*recovered > 0)
-        msp_info("%s: %lld records of a killed process were added", path, (long long)*recovered);
+        msp_info("%s: %lld records were taken from what a killed process left", path, (long long)*recovered);
     return st;
 }

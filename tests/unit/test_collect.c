@@ -237,7 +237,7 @@ static void
 after_everything_is_killed_the_files_are_valid_and_a_reader_recovers_the_rest(void **state)
 {
     const char *dir = scratch_path("group"), *unit_dir = scratch_path("group/step0/rank0");
-    int64_t recovered = 0, before, writer;
+    int64_t recovered = 0, before, after, writer;
     int fd, last, status;
     pid_t pid;
 
@@ -260,9 +260,10 @@ after_everything_is_killed_the_files_are_valid_and_a_reader_recovers_the_rest(vo
     before = count_members(in_dir(unit_dir, "dump.json"), true);
     assert_true(before >= 0);
     assert_int_equal(msp_collect_recover(dir, &recovered, NULL), MSP_OK);
-    assert_true(recovered > 0);
-    assert_int_equal(count_members(in_dir(unit_dir, "dump.json"), true), before + recovered);
-    assert_true(before + recovered >= last + 1);
+    after = count_members(in_dir(unit_dir, "dump.json"), true);
+    assert_true(after > before);
+    assert_true(recovered >= after - before); /* what was a preview before is recovered, too */
+    assert_true(after >= last + 1);
     assert_int_equal(hidden_files(dir), 0);
     assert_int_equal(msp_collect_recover(dir, &recovered, NULL), MSP_OK); /* again: nothing to do */
     assert_int_equal(recovered, 0);
