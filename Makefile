@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 export JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 export TORCH TORCH_INDEX
 
-PARTS := unit cli python asan tsan fuzz format symbols aarch64 torch113
+PARTS := unit cli python asan tsan fuzz format symbols aarch64 avx512 torch113
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test bench bench-peers install format clean $(PARTS:%=test-%)
@@ -56,13 +56,14 @@ test-fuzz: ## every fuzz corpus, replayed under the address sanitizer
 test-format: ## are the C sources formatted as .clang-format says?
 test-symbols: ## does every global symbol carry the msp_ prefix?
 test-aarch64: ## unit tests cross-compiled for aarch64, run under qemu (not part of `make test`)
+test-avx512: ## unit tests with the AVX-512 kernels as plain C, for machines without it (not part of `make test`)
 test-torch113: ## Python tests with Debian's PyTorch 1.13 (not part of `make test`)
 
 test-unit test-asan test-tsan test-fuzz test-format test-symbols:
 	@tools/setup test
 	@tools/run-tests $(@:test-%=%)
 
-test-aarch64 test-torch113:
+test-aarch64 test-avx512 test-torch113:
 	@tools/setup $(@:test-%=%)
 	@tools/run-tests $(@:test-%=%)
 

@@ -3,6 +3,7 @@
 
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #if defined(__aarch64__)
@@ -12,18 +13,29 @@
 
 static _Atomic int limit = -1; /* -1: not read from the environment yet */
 
+#if defined(__x86_64__)
+/* On top of what AVX2 takes. */
+static bool
+has_avx512(void)
+{
+#ifdef MSP_AVX512_EMULATED
+    return true;
+#else
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#endif
+}
+#endif
+
 static msp_cpu_level
 best_there(void)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl"))
-        return MSP_CPU_AVX512;
     /* every CPU with AVX2 and FMA has F16C; gcc 12 cannot ask for it by name */
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2"))
-        return MSP_CPU_AVX2;
-    return MSP_CPU_SCALAR;
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("bmi2"))
+        return MSP_CPU_SCALAR;
+    return has_avx512() ? MSP_CPU_AVX512 : MSP_CPU_AVX2;
 #elif defined(__aarch64__)
     return MSP_CPU_NEON;
 #else

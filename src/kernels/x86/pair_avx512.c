@@ -1,6 +1,8 @@
 /* pair_avx512.c - the pair metrics with AVX-512: eight doubles are one register, and comparing gives bit masks. */
 #if defined(__x86_64__)
-#define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi")))
+#include "kernels/x86/avx512.h"
+
+#define TARGET __attribute__((target(AVX512_SET "avx2,fma,f16c,bmi")))
 #define SET    msp_pair_avx512
 #include "kernels/x86/pair_x86.h"
 

@@ -5,10 +5,10 @@
  * exponent's bits; the resulting masks are counted in general registers, which have nothing else to do.
  */
 #if defined(__x86_64__)
-#include <immintrin.h>
 #include "kernels/stats_kernel.h"
+#include "kernels/x86/avx512.h"
 
-#define KERNEL_ATTRIBUTES __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi2,popcnt")))
+#define KERNEL_ATTRIBUTES __attribute__((target(AVX512_SET "avx2,fma,f16c,bmi2,popcnt")))
 #define KERNEL_TABLE      msp_stats_avx512
 #define INLINE            KERNEL_ATTRIBUTES static inline __attribute__((always_inline))
 
