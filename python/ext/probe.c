@@ -425,6 +425,7 @@ static PyMethodDef functions[] = {
     {"parameter_done", msp_probe_py_parameter_done, METH_O, "parameter_done(parameter)"},
     {"nodes", msp_probe_nodes, METH_VARARGS, "nodes(tensors, kinds)"},
     {"state", msp_probe_state, METH_O, "state(use)"},
+    {"frames", msp_probe_frames, METH_O, "frames(use)"},
     {"registrar", msp_probe_registrar, METH_VARARGS, "registrar(function, node)"},
     {"trial", msp_probe_trial, METH_VARARGS, "trial(target, call)"},
     {"legacy_rules", (PyCFunction)(void (*)(void))msp_probe_legacy_rules, METH_VARARGS | METH_KEYWORDS,

@@ -438,6 +438,12 @@ PyObject *msp_probe_stack_by_id(uint32_t id);
 /* Forget the ids: they belong to one collection. */
 void msp_probe_stack_reset(void);
 
+/*
+ * frames(use): whether stacks are told apart by the interpreter's own frames from now on, which is refused when the
+ * current stack looks another way through frame objects. None: this interpreter's are not read.
+ */
+PyObject *msp_probe_frames(PyObject *self, PyObject *use);
+
 /* ---- gradients (probe_edges.c, probe_walk.c, probe_grad.c, probe_register.c)
  * ------------------------------------------------------------------------------------------ */
 

@@ -88,23 +88,8 @@ mix(uint64_t h, uint64_t v)
     return h ^ (h >> 29);
 }
 
-#ifdef HAS_OWN_FRAMES
 static uint64_t
-hash_stack(int skip)
-{
-    uint64_t h = 1;
-
-    for (const _PyInterpreterFrame *f = PyThreadState_Get()->cframe->current_frame; f != NULL; f = f->previous) {
-        if (_PyFrame_IsIncomplete((_PyInterpreterFrame *)f) || skip-- > 0)
-            continue;
-        h = mix(h, (uintptr_t)f->f_code);
-        h = mix(h, (uintptr_t)f->prev_instr);
-    }
-    return h == 0 ? 1 : h;
-}
-#else
-static uint64_t
-hash_stack(int skip)
+hash_frames(int skip)
 {
     PyFrameObject *f = frame_behind(skip);
     uint64_t h = 1;
@@ -120,6 +105,47 @@ hash_stack(int skip)
         f = back;
     }
     return h == 0 ? 1 : h;
+}
+
+#ifdef HAS_OWN_FRAMES
+static bool own_frames; /* they have been proven */
+
+/* The same hash. */
+static uint64_t
+hash_own_frames(int skip)
+{
+    uint64_t h = 1;
+
+    for (_PyInterpreterFrame *f = PyThreadState_Get()->cframe->current_frame; f != NULL; f = f->previous) {
+        if (_PyFrame_IsIncomplete(f) || skip-- > 0)
+            continue;
+        h = mix(h, (uintptr_t)f->f_code);
+        h = mix(h, (uint64_t)(unsigned)(_PyInterpreterFrame_LASTI(f) * (int)sizeof(_Py_CODEUNIT)));
+    }
+    return h == 0 ? 1 : h;
+}
+
+static uint64_t
+hash_stack(int skip)
+{
+    return own_frames ? hash_own_frames(skip) : hash_frames(skip);
+}
+
+PyObject *
+msp_probe_frames(PyObject *self, PyObject *use)
+{
+    (void)self;
+    own_frames = PyObject_IsTrue(use) == 1 && hash_own_frames(0) == hash_frames(0);
+    return PyBool_FromLong(own_frames);
+}
+#else
+#define hash_stack(skip) hash_frames(skip)
+
+PyObject *
+msp_probe_frames(PyObject *self, PyObject *use)
+{
+    (void)self, (void)use;
+    Py_RETURN_NONE;
 }
 #endif
 

@@ -153,6 +153,8 @@ class Recorder:
             log.info("tensors are read through Python: this torch offers no proven C functions for it")
         elif not all(direct):
             log.info("gradients are taken through Python: what this torch keeps of them is not what was proven elsewhere")
+        if selftest.prove_frames(probe) is False:
+            log.info("call stacks are found through frame objects: what this interpreter keeps of them is not what was proven elsewhere")
         self._modules.in_place = selftest.prove_modules(probe)
         self._registry = apis.Registry(probe, selftest.in_place_kinds(probe), self.separator)
         if self.config.level in ("L1", "mix"):

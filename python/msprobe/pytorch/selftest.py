@@ -14,7 +14,7 @@ import torch
 from msprobe.pytorch.log import log
 
 KINDS = ("builtin", "method", "function", "slot")
-OTHERS = ("tensor", "sequence", "registrar", "state", "node", "module")
+OTHERS = ("tensor", "sequence", "registrar", "state", "node", "module", "frame")
 ROUNDS = 40  # often enough for an adaptive interpreter to specialise the calls
 
 
@@ -93,6 +93,18 @@ def _prove_state(probe):
         end()
     probe.state(good)
     return good
+
+
+def prove_frames(probe):
+    """Whether the interpreter's own frames are those that it shows: in a function, in one that C calls, in a generator. None: they are not read."""
+    if "frame" in chosen_plain():
+        return probe.frames(False)
+
+    def same(_=None):
+        return probe.frames(True)
+
+    found = [same(), *map(same, [0]), *(same() for _ in range(1))]
+    return found[0] if all(f == found[0] for f in found) else probe.frames(False)
 
 
 def prove_modules(probe):
