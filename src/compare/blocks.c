@@ -45,40 +45,37 @@ npu_rows(const blocks *s)
 
 /* ---- one block --------------------------------------------------------------------------------------------------- */
 
+/* Room for need items; those that are new are empty, which for all of them is zero bytes. */
+static bool
+reserve(void **items, size_t *cap, size_t need, size_t size)
+{
+    size_t before = *cap;
+
+    if (!msp_vec_grow(items, cap, need, size))
+        return false;
+    if (*cap > before)
+        memset((char *)*items + before * size, 0, (*cap - before) * size);
+    return true;
+}
+
 static bool
 reserve_judged(block *b, size_t rows)
 {
-    size_t before = b->cap;
-
-    if (!msp_vec_grow((void **)&b->judged, &b->cap, rows, sizeof(*b->judged)))
-        return false;
-    for (size_t i = before; i < b->cap; i++)
-        b->judged[i] = (msp_judged){0};
-    return true;
+    return reserve((void **)&b->judged, &b->cap, rows, sizeof(*b->judged));
 }
 
 static bool
 reserve_shown(block *b, size_t rows)
 {
-    size_t before = b->cap_shown;
-
-    if (!msp_vec_grow((void **)&b->shown, &b->cap_shown, rows, sizeof(*b->shown)))
-        return false;
-    for (size_t i = before; i < b->cap_shown; i++)
-        b->shown[i] = (msp_shown){0};
-    return true;
+    return reserve((void **)&b->shown, &b->cap_shown, rows, sizeof(*b->shown));
 }
 
 /* Room for the texts of so many tasks, each empty. */
 static bool
 block_texts(block *b, size_t tasks)
 {
-    size_t before = b->cap_texts;
-
-    if (!msp_vec_grow((void **)&b->texts, &b->cap_texts, tasks, sizeof(*b->texts)))
+    if (!reserve((void **)&b->texts, &b->cap_texts, tasks, sizeof(*b->texts)))
         return false;
-    for (size_t i = before; i < b->cap_texts; i++)
-        b->texts[i] = (msp_buf){0};
     for (size_t i = 0; i < tasks; i++)
         msp_buf_clear(&b->texts[i]);
     b->ntexts = tasks;
