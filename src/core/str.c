@@ -18,12 +18,31 @@ msp_str_ends(msp_str s, msp_str suffix)
     return s.len >= suffix.len && (suffix.len == 0 || memcmp(s.p + s.len - suffix.len, suffix.p, suffix.len) == 0);
 }
 
+/* Of at least four bytes, in a text that is not shorter. */
+static const char *
+find_in_name(msp_str s, msp_str needle)
+{
+    uint32_t here, wanted;
+
+    memcpy(&wanted, needle.p, sizeof(wanted));
+    for (const char *p = s.p, *last = s.p + s.len - needle.len; p <= last; p++) {
+        memcpy(&here, p, sizeof(here));
+        if (here == wanted && memcmp(p, needle.p, needle.len) == 0)
+            return p;
+    }
+    return NULL;
+}
+
 const char *
 msp_str_find(msp_str s, msp_str needle)
 {
+    enum { NAME = 128 }; /* memmem() makes a table first, which takes longer than a walk along a name */
+
     if (needle.len == 0)
         return s.p;
-    return s.len == 0 ? NULL : memmem(s.p, s.len, needle.p, needle.len);
+    if (needle.len > s.len)
+        return NULL;
+    return needle.len >= 4 && s.len <= NAME ? find_in_name(s, needle) : memmem(s.p, s.len, needle.p, needle.len);
 }
 
 msp_str

@@ -8,6 +8,7 @@ static void
 pieces_of_text_are_found(void **state)
 {
     msp_str s = MSP_STR("Functional.linear.0");
+    char text[300];
 
     (void)state;
     assert_true(msp_str_starts(s, MSP_STR("Functional.")));
@@ -20,6 +21,12 @@ pieces_of_text_are_found(void **state)
     assert_ptr_equal(msp_str_find(s, MSP_STR("")), s.p);
     assert_null(msp_str_find(s, MSP_STR("Linear")));
     assert_null(msp_str_find((msp_str){NULL, 0}, MSP_STR("x")));
+    assert_ptr_equal(msp_str_find(s, (msp_str){s.p + s.len - 5, 5}), s.p + s.len - 5); /* the last place */
+    memset(text, 'a', sizeof(text));
+    memcpy(text + sizeof(text) - 5, "aaaab", 5);
+    for (size_t n = 5; n <= sizeof(text); n += 5) /* names, and texts that are longer */
+        assert_ptr_equal(msp_str_find((msp_str){text + sizeof(text) - n, n}, MSP_STR("aaaab")),
+                         text + sizeof(text) - 5);
     assert_null(msp_str_find((msp_str){s.p, 14}, MSP_STR("linear"))); /* it would end behind the text */
     assert_true(msp_str_eq((msp_str){NULL, 0}, MSP_STR("")));
     assert_int_equal(msp_str_of(NULL).len, 0);
