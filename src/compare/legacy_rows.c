@@ -19,7 +19,9 @@ typedef struct reading {
     const char *path;
     size_t cap_apis;
     size_t first;       /* row with which the open group begins */
-    bool any;           /* a line was read */
+    bool any;           /* a line of a tensor was read */
+    bool any_stack;     /* and one of a stack */
+    bool again;         /* with what that one told, all lines must be read again */
     bool stack_is_last; /* stacks stand behind their operator */
     bool marked;        /* the line before ends a group, unless this one goes on ending it */
     msp_json_writer stacks;
@@ -134,15 +136,28 @@ fill_values(reading *r, msp_row *row, const msp_legacy_line *line)
     return MSP_OK;
 }
 
-/* Of the lines of torch_npu.hooks each is a row. */
-static bool
-fill_texts(msp_rows *t, msp_row *row, const msp_legacy_line *line)
+/* Each line of a tensor is a row, so that the one which this is like is too. */
+static void
+fill_like(const msp_rows *t, msp_row *row, const msp_legacy_line *line)
 {
-    if (line->like == LEGACY_NONE)
-        return msp_rows_texts(t, row, line->dtype, line->shape);
-    row->dtype = t->rows[line->like].dtype;
-    row->shape = t->rows[line->like].shape;
-    return true;
+    const msp_row *like = &t->rows[line->like];
+
+    row->dtype = like->dtype;
+    row->shape = like->shape;
+    row->md5 = like->md5;
+    for (size_t i = 0; i < line->nnumbers; i++)
+        row->stats[i] = (msp_val){VAL_FLOAT, 0, {.f = line->numbers[i]}};
+}
+
+static bool
+fill_row(reading *r, msp_row *row, const msp_legacy_line *line)
+{
+    if (line->like != LEGACY_NONE) {
+        fill_like(&r->out->rows, row, line);
+        return true;
+    }
+    return msp_rows_texts(&r->out->rows, row, line->dtype, line->shape) &&
+           (line->kind == LEGACY_VALUES || fill_tensor(r, row, line));
 }
 
 static msp_status
@@ -159,8 +174,7 @@ add_row(reading *r, const msp_legacy_line *line)
                              line->number, hooks ? "torch_npu.hooks" : "ptdbg_ascend",
                              hooks ? "ptdbg_ascend" : "torch_npu.hooks");
     row = begin_line(r, !r->stack_is_last && output) ? msp_rows_new(t) : NULL;
-    if (row == NULL || !name_row(t, row, line->name, !hooks, output) || !fill_texts(t, row, line) ||
-        (!hooks && !fill_tensor(r, row, line)))
+    if (row == NULL || !name_row(t, row, line->name, !hooks, output) || !fill_row(r, row, line))
         return no_memory(r);
     if (hooks)
         st = fill_values(r, row, line);
@@ -192,17 +206,11 @@ stacks_are_last(const char *text, size_t size, const char *path)
     msp_legacy_reader r = {.text = text, .size = size, .path = path, .quiet = true};
     msp_buf before = {0}, stack = {0};
     msp_legacy_line line;
-    bool more, last = true, any = false;
+    bool more, last = true;
 
     while (msp_legacy_next(&r, &line, &more, NULL) == MSP_OK && more) {
         msp_str call = msp_legacy_call(line.name);
 
-        if (!any &&
-            (line.kind == LEGACY_VALUES || msp_str_find((msp_str){text, size}, MSP_STR("stack_info\"")) == NULL)) {
-            last = false; /* there are none */
-            break;
-        }
-        any = true;
         if (line.kind != LEGACY_STACK && stack.len > 0 && msp_str_eq(msp_buf_view(&stack), call)) {
             last = false;
             break;
@@ -257,20 +265,44 @@ expect_rows(reading *r, size_t lines)
     return n == 0 || msp_vec_grow((void **)&t->rows, &t->cap, n, sizeof(*t->rows));
 }
 
+static bool
+begin_rows(reading *r)
+{
+    msp_rows_release(&r->out->rows);
+    r->cap_apis = r->first = 0;
+    r->any = r->marked = false;
+    return msp_rows_begin(&r->out->rows);
+}
+
+/*
+ * Which order stacks have is asked at the first of them: most files have none, and looking for one would take as long
+ * as reading the lines.
+ */
+static void
+first_stack(reading *r, const char *text, size_t size)
+{
+    r->any_stack = true;
+    r->stack_is_last = r->again = !r->out->hooks && stacks_are_last(text, size, r->path);
+}
+
 static msp_status
 read_lines(reading *r, const char *text, size_t size)
 {
-    msp_legacy_reader reader = {.text = text, .size = size, .path = r->path, .recall = true};
+    msp_legacy_known known[LEGACY_KNOWN] = {{{0}, 0}};
+    msp_legacy_reader reader = {.text = text, .size = size, .path = r->path, .known = known};
     msp_legacy_line line;
     msp_status st;
     bool more;
 
+    r->again = false;
     while ((st = msp_legacy_next(&reader, &line, &more, r->err)) == MSP_OK && more) {
+        if (line.kind == LEGACY_STACK && !r->any_stack)
+            first_stack(r, text, size);
         if (!r->any && !expect_rows(r, size / (line.text.len + 1)))
             st = no_memory(r);
-        if (st == MSP_OK)
+        if (st == MSP_OK && !r->again)
             st = line.kind == LEGACY_STACK ? add_stack(r, &line) : add_row(r, &line);
-        if (st != MSP_OK)
+        if (st != MSP_OK || r->again)
             break;
     }
     r->out->cut = reader.cut;
@@ -284,12 +316,11 @@ msp_legacy_open_text(msp_legacy_file *out, const char *text, size_t size, const 
     reading r = {.out = out, .path = path, .err = err};
     msp_status st;
 
-    if (!msp_rows_begin(&out->rows))
-        return no_memory(&r);
-    r.stack_is_last = stacks_are_last(text, size, path);
     msp_json_writer_init(&r.stacks, &out->stack_text, -1);
     msp_json_begin_object(&r.stacks);
-    st = read_lines(&r, text, size);
+    do
+        st = begin_rows(&r) ? read_lines(&r, text, size) : no_memory(&r);
+    while (st == MSP_OK && r.again);
     if (st == MSP_OK && r.marked && !close_group(&r))
         st = no_memory(&r);
     if (st == MSP_OK)

@@ -73,6 +73,8 @@ msp_legacy_is(const char *path)
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
+static const msp_str STACK_INFO = MSP_STR("stack_info");
+
 /* Where the last "<separator>word" begins that is followed by "." or the end; 0: nowhere. */
 static size_t
 find_last_word(msp_str name, msp_str word)
@@ -139,9 +141,9 @@ string_end(msp_str s, size_t i)
     return 0;
 }
 
-/* Where the list begins that follows the name, or 0 when something else does; *name is as it stands in the file. */
+/* Where the list of values begins that follows the name, or 0 when something else does. */
 static size_t
-list_after_name(msp_str line, msp_str *name)
+list_after_name(msp_str line)
 {
     size_t i = skip_space(line, 0), end;
 
@@ -150,8 +152,7 @@ list_after_name(msp_str line, msp_str *name)
     i = skip_space(line, i + 1);
     if (i == line.len || line.p[i] != '"' || (end = string_end(line, i)) == 0)
         return 0;
-    *name = (msp_str){line.p + i + 1, end - i - 2};
-    if (msp_str_ends(*name, MSP_STR("stack_info")))
+    if (msp_str_ends((msp_str){line.p + i + 1, end - i - 2}, STACK_INFO))
         return 0;
     i = skip_space(line, end);
     if (i == line.len || line.p[i] != ',')
@@ -176,37 +177,13 @@ is_shape(const msp_json *v)
     return msp_json_kind_of(v) == MSP_JSON_ARRAY || msp_json_kind_of(v) == MSP_JSON_STRING;
 }
 
-/* Does a name mean what stands in the file, and can nothing be wrong with it? */
-static bool
-is_plain(msp_str name)
-{
-    for (size_t i = 0; i < name.len; i++)
-        if (name.p[i] < ' ' || name.p[i] > '~' || name.p[i] == '\\')
-            return false;
-    return true;
-}
-
-/* The place of the end that this one may be, or NULL. It has the type in its middle and the shape behind that. */
-static struct legacy_end *
-end_like(msp_legacy_reader *r, msp_str text)
-{
-    uint64_t middle, last;
-
-    if (!r->recall || text.len < 2 * sizeof(last))
-        return NULL;
-    memcpy(&middle, text.p + text.len / 2, sizeof(middle));
-    memcpy(&last, text.p + text.len - sizeof(last), sizeof(last));
-    return &r->ends[((3 * middle ^ last) * 0x9E3779B97F4A7C15u) >> 60];
-}
-
 /* The line with 0 in place of its value list is parsed; the list itself stays text. */
 static msp_status
-read_values(msp_legacy_reader *r, msp_legacy_line *out, size_t list, msp_str name, msp_error *err)
+read_values(msp_legacy_reader *r, msp_legacy_line *out, size_t list, msp_error *err)
 {
     const char *end = memchr(out->text.p + list, ']', out->text.len - list);
-    struct legacy_end *known;
     const msp_json *root;
-    msp_str behind;
+    msp_str behind, name;
     msp_status st;
 
     if (end == NULL)
@@ -214,12 +191,6 @@ read_values(msp_legacy_reader *r, msp_legacy_line *out, size_t list, msp_str nam
     out->kind = LEGACY_VALUES;
     out->values = (msp_str){out->text.p + list, (size_t)(end + 1 - out->text.p) - list};
     behind = (msp_str){end + 1, out->text.len - list - out->values.len};
-    known = end_like(r, behind);
-    if (known != NULL && msp_str_eq(known->text, behind) && is_plain(name)) {
-        out->name = name;
-        out->like = known->line;
-        return MSP_OK;
-    }
     msp_buf_clear(&r->scratch);
     msp_buf_add(&r->scratch, out->text.p, list);
     msp_buf_char(&r->scratch, '0');
@@ -239,8 +210,6 @@ read_values(msp_legacy_reader *r, msp_legacy_line *out, size_t list, msp_str nam
     if (name.p >= r->scratch.p && name.p < r->scratch.p + list)
         name.p = out->text.p + (name.p - r->scratch.p);
     out->name = name;
-    if (known != NULL)
-        *known = (struct legacy_end){behind, r->values_lines};
     return MSP_OK;
 }
 
@@ -249,7 +218,7 @@ read_stack(const msp_legacy_reader *r, msp_legacy_line *out, msp_error *err)
 {
     out->kind = LEGACY_STACK;
     out->frames = msp_json_at(r->doc.root, 1);
-    if (!msp_str_ends(out->name, MSP_STR("stack_info")) || msp_json_kind_of(out->frames) != MSP_JSON_ARRAY)
+    if (!msp_str_ends(out->name, STACK_INFO) || msp_json_kind_of(out->frames) != MSP_JSON_ARRAY)
         return wrong_line(r, err, "two elements must be a name ending in stack_info and a list of frames");
     return MSP_OK;
 }
@@ -274,19 +243,12 @@ read_tensor(const msp_legacy_reader *r, msp_legacy_line *out, msp_error *err)
 }
 
 static msp_status
-read_line(msp_legacy_reader *r, msp_legacy_line *out, msp_error *err)
+read_whole_line(msp_legacy_reader *r, msp_legacy_line *out, msp_error *err)
 {
-    msp_str name;
-    size_t list = list_after_name(out->text, &name), n;
-    msp_status st;
+    size_t list = list_after_name(out->text), n;
+    msp_status st = list > 0 ? read_values(r, out, list, err) : parse(r, out->text, err);
 
-    if (list > 0) {
-        st = read_values(r, out, list, name, err);
-        r->values_lines += st == MSP_OK;
-        return st;
-    }
-    st = parse(r, out->text, err);
-    if (st != MSP_OK)
+    if (list > 0 || st != MSP_OK)
         return st;
     n = msp_json_count(r->doc.root);
     if (msp_json_kind_of(r->doc.root) != MSP_JSON_ARRAY ||
@@ -298,6 +260,128 @@ read_line(msp_legacy_reader *r, msp_legacy_line *out, msp_error *err)
     if (n != 5 && n != 6)
         return wrong_line(r, err, "must have 2, 4, 5 or 6 elements");
     return read_tensor(r, out, err);
+}
+
+/* ---- lines that are like one before ------------------------------------------------------------------------------ */
+
+/* Does a name mean what stands in the file, and can nothing be wrong with it? No way out of the loop: it is short. */
+static bool
+is_plain(msp_str name)
+{
+    bool odd = false;
+
+    for (size_t i = 0; i < name.len; i++)
+        odd |= name.p[i] < ' ' || name.p[i] > '~' || name.p[i] == '\\';
+    return !odd;
+}
+
+static bool
+is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* Behind the JSON float at p, or NULL when something else stands there, or one with an exponent. */
+static const char *
+read_float(const char *p, const char *end, double *out)
+{
+    const char *next = msp_f64_scan(p, end, out), *digits = p + (*p == '-'), *point = digits;
+
+    while (is_digit(*point))
+        point++;
+    if (next == NULL || *point != '.' || point == digits || next == point + 1 || (*digits == '0' && point > digits + 1))
+        return NULL;
+    return next;
+}
+
+/* "[1.5, -0.25, 0.5]", as many as statistics can be. */
+static bool
+read_statistics(msp_legacy_line *out, msp_str list)
+{
+    const char *p = list.p + 1, *end = list.p + list.len - 1;
+
+    for (out->nnumbers = 0; p != NULL && out->nnumbers < LEGACY_STATS; p += 2) {
+        p = read_float(p, end, &out->numbers[out->nnumbers]);
+        if (p == NULL)
+            return false;
+        out->nnumbers++;
+        if (p == end)
+            return out->nnumbers >= 3;
+        if (end - p < 3 || p[0] != ',' || p[1] != ' ')
+            return false;
+    }
+    return false;
+}
+
+/*
+ * Cut a line as the tools write it, ["name", ..., into name, numbers and the rest: what stands behind the values, or
+ * between name and statistics. False for all others. Nothing but the rest can then be wrong with it: where one such
+ * line is right, all are that have its rest.
+ */
+static bool
+take_apart(msp_legacy_line *out, msp_str *rest)
+{
+    msp_str line = out->text, name = {line.p + 2, 0};
+    const char *end = line.p + line.len, *quote, *list, *close;
+
+    quote = msp_str_starts(line, MSP_STR("[\"")) ? memchr(name.p, '"', line.len - 2) : NULL;
+    if (quote == NULL || end - quote < 8)
+        return false;
+    name.len = (size_t)(quote - name.p);
+    if (!is_plain(name) || msp_str_ends(name, STACK_INFO))
+        return false;
+    if (memcmp(quote, "\", [", 4) == 0) {
+        list = quote + 3;
+        close = memchr(list, ']', (size_t)(end - list));
+        if (close == NULL)
+            return false;
+        *rest = (msp_str){close + 1, (size_t)(end - close - 1)};
+        out->kind = LEGACY_VALUES;
+        out->values = (msp_str){list, (size_t)(close + 1 - list)};
+    } else {
+        list = memrchr(quote, '[', (size_t)(end - quote));
+        if (list == NULL || end - list < 4 || memcmp(end - 2, "]]", 2) != 0)
+            return false;
+        *rest = (msp_str){quote + 1, (size_t)(list - quote - 1)};
+        out->kind = LEGACY_TENSOR;
+        if (!read_statistics(out, (msp_str){list, (size_t)(end - 1 - list)}))
+            return false;
+    }
+    out->name = name;
+    return true;
+}
+
+/* Where such a rest would be. It has the type in its middle and the shape behind that. */
+static msp_legacy_known *
+known_of(msp_legacy_reader *r, msp_str rest)
+{
+    uint64_t middle, last;
+
+    if (rest.len < 2 * sizeof(last))
+        return NULL;
+    memcpy(&middle, rest.p + rest.len / 2, sizeof(middle));
+    memcpy(&last, rest.p + rest.len - sizeof(last), sizeof(last));
+    return &r->known[((3 * middle ^ last) * 0x9E3779B97F4A7C15u) >> 56]; /* LEGACY_KNOWN places */
+}
+
+static msp_status
+read_line(msp_legacy_reader *r, msp_legacy_line *out, msp_error *err)
+{
+    msp_legacy_known *known = NULL;
+    msp_status st = MSP_OK;
+    msp_str rest;
+
+    if (r->known != NULL && take_apart(out, &rest))
+        known = known_of(r, rest);
+    if (known != NULL && msp_str_eq(known->rest, rest)) {
+        out->like = known->line;
+    } else {
+        st = read_whole_line(r, out, err);
+        if (st == MSP_OK && known != NULL && (out->kind == LEGACY_VALUES || (out->stats != NULL && out->step <= 100)))
+            *known = (msp_legacy_known){rest, r->tensors};
+    }
+    r->tensors += st == MSP_OK && out->kind != LEGACY_STACK;
+    return st;
 }
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */

@@ -25,6 +25,8 @@ typedef enum msp_legacy_kind { LEGACY_TENSOR, LEGACY_VALUES, LEGACY_STACK } msp_
 
 #define LEGACY_NONE SIZE_MAX
 
+enum { LEGACY_STATS = 4, LEGACY_KNOWN = 256 };
+
 /* One line. JSON values live until the next call of msp_legacy_next(); text without escapes as long as the file. */
 typedef struct msp_legacy_line {
     msp_legacy_kind kind;
@@ -37,8 +39,18 @@ typedef struct msp_legacy_line {
     const msp_json *stats;         /* TENSOR: element 5 where it is an array, else NULL */
     const msp_json *frames;        /* STACK: an array */
     msp_str values;                /* VALUES: the list's text, brackets included; not checked yet */
-    size_t like; /* LEGACY_NONE, or which VALUES line, counted from 0, has this one's dtype and shape: they are NULL */
+    /* LEGACY_NONE, or which line of a tensor, counted from 0, differs from this one in its name and its numbers only:
+     * the JSON values are NULL then, and step is not set */
+    size_t like;
+    double numbers[LEGACY_STATS]; /* TENSOR that is like another: its statistics, all of them floats */
+    size_t nnumbers;
 } msp_legacy_line;
+
+/* What stands in a line beside its name and its numbers, and in which line of a tensor that was. */
+typedef struct msp_legacy_known {
+    msp_str rest;
+    size_t line;
+} msp_legacy_known;
 
 /* Zero it and set text, size and path (for messages; "" for none), then call msp_legacy_next() until it is done. */
 typedef struct msp_legacy_reader {
@@ -51,13 +63,10 @@ typedef struct msp_legacy_reader {
     msp_buf scratch;
     bool cut;   /* the last line is torn and was left out */
     bool quiet; /* no warnings */
-    /* lines of torch_npu.hooks differ in name and values, and end in few ways: with `recall` an end is read once */
-    bool recall;
-    size_t values_lines;
-    struct legacy_end {
-        msp_str text;
-        size_t line;
-    } ends[16];
+    /* NULL, or LEGACY_KNOWN zeroed places: most lines differ from one before them in name and numbers only, and what
+     * else stands in them is then read once */
+    msp_legacy_known *known;
+    size_t tensors; /* lines that were no stacks */
 } msp_legacy_reader;
 
 /*

@@ -80,7 +80,8 @@ lines_that_end_alike_have_the_same_type_and_shape(void **state)
                                               {"c_output", "torch.float32", "[2, 3]"},
                                               {"d_output", "torch.float32", "[2, 3]"},
                                               {"e_output", "torch.float32", "[4, 3]"}};
-    msp_legacy_reader r = {.text = text, .size = sizeof(text) - 1, .path = "d.pkl", .recall = true};
+    msp_legacy_known known[LEGACY_KNOWN] = {{{0}, 0}};
+    msp_legacy_reader r = {.text = text, .size = sizeof(text) - 1, .path = "d.pkl", .known = known};
     msp_legacy_file f = opened(text);
     msp_legacy_line line;
     bool more;
@@ -101,6 +102,66 @@ lines_that_end_alike_have_the_same_type_and_shape(void **state)
     /* what is wrong with a name is found whatever the end */
     refused(E("a_output", "float32", "2") E("b\001_output", "float32", "2"), MSP_E_FORMAT, "line 2, column 4");
     refused(E("a_output", "float32", "2") E("b\xff_output", "float32", "2"), MSP_E_FORMAT, "line 2, column 4");
+}
+
+#define L(name, rest, numbers) "[\"" name "\", " rest "[" numbers "]]\n"
+#define REST                   "1, [], \"torch.float32\", [2], "
+
+static void
+lines_that_differ_in_name_and_statistics_are_read_once(void **state)
+{
+    static const char text[] = L("a_input", REST, "2.5, -1.0, 0.5") L("b_input", REST, "3.5, -2.0, 0.25, 7.0")
+        L("c_input", "1, \"0a1b2c3d\", \"torch.float32\", [2], ", "1.0, 2.0, 3.0")
+            L("d_input", "1, \"0a1b2c3d\", \"torch.float32\", [2], ", "4.0, 5.0, 6.0")
+                L("e_output", REST, "1, 2e-05, NaN");
+    static const size_t like[] = {LEGACY_NONE, 0, LEGACY_NONE, 2, LEGACY_NONE};
+    msp_legacy_known known[LEGACY_KNOWN] = {{{0}, 0}};
+    msp_legacy_reader r = {.text = text, .size = sizeof(text) - 1, .path = "d.pkl", .known = known};
+    msp_legacy_file f = opened(text);
+    const msp_row *rows = f.rows.rows;
+    msp_legacy_line line;
+    bool more;
+
+    (void)state;
+    for (size_t i = 0; i < 5; i++) {
+        assert_int_equal(msp_legacy_next(&r, &line, &more, NULL), MSP_OK);
+        assert_int_equal(line.like, like[i]);
+        assert_int_equal(line.kind, LEGACY_TENSOR);
+        assert_true(msp_str_eq(msp_row_dtype(&f.rows, &rows[i]), MSP_STR("torch.float32")));
+        assert_true(msp_str_eq(msp_row_shape(&f.rows, &rows[i]), MSP_STR("[2]")));
+        assert_int_equal(rows[i].md5.kind, i == 2 || i == 3 ? VAL_TEXT : VAL_NONE);
+    }
+    assert_true(msp_str_eq(msp_row_name(&rows[1]), MSP_STR("b_input")));
+    assert_true(rows[1].stats[MSP_STAT_MIN].as.f == -2.0 && rows[1].stats[MSP_STAT_NORM].as.f == 7.0);
+    assert_true(rows[3].stats[MSP_STAT_MEAN].as.f == 6.0 && rows[3].stats[MSP_STAT_NORM].kind == VAL_NONE);
+    assert_int_equal(rows[4].stats[MSP_STAT_MAX].kind, VAL_INT);
+    assert_true(rows[4].stats[MSP_STAT_MIN].as.f == 2e-05 && isnan(rows[4].stats[MSP_STAT_MEAN].as.f));
+    msp_legacy_reader_release(&r);
+    msp_legacy_release(&f);
+}
+
+/* Each behind a line that it would be like, if it were right. */
+static void
+what_is_wrong_with_a_line_that_looks_like_another_is_found(void **state)
+{
+    static const char *const numbers[] = {"01.0, 2.0, 3.0",  "1., 2.0, 3.0",    ".5, 2.0, 3.0", "-.5, 2.0, 3.0",
+                                          "+1.0, 2.0, 3.0",  "1.0, 2.0, 3.0,",  "1.0 2.0, 3.0", "1.0, , 3.0",
+                                          "1.0, 2.0, 3.0, ", "1.0.0, 2.0, 3.0", "1.0, 2.0",     "",
+                                          "1.0, 2.0, -",     "--1.0, 2.0, 3.0", "x, 2.0, 3.0"};
+    char text[512];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        snprintf(text, sizeof(text), "%s[\"b_output\", " REST "[%s]]\n", T("a_output"), numbers[i]);
+        refused(text, MSP_E_FORMAT, "d.pkl: line 2");
+    }
+    refused(T("a_output") L("b\001_output", REST, "1.0, 2.0, 3.0"), MSP_E_FORMAT, "line 2, column 4");
+    refused(T("a_output") "[\"b_output\", " REST "[1.0, 2.0, 3.0]\n", MSP_E_FORMAT, "line 2");
+    refused(T("a_output") "[\"b_output\", " REST "[1.0, 2.0, 3.0]]]\n", MSP_E_FORMAT, "line 2");
+    /* a bracket in a text is no list, whatever the next line makes of it */
+    refused(L("a_output", REST "[\"x\", \"y\", \"", "1.0, 2.0, 3.0]]\"")
+                L("b_output", REST "[\"x\", \"y\", \"", "1.0, 2.0, 3.0"),
+            MSP_E_FORMAT, "line 2");
 }
 
 static void
@@ -252,6 +313,8 @@ stacks_stand_behind_their_call_or_before_it(void **state)
     has_groups(T("a_input.0") T("a_output") S("a") S("e") T("b_output") S("b"), "2 1", 0);
     has_groups(S("a") T("a_input.0") T("a_output") S("b") T("b_input.0") T("b_output"), "2 2", 0);
     has_groups(S("e") T("a_input.0") S("a") T("b_output") S("b"), "1 1", 0);
+    /* a name that ends like a stack's is none */
+    has_groups(T("a_input.0") T("a_output") T("b_stack_info") T("b_output"), "2 2", 0);
     f = opened(T("a_input.0") T("a_output") S("a") T("b_output") S("b"));
     assert_int_equal(msp_json_count(msp_stack_frames(f.stack, MSP_STR("a"))), 2);
     assert_null(msp_stack_frames(f.stack, MSP_STR("c")));
@@ -497,6 +560,8 @@ main(void)
     const struct CMUnitTest tests[] = {
         TEST(every_kind_of_line_is_told_by_its_elements),
         TEST(lines_that_end_alike_have_the_same_type_and_shape),
+        TEST(lines_that_differ_in_name_and_statistics_are_read_once),
+        TEST(what_is_wrong_with_a_line_that_looks_like_another_is_found),
         TEST(wrong_lines_are_named_with_line_and_reason),
         TEST(a_torn_last_line_is_left_out),
         TEST(zeros_after_a_crash_are_left_out),
