@@ -249,13 +249,34 @@ read_member(header *h, parser *p)
     return msp_error_set(p->err, MSP_E_FORMAT, "byte %zu: an unknown or repeated key in the header", at);
 }
 
+/* All up to the shape, as NumPy itself writes it for most arrays. Anything else is left for the parser to read. */
+static bool
+accept_usual(header *h, parser *p)
+{
+    static const char before[] = "{'descr': '<", behind[] = "', 'fortran_order': False, 'shape': ";
+    enum { BEFORE = sizeof(before) - 1, CODE = 2, BEHIND = sizeof(behind) - 1 };
+    const char *at = p->p + p->at;
+
+    if (p->end - p->at < BEFORE + CODE + BEHIND || memcmp(at, before, BEFORE) != 0 ||
+        memcmp(at + BEFORE + CODE, behind, BEHIND) != 0)
+        return false;
+    h->dtype = dtype_of_code((msp_str){at + BEFORE, CODE});
+    if (h->dtype == MSP_DTYPE_NONE)
+        return false;
+    h->has_descr = h->has_order = h->has_shape = true;
+    p->at += BEFORE + CODE + BEHIND;
+    return true;
+}
+
 static msp_status
 read_dict(header *h, parser *p)
 {
-    msp_status st = expect(p, '{');
+    bool usual = accept_usual(h, p);
+    msp_status st = usual ? MSP_OK : expect(p, '{');
 
-    while (st == MSP_OK && !accept(p, '}')) {
-        st = read_member(h, p);
+    while (st == MSP_OK && (usual || !accept(p, '}'))) {
+        st = usual ? read_shape(h, p) : read_member(h, p);
+        usual = false;
         if (st == MSP_OK && !accept(p, ',')) {
             st = expect(p, '}');
             break;

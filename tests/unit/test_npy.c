@@ -143,6 +143,8 @@ headers_that_lie_are_refused(void **state)
     assert_refused("{'descr': '<f4', 'fortran_order': False}", 0, MSP_E_FORMAT, "the header lacks 'shape'");
     assert_refused("{'descr': '<f4', 'shape': ()}", 0, MSP_E_FORMAT, "the header lacks 'fortran_order'");
     assert_refused("{}", 0, MSP_E_FORMAT, "the header lacks 'descr'");
+    assert_refused("{'descr': '<f4', 'fortran_order': False, 'shape': (), 'shape': ()}", 0, MSP_E_FORMAT,
+                   "byte 64: an unknown or repeated key in the header");
     assert_refused("{'descr': '<f4', 'descr': '<f8'}", 0, MSP_E_FORMAT,
                    "byte 27: an unknown or repeated key in the header");
     assert_refused("{'x': 1}", 0, MSP_E_FORMAT, "byte 11: an unknown or repeated key in the header");
