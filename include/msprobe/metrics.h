@@ -61,6 +61,7 @@ typedef struct msp_metrics {
     int64_t inf_sign;   /* positions where both sides are infinite with different signs */
     int64_t mismatches; /* positions where one side is NaN, or infinite, and the other is not */
     int64_t first_mismatch; /* row-major index of the first of them, -1 when there is none */
+    int64_t nonfinite;      /* positions where any side is NaN or infinite */
 } msp_metrics;
 
 /*
@@ -72,6 +73,13 @@ MSP_API MSP_CHECK msp_status msp_metrics_compute(msp_metrics *out, const msp_ten
 /* The same bits, with up to nthreads threads of the library's pool when the tensors are large; 0: one per core. */
 MSP_API MSP_CHECK msp_status msp_metrics_compute_mt(msp_metrics *out, const msp_tensor *n, const msp_tensor *b,
                                                     int nthreads, msp_error *err);
+
+/*
+ * The same for tables, which show neither where the largest errors stand nor mape: the indices are -1, and mape is NaN
+ * but for float64. With small tensors these take as long as all the rest.
+ */
+MSP_API MSP_CHECK msp_status msp_metrics_brief(msp_metrics *out, const msp_tensor *n, const msp_tensor *b, int nthreads,
+                                               msp_error *err);
 
 #ifdef __cplusplus
 }

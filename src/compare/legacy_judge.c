@@ -13,11 +13,8 @@
 #include "core/log.h"
 #include "dtype/convert.h"
 #include "msprobe/metrics.h"
-#include "msprobe/stats.h"
 
 static const double EPSILON = 2.220446049250313e-16;
-
-enum { LARGE_BYTES = 4 << 20 }; /* from here on one tensor is worth several threads */
 
 /* ---- numbers as text --------------------------------------------------------------------------------------------- */
 
@@ -104,33 +101,6 @@ say(msp_judged *j, const char *text)
     msp_buf_text(&j->message, text);
 }
 
-static bool
-is_finite(const msp_tensor *t)
-{
-    msp_stats s;
-
-    if (msp_dtype_class_of(t->dtype) == MSP_CLASS_INT || msp_dtype_class_of(t->dtype) == MSP_CLASS_BOOL)
-        return true;
-    msp_stats_compute(&s, t);
-    return s.nan == 0 && s.pos_inf == 0 && s.neg_inf == 0;
-}
-
-/* Where no place has NaN or infinity on one side only, one side tells about both. */
-static bool
-both_finite(const msp_metrics *r, const msp_tensor *n)
-{
-    return r->mismatches == 0 && r->inf_sign == 0 && is_finite(n);
-}
-
-static msp_status
-measure(msp_metrics *r, const msp_measurer *m, const msp_tensor *n, const msp_tensor *b)
-{
-    int64_t bytes = n->numel * (int64_t)msp_dtype_size(n->dtype);
-
-    return bytes >= LARGE_BYTES && m->threads != 1 ? msp_metrics_compute_mt(r, n, b, m->threads, NULL)
-                                                   : msp_metrics_compute(r, n, b, NULL);
-}
-
 /* The largest |n - b|, NaN when there is one. For tensors that are not finite. */
 static double
 plain_max_abs(const msp_tensor *n, const msp_tensor *b)
@@ -173,7 +143,7 @@ judge_scalar(msp_judged *j, const msp_tensor *n, const msp_tensor *b)
 }
 
 static void
-judge_cosine(msp_judged *j, const msp_metrics *r, bool finite)
+judge_cosine(msp_judged *j, const msp_metrics *r)
 {
     bool npu_zero = sqrt(r->sq_n) <= EPSILON, bench_zero = sqrt(r->sq_b) <= EPSILON;
     msp_num *out = &j->metric[METRIC_COSINE];
@@ -183,7 +153,7 @@ judge_cosine(msp_judged *j, const msp_metrics *r, bool finite)
     if (r->count == 1) {
         *out = word("1.000000", 1);
         say(j, "This tensor is scalar.");
-    } else if (!finite || (isnan(r->cosine) && npu_zero == bench_zero)) {
+    } else if (r->nonfinite > 0 || (isnan(r->cosine) && npu_zero == bench_zero)) {
         say(j, "Cannot compare by Cosine Similarity, the dump data has NaN.");
     } else if (npu_zero != bench_zero) {
         say(j, npu_zero ? "Cannot compare by Cosine Similarity, All the data is Zero in npu dump data."
@@ -211,7 +181,6 @@ static void
 judge_2(msp_judged *j, const msp_measurer *m, const msp_tensor *n, const msp_tensor *b)
 {
     msp_metrics r;
-    bool finite;
 
     if (n->numel == 0) {
         j->metric[METRIC_COSINE] = word("1", 1);
@@ -219,7 +188,7 @@ judge_2(msp_judged *j, const msp_measurer *m, const msp_tensor *n, const msp_ten
         say(j, "This is empty data, can not compare.");
         return;
     }
-    if (measure(&r, m, n, b) != MSP_OK) { /* the only way for it to fail */
+    if (msp_metrics_brief(&r, n, b, m->threads, NULL) != MSP_OK) { /* the only way for it to fail */
         all_words(j, "shape unmatched");
         say(j, "Shape of NPU and bench Tensor do not match. Skipped.");
         return;
@@ -230,9 +199,8 @@ judge_2(msp_judged *j, const msp_measurer *m, const msp_tensor *n, const msp_ten
     }
     if (n->dtype != b->dtype)
         say(j, "Dtype of NPU and bench Tensor do not match.");
-    finite = both_finite(&r, n);
-    judge_cosine(j, &r, finite);
-    j->metric[METRIC_MAX_ABS] = number(finite ? r.max_abs_err : plain_max_abs(n, b));
+    judge_cosine(j, &r);
+    j->metric[METRIC_MAX_ABS] = number(r.nonfinite == 0 ? r.max_abs_err : plain_max_abs(n, b));
 }
 
 /* ---- 3.x to 6.0 -------------------------------------------------------------------------------------------------- */
@@ -309,7 +277,6 @@ judge_values(msp_judged *j, const msp_legacy_look *look, const msp_measurer *m, 
 {
     msp_metrics r;
     double rmse, mape;
-    bool finite;
 
     if (!same_shape(j, look)) {
         all_words(j, "cannot be calculated");
@@ -319,17 +286,16 @@ judge_values(msp_judged *j, const msp_legacy_look *look, const msp_measurer *m, 
         j->metric[METRIC_COSINE] = j->metric[METRIC_RMSE] = j->metric[METRIC_MAPE] = word("empty", NAN);
         return;
     }
-    if (measure(&r, m, n, b) != MSP_OK) {
+    if (msp_metrics_brief(&r, n, b, m->threads, NULL) != MSP_OK) {
         all_words(j, "cannot be calculated");
         return;
     }
-    finite = both_finite(&r, n);
     rmse = r.euc_dist / sqrt((double)r.count); /* to the last bit what the original has */
     mape = r.mape;
-    if (!finite || r.mape_count < r.count)
-        plain_errors(n, b, finite ? &(double){0} : &rmse, &mape);
+    if (r.nonfinite > 0 || r.mape_count < r.count)
+        plain_errors(n, b, r.nonfinite == 0 ? &(double){0} : &rmse, &mape);
     /* the kernels call two vectors of zeros equal; here a vector of zeros has no direction */
-    j->metric[METRIC_COSINE] = number(!finite || r.sq_n == 0 || r.sq_b == 0 ? NAN : r.cosine);
+    j->metric[METRIC_COSINE] = number(r.nonfinite > 0 || r.sq_n == 0 || r.sq_b == 0 ? NAN : r.cosine);
     j->metric[METRIC_RMSE] = number(rmse);
     j->metric[METRIC_MAPE] = number(rint(mape * 100 * 1e4) / 1e4);
     if (isinf(mape) || fabs(mape) > 1e9) /* no decimals left to round */

@@ -16,8 +16,6 @@
 #include "dump/dump_read.h"
 #include "msprobe/metrics.h"
 
-enum { LARGE_BYTES = 4 << 20 }; /* from here on one tensor is worth several threads */
-
 static const double EPSILON = 2.220446049250313e-16;
 
 static void
@@ -131,16 +129,13 @@ void
 msp_measure_opened(const msp_measurer *m, msp_judged *j, const msp_tensor *n, const msp_tensor *b)
 {
     msp_metrics r;
-    msp_status st;
 
     j->bytes = n->numel * (int64_t)msp_dtype_size(n->dtype) + b->numel * (int64_t)msp_dtype_size(b->dtype);
     if (n->numel == 0) {
         all_metrics(j, "unsupported", "This is empty data, can not compare.");
         return;
     }
-    st = j->bytes >= LARGE_BYTES && m->threads != 1 ? msp_metrics_compute_mt(&r, n, b, m->threads, NULL)
-                                                    : msp_metrics_compute(&r, n, b, NULL);
-    if (st != MSP_OK) { /* the only way for it to fail */
+    if (msp_metrics_brief(&r, n, b, m->threads, NULL) != MSP_OK) { /* the only way for it to fail */
         all_metrics(j, "shape unmatched", "Shape of NPU and bench Tensor do not match. Skipped.");
         return;
     }

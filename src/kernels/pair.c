@@ -29,8 +29,7 @@ typedef struct partial {
     double dot, sq_n, sq_b, sq_d, rel;
     double max_abs, max_rel;      /* -1: none yet */
     int64_t abs_block, rel_block; /* where the block begins that has it */
-    int64_t below_1e3, below_5e3, zeros, inf_sign, mismatches, first_mismatch;
-    bool cleaned; /* something was not finite */
+    int64_t below_1e3, below_5e3, zeros, inf_sign, mismatches, first_mismatch, nonfinite;
 } partial;
 
 static const partial no_elements = {.max_abs = -1,
@@ -41,6 +40,7 @@ static const partial no_elements = {.max_abs = -1,
 
 typedef struct job {
     msp_pair_view view;
+    bool brief;
     int64_t chunk; /* elements per chunk */
     partial parts[MAX_CHUNKS];
     msp_pair_block last; /* of a tensor that is one block: as run_chunk() left it, in scratch */
@@ -119,9 +119,15 @@ careful_sums(msp_pair_sums *out, msp_pair_block *block, bool *zeros, msp_pair_ba
         msp_pair_widen(block, v, s);
         sums_of(out, v, block, true);
     }
-    if (block->kind < MSP_PAIR_F64 && (!isfinite(out->rel) || v->numel <= EXACT_MEAN_UP_TO)) {
+}
+
+/* The sum of relative errors where that in single quotients does not do. */
+static void
+exact_rel_sum(msp_pair_sums *sums, msp_pair_block *block, const msp_pair_view *v, msp_pair_scratch *s)
+{
+    if (block->kind < MSP_PAIR_F64 && (!isfinite(sums->rel) || v->numel <= EXACT_MEAN_UP_TO)) {
         msp_pair_widen(block, v, s);
-        out->rel = v->set->rel_sum(block->n, block->b, block->count);
+        sums->rel = v->set->rel_sum(block->n, block->b, block->count);
     }
 }
 
@@ -168,7 +174,7 @@ add_block(partial *p, const msp_pair_sums *sums, const msp_pair_bad *bad, int64_
     p->below_5e3 += sums->below_5e3;
     p->zeros += sums->zeros;
     p->inf_sign += bad->inf_sign;
-    p->cleaned |= bad->cleaned;
+    p->nonfinite += bad->nonfinite;
     if (bad->mismatches > 0 && p->first_mismatch < 0)
         p->first_mismatch = start + (int64_t)bad->first_mismatch;
     p->mismatches += bad->mismatches;
@@ -200,6 +206,8 @@ run_chunk(size_t index, void *payload)
 
         msp_pair_load(&block, v, scratch, start, (size_t)min_i64(v->block, end - start));
         careful_sums(&sums, &block, &zeros, &bad, v, scratch);
+        if (!j->brief)
+            exact_rel_sum(&sums, &block, v, scratch);
         raise_max(&p->max_abs, &p->abs_block, exact_max_abs(&sums, &block, p->max_abs, v, scratch), start);
         raise_max(&p->max_rel, &p->rel_block, exact_max_rel(&sums, &block, p->max_rel, v, scratch), start);
         add_block(p, &sums, &bad, start);
@@ -225,7 +233,7 @@ add_chunk(partial *sum, const partial *p)
     sum->below_5e3 += p->below_5e3;
     sum->zeros += p->zeros;
     sum->inf_sign += p->inf_sign;
-    sum->cleaned |= p->cleaned;
+    sum->nonfinite += p->nonfinite;
     if (sum->first_mismatch < 0)
         sum->first_mismatch = p->first_mismatch;
     sum->mismatches += p->mismatches;
@@ -273,10 +281,10 @@ find_indices(msp_metrics *out, const partial *sum, job *j)
     if (is_one_block(v))
         msp_pair_widen(block, v, &j->scratch);
     else
-        reload(block, v, &j->scratch, sum->abs_block, sum->cleaned);
+        reload(block, v, &j->scratch, sum->abs_block, sum->nonfinite > 0);
     out->max_abs_index = sum->abs_block + (int64_t)find_abs(v, block, sum->max_abs);
     if (sum->rel_block != sum->abs_block)
-        reload(block, v, &j->scratch, sum->rel_block, sum->cleaned);
+        reload(block, v, &j->scratch, sum->rel_block, sum->nonfinite > 0);
     out->max_rel_index = sum->rel_block + (int64_t)find_rel(v, block, sum->max_rel);
 }
 
@@ -367,6 +375,7 @@ fill(msp_metrics *out, const partial *p, const msp_pair_view *v)
     out->inf_sign = p->inf_sign;
     out->mismatches = p->mismatches;
     out->first_mismatch = p->first_mismatch;
+    out->nonfinite = p->nonfinite;
 }
 
 static msp_status
@@ -383,8 +392,8 @@ check(const msp_tensor *n, const msp_tensor *b, msp_error *err)
     return MSP_OK;
 }
 
-msp_status
-msp_metrics_compute_mt(msp_metrics *out, const msp_tensor *n, const msp_tensor *b, int nthreads, msp_error *err)
+static msp_status
+compute(msp_metrics *out, const msp_tensor *n, const msp_tensor *b, int nthreads, bool brief, msp_error *err)
 {
     msp_status st = check(n, b, err);
     partial sum = no_elements;
@@ -401,6 +410,7 @@ msp_metrics_compute_mt(msp_metrics *out, const msp_tensor *n, const msp_tensor *
     if (st != MSP_OK || n->numel == 0)
         return st;
     msp_pair_view_init(&j.view, n, b);
+    j.brief = brief;
     chunks = (n->numel - 1) / MIN_CHUNK + 1;
     if (chunks > MAX_CHUNKS)
         chunks = MAX_CHUNKS;
@@ -412,13 +422,28 @@ msp_metrics_compute_mt(msp_metrics *out, const msp_tensor *n, const msp_tensor *
     for (int64_t i = 0; i < chunks; i++)
         add_chunk(&sum, &j.parts[i]);
     fill(out, &sum, &j.view);
-    find_indices(out, &sum, &j);
+    if (!brief)
+        find_indices(out, &sum, &j);
+    else if (j.view.kind < MSP_PAIR_F64)
+        out->mape = NAN;
     msp_fpmode_leave(&mode);
     return MSP_OK;
 }
 
 msp_status
+msp_metrics_compute_mt(msp_metrics *out, const msp_tensor *n, const msp_tensor *b, int nthreads, msp_error *err)
+{
+    return compute(out, n, b, nthreads, false, err);
+}
+
+msp_status
 msp_metrics_compute(msp_metrics *out, const msp_tensor *n, const msp_tensor *b, msp_error *err)
 {
-    return msp_metrics_compute_mt(out, n, b, 1, err);
+    return compute(out, n, b, 1, false, err);
+}
+
+msp_status
+msp_metrics_brief(msp_metrics *out, const msp_tensor *n, const msp_tensor *b, int nthreads, msp_error *err)
+{
+    return compute(out, n, b, nthreads, true, err);
 }

@@ -291,7 +291,7 @@ class_of(double x)
 static void
 note_bad(msp_pair_bad *out, number_class n, number_class b, bool same_infinity, size_t i)
 {
-    out->cleaned = true;
+    out->nonfinite++;
     if ((n == NOT_A_NUMBER) != (b == NOT_A_NUMBER) || (n >= PLUS_INFINITY) != (b >= PLUS_INFINITY)) {
         if (out->mismatches++ == 0)
             out->first_mismatch = i;

@@ -34,7 +34,7 @@ typedef struct msp_pair_block {
 
 /* What is not finite in a block. */
 typedef struct msp_pair_bad {
-    bool cleaned; /* whether anything was */
+    int64_t nonfinite; /* all such positions */
     int64_t inf_sign, mismatches;
     size_t first_mismatch; /* only with mismatches > 0 */
 } msp_pair_bad;
