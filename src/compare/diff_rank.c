@@ -386,12 +386,18 @@ flush(msp_da_rank *r, size_t at, msp_error *err)
     return st;
 }
 
+/* An operation of a batch of messages and the rank that it speaks to, which is a number in the dump and stays one. */
 static void
 write_pair(msp_json_writer *w, const char *const keys[2], const msp_str values[2])
 {
     for (int i = 0; i < 2; i++) {
+        int64_t number;
+
         msp_json_write_key(w, msp_str_of(keys[i]));
-        msp_json_write_string(w, values[i].len > 0 ? values[i] : MSP_STR("None"));
+        if (text_to_rank(values[i], &number))
+            msp_json_write_i64(w, number);
+        else
+            msp_json_write_string(w, values[i].len > 0 ? values[i] : MSP_STR("None"));
     }
 }
 

@@ -102,3 +102,16 @@ def test_a_difference_between_communications_is_found_over_ranks(run, tmp_path):
     r = run("compare", "npu", "bench", "-o", "out", "-da")
     assert r.rc == 0
     assert "  Differs first Functional.gelu.0.forward\n                rank1, during communication\n" in r.out
+
+
+def test_the_peer_of_a_message_is_a_number(run, tmp_path):
+    for rank in (0, 1):
+        for side in ("npu", "bench"):
+            message = {"class_type": "torch.distributed.P2POp", "op": "irecv" if rank else "isend", "peer": 1 - rank, "tensor": dumps.tensor(1.0)}
+            dumps.write(tmp_path / side / ("rank%d" % rank), {
+                "Distributed.batch_isend_irecv.0.forward": dumps.call([[message]], [dumps.tensor(2.0 if side == "npu" else 1.0)])})
+    assert run("compare", "npu", "bench", "-o", "out", "-da").rc == 0
+    rows = load(next((tmp_path / "out").glob("compare_result_rank1_*.json")))["Distributed.batch_isend_irecv.0.forward"]["op_items"]
+    assert [(r["NPU P2POp op"], r["NPU P2POp peer"], r["Bench P2POp peer"]) for r in rows] == [("irecv", 0, 0), ("None", "None", "None")]
+    found = load(next((tmp_path / "out").glob("diff_analyze_*.json")))
+    assert [v["NPU P2POp peer"] for v in found["rank_0"][0]["data_info"]["input"].values()] == [1]
