@@ -4,42 +4,42 @@
 #include "report/writer.h"
 
 typedef uint8_t sixteen __attribute__((vector_size(16)));
+typedef uint64_t two __attribute__((vector_size(16)));
 
 /* Is there, among the bytes of v, one of the four characters that need quotes, or one beyond ASCII? */
 static inline bool
 has_odd(sixteen v)
 {
     sixteen odd = (sixteen)(v == ',') | (sixteen)(v == '"') | (sixteen)(v == '\n') | (sixteen)(v == '\r') | (v & 0x80);
-    uint64_t halves[2];
 
-    memcpy(halves, &odd, sizeof(halves));
-    return (halves[0] | halves[1]) != 0;
+    return (((two)odd)[0] | ((two)odd)[1]) != 0;
 }
 
 /* Neither of the four characters that need quotes, nor anything beyond ASCII, which might not be UTF-8. */
 static inline bool
 is_plain(msp_str s)
 {
-    sixteen v = {0};
-    size_t half = s.len / 2;
+    sixteen v;
+    size_t n = s.len;
+    uint32_t four[2];
 
-    if (s.len >= 16) { /* the last sixteen overlap those before them */
-        for (size_t i = 0; i + 16 < s.len; i += 16) {
+    if (n >= 16) { /* the last sixteen overlap those before them */
+        for (size_t i = 0; i + 16 < n; i += 16) {
             memcpy(&v, s.p + i, 16);
             if (has_odd(v))
                 return false;
         }
-        memcpy(&v, s.p + s.len - 16, 16);
-    } else if (s.len >= 8) {
-        memcpy(&v, s.p, 8);
-        memcpy((char *)&v + 8, s.p + s.len - 8, 8);
-    } else if (s.len >= 4) {
-        memcpy(&v, s.p, 4);
-        memcpy((char *)&v + 8, s.p + s.len - 4, 4);
-    } else if (s.len > 0) { /* up to three: the first, the one in the middle, the last */
-        v[0] = (uint8_t)s.p[0];
-        v[1] = (uint8_t)s.p[half];
-        v[2] = (uint8_t)s.p[s.len - 1];
+        memcpy(&v, s.p + n - 16, 16);
+    } else if (n >= 8) { /* put together in registers: halves that were stored must not be loaded as one */
+        v = (sixteen)(two){msp_load8(s.p), msp_load8(s.p + n - 8)};
+    } else if (n >= 4) {
+        memcpy(&four[0], s.p, 4);
+        memcpy(&four[1], s.p + n - 4, 4);
+        v = (sixteen)(two){four[0], four[1]};
+    } else if (n > 0) { /* up to three: the first, the one in the middle, the last */
+        v = (sixteen)(two){(uint8_t)s.p[0] | (uint64_t)(uint8_t)s.p[n / 2] << 8 | (uint64_t)(uint8_t)s.p[n - 1] << 16};
+    } else {
+        return true;
     }
     return !has_odd(v);
 }
