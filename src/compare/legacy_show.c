@@ -152,10 +152,10 @@ put_number(cells *c, const msp_num *v)
 static void
 put_statistic(cells *c, const msp_val *v)
 {
-    if (v->kind == VAL_FLOAT && isnan(v->as.f))
+    if (v->kind == VAL_NONE || (v->kind == VAL_FLOAT && isnan(v->as.f)))
         *c->at++ = (msp_cell){MSP_CELL_EMPTY, {{NULL, 0}}};
-    else if (v->kind == VAL_NONE)
-        *c->at++ = (msp_cell){MSP_CELL_EMPTY, {{NULL, 0}}};
+    else if (v->kind == VAL_FLOAT) /* nearly all are: what a function returns in memory is copied, and waited for */
+        *c->at++ = msp_cell_float(v->as.f);
     else
         *c->at++ = msp_show_value(v);
 }

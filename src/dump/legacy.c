@@ -246,8 +246,10 @@ static msp_status
 read_whole_line(msp_legacy_reader *r, msp_legacy_line *out, msp_error *err)
 {
     size_t list = list_after_name(out->text), n;
-    msp_status st = list > 0 ? read_values(r, out, list, err) : parse(r, out->text, err);
+    msp_status st;
 
+    *out = (msp_legacy_line){.text = out->text, .number = out->number, .like = LEGACY_NONE};
+    st = list > 0 ? read_values(r, out, list, err) : parse(r, out->text, err);
     if (list > 0 || st != MSP_OK)
         return st;
     n = msp_json_count(r->doc.root);
@@ -338,6 +340,7 @@ take_apart(msp_legacy_line *out, msp_str *rest)
         *rest = (msp_str){close + 1, (size_t)(end - close - 1)};
         out->kind = LEGACY_VALUES;
         out->values = (msp_str){list, (size_t)(close + 1 - list)};
+        out->nnumbers = 0;
     } else {
         list = memrchr(quote, '[', (size_t)(end - quote));
         if (list == NULL || end - list < 4 || memcmp(end - 2, "]]", 2) != 0)
@@ -442,7 +445,7 @@ msp_legacy_next(msp_legacy_reader *r, msp_legacy_line *out, bool *more, msp_erro
 
     *more = false;
     while (st == MSP_OK && r->at < r->size) {
-        *out = (msp_legacy_line){.text = take_line(r, &ended), .like = LEGACY_NONE};
+        out->text = take_line(r, &ended);
         out->number = r->line;
         if (is_blank(out->text))
             continue;

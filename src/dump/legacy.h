@@ -40,7 +40,7 @@ typedef struct msp_legacy_line {
     const msp_json *frames;        /* STACK: an array */
     msp_str values;                /* VALUES: the list's text, brackets included; not checked yet */
     /* LEGACY_NONE, or which line of a tensor, counted from 0, differs from this one in its name and its numbers only:
-     * the JSON values are NULL then, and step is not set */
+     * JSON values and step are not set then */
     size_t like;
     double numbers[LEGACY_STATS]; /* TENSOR that is like another: its statistics, all of them floats */
     size_t nnumbers;
