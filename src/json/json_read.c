@@ -2,14 +2,12 @@
  * json_read.c - text to tree, in one pass and without recursion: see json.h.
  *
  * Strict: what Python's json.load refuses is refused here, with one exception, a byte order mark, which is skipped.
- * Strings must be UTF-8, so that nothing behind this door has to wonder. A run of white space or of ordinary characters
- * is crossed eight bytes at a time, with plain integer arithmetic: dumps are indented, and most of their bytes are
- * either.
+ * Strings must be UTF-8, so that nothing behind this door has to wonder.
  */
 #include "json/json_build.h"
 
 #include "core/alloc.h"
-#include "core/eight.h"
+#include "json/json_skip.h"
 #include "json/utf8.h"
 
 /* Half of the tokens of a dump are strings: a call for each is a tenth of the time. */
@@ -64,101 +62,6 @@ report(const parser *p, msp_error *err)
                          c > ' ' && c < 0x7F ? "line %zu, column %zu (byte %zu): %s, not '%c'"
                                              : "line %zu, column %zu (byte %zu): %s, not byte 0x%02x",
                          line, column, byte, p->problem, c);
-}
-
-/* ---- eight bytes at a time ---------------------------------------------------------------------- */
-
-/* How many bytes of memory come before the first one of w that is not zero; w itself is not. */
-static inline int
-leading(uint64_t w)
-{
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    return __builtin_ctzll(w) / 8;
-#else
-    return __builtin_clzll(w) / 8;
-#endif
-}
-
-/*
- * The next three have the top bit of each byte set that is not (a space, a plain character of a string, a digit). No
- * sum carries into the next byte: seven bits plus at most 0x7F.
- */
-static inline uint64_t
-not_spaces(uint64_t w)
-{
-    return w ^ MSP_EACH_BYTE(' '); /* any bit will do here */
-}
-
-static inline uint64_t
-not_plain(uint64_t w)
-{
-    uint64_t low = w & MSP_EACH_BYTE(0x7F);
-    uint64_t no_control = low + MSP_EACH_BYTE(0x80 - ' ');
-    uint64_t no_quote = (low ^ MSP_EACH_BYTE('"')) + MSP_EACH_BYTE(0x7F);
-    uint64_t no_backslash = (low ^ MSP_EACH_BYTE('\\')) + MSP_EACH_BYTE(0x7F);
-
-    return ~(no_control & no_quote & no_backslash & ~w) & MSP_EACH_BYTE(0x80);
-}
-
-static inline uint64_t
-not_digits(uint64_t w)
-{
-    uint64_t v = w ^ MSP_EACH_BYTE('0'); /* digits become 0 to 9 */
-
-    return (((v & MSP_EACH_BYTE(0x7F)) + MSP_EACH_BYTE(0x80 - 10)) | v) & MSP_EACH_BYTE(0x80);
-}
-
-static inline bool
-is_space(char c)
-{
-    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
-}
-
-static inline const char *
-skip_space(const char *at, const char *end)
-{
-    while (at < end && is_space(*at)) {
-        at++;
-        while (end - at >= 8) { /* indentation */
-            uint64_t stop = not_spaces(msp_load8(at));
-
-            if (stop != 0) {
-                at += leading(stop);
-                break;
-            }
-            at += 8;
-        }
-    }
-    return at;
-}
-
-/* To the first byte of a string that needs a look: a quote, backslash, control character or a byte above 0x7F. */
-static inline const char *
-skip_plain(const char *at, const char *end)
-{
-    for (; end - at >= 8; at += 8) {
-        uint64_t stop = not_plain(msp_load8(at));
-
-        if (stop != 0)
-            return at + leading(stop);
-    }
-    while (at < end && *at != '"' && *at != '\\' && (unsigned char)*at >= 0x20 && (unsigned char)*at < 0x80)
-        at++;
-    return at;
-}
-
-static inline const char *
-skip_digits(const char *at, const char *end)
-{
-    for (; end - at >= 8; at += 8) {
-        uint64_t stop = not_digits(msp_load8(at));
-
-        if (stop != 0)
-            return at + leading(stop);
-    }
-    while (at < end && (unsigned)(*at - '0') < 10)
-        at++;
-    return at;
 }
 
 /* ---- strings ------------------------------------------------------------------------------------ */
@@ -270,7 +173,7 @@ read_string(parser *p)
     int n;
 
     for (;;) {
-        at = skip_plain(at, p->end);
+        at = json_skip_plain(at, p->end);
         if (at == p->end)
             return fail(p, at, "expected '\"' at the end of a string");
         if (*at == '"')
@@ -330,7 +233,7 @@ digits(parser *p, const char **at)
 {
     const char *from = *at;
 
-    *at = skip_digits(from, p->end);
+    *at = json_skip_digits(from, p->end);
     return *at > from || fail(p, from, "expected a digit");
 }
 
@@ -388,7 +291,7 @@ open_container(parser *p, msp_json_kind kind)
 static bool
 read_value(parser *p)
 {
-    p->at = skip_space(p->at, p->end);
+    p->at = json_skip_space(p->at, p->end);
     if (p->at == p->end)
         return fail(p, p->at, "expected a value");
     switch (*p->at) {
@@ -420,12 +323,12 @@ read_value(parser *p)
 ALWAYS_INLINE bool
 read_key(parser *p)
 {
-    p->at = skip_space(p->at, p->end);
+    p->at = json_skip_space(p->at, p->end);
     if (p->at == p->end || *p->at != '"')
         return fail(p, p->at, "expected a key in double quotes");
     if (!read_string(p))
         return false;
-    p->at = skip_space(p->at, p->end);
+    p->at = json_skip_space(p->at, p->end);
     if (p->at == p->end || *p->at != ':')
         return fail(p, p->at, "expected ':' after a key");
     p->at++;
@@ -436,7 +339,7 @@ read_key(parser *p)
 static bool
 try_close(parser *p, bool *closed)
 {
-    p->at = skip_space(p->at, p->end);
+    p->at = json_skip_space(p->at, p->end);
     *closed = p->at < p->end && *p->at == (in_object(p) ? '}' : ']');
     if (!*closed)
         return true;
@@ -497,7 +400,7 @@ read_document(parser *p)
     p->at += msp_utf8_bom(p->at, size);
     if (!read_root(p))
         return false;
-    p->at = skip_space(p->at, p->end);
+    p->at = json_skip_space(p->at, p->end);
     return p->at == p->end || fail(p, p->at, "expected nothing after the end of the value");
 }
 
