@@ -1,6 +1,7 @@
 /*
  * fuzz_dump.c - any bytes as a dump.json and as a stack.json: read, flattened, matched with itself by name and by
- * order, judged by its statistics, coloured and shown. Nothing is read from files.
+ * order, judged by its statistics, coloured and shown. A record becomes the rows that it becomes without those before
+ * it. Nothing is read from files.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #include "compare/match.h"
 #include "compare/measure.h"
 #include "compare/show.h"
+#include "../tests/unit/rows_equal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -66,6 +68,32 @@ check_rows(const msp_rows *rows)
     msp_match_release(&by_order);
 }
 
+/* The i-th record becomes the rows that it becomes without those before it. A name is written as it was in the text. */
+static void
+check_alone(const msp_dump *d, const msp_rows *rows, size_t i)
+{
+    msp_str name, record = msp_dump_record_text(d, i);
+    msp_rows alone;
+    msp_buf text = {0};
+    msp_dump *one;
+
+    name.p = msp_dump_name(d, i, &name.len);
+    if (name.len > 0 && (memchr(name.p, '"', name.len) != NULL || memchr(name.p, '\\', name.len) != NULL))
+        return; /* there it had escapes */
+    msp_buf_text(&text, "{\"task\": \"tensor\", \"data\": {\"");
+    msp_buf_str(&text, name);
+    msp_buf_text(&text, "\": ");
+    msp_buf_str(&text, record);
+    msp_buf_text(&text, "}}");
+    CHECK(!text.failed);
+    CHECK(msp_dump_open_text(&one, text.p, text.len, "dump.json", NULL) == MSP_OK);
+    CHECK(msp_rows_flatten(&alone, one, NULL, NULL, NULL) == MSP_OK);
+    CHECK(same_call(rows, &rows->apis[i], &alone, &alone.apis[0]));
+    msp_rows_release(&alone);
+    msp_dump_close(one);
+    msp_buf_release(&text);
+}
+
 static void
 check_dump(const char *text, size_t size)
 {
@@ -77,10 +105,13 @@ check_dump(const char *text, size_t size)
         CHECK(d == NULL && err.message[0] != '\0');
         return;
     }
-    if (msp_rows_flatten(&rows, d, NULL, NULL, &err) == MSP_OK)
+    if (msp_rows_flatten(&rows, d, NULL, NULL, &err) == MSP_OK) {
         check_rows(&rows);
-    else
+        for (size_t i = 1; i < rows.napis; i++)
+            check_alone(d, &rows, i);
+    } else {
         CHECK(err.message[0] != '\0');
+    }
     msp_rows_release(&rows);
     msp_dump_close(d);
 }

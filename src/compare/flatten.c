@@ -4,44 +4,26 @@
  * A record is {"input_args": [...], "input_kwargs": {...}, "output": [...], ...}; its lists and objects are walked, and
  * every leaf (an object with a text "type") and every null becomes a row whose name is the path that led there.
  */
-#include <math.h>
 #include <stdio.h>
+#include "compare/alike.h"
 #include "compare/pytext.h"
-#include "compare/rows.h"
 #include "core/alloc.h"
 #include "core/vec.h"
-#include "msprobe/stats.h"
 
 enum { MAX_DEPTH = 400, TICK_BYTES = 1 << 20, ROOM = 16384 };
-
-/* A text as it stands in the file, and the id of what it stands for: types and shapes come again and again. */
-typedef struct recent {
-    msp_str raw;
-    uint32_t id;
-} recent;
-
-enum { RECENT = 16 };
 
 typedef struct flattener {
     msp_rows *out;
     const msp_dump *dump;
-    recent *dtypes, *shapes; /* RECENT of each; only with a dump */
-    void *room;              /* for the tree of one record: most need no other memory */
-    msp_buf name;            /* of the place that the walk has reached */
-    msp_buf scratch;         /* short texts being put together */
+    msp_alike *alike; /* what is known from the records before; only with a dump */
+    void *room;       /* for the tree of one record: most need no other memory */
+    msp_buf name;     /* of the place that the walk has reached */
+    msp_buf scratch;  /* short texts being put together */
     uint32_t api;
     msp_row_state state;
     bool skip_indices; /* lists add nothing to the name: parameters_grad */
     msp_error *err;
 } flattener;
-
-const char *
-msp_row_state_text(msp_row_state s)
-{
-    static const char *const texts[] = {"input", "debug", "parameters", "output", "parameters_grad"};
-
-    return texts[s];
-}
 
 static msp_status
 no_memory(flattener *f)
@@ -50,23 +32,6 @@ no_memory(flattener *f)
 }
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
-
-bool
-msp_val_number(const msp_val *v, double *out)
-{
-    switch (v->kind) {
-    case VAL_INT:
-        *out = (double)v->as.i;
-        return true;
-    case VAL_FLOAT:
-        *out = v->as.f;
-        return true;
-    case VAL_TEXT:
-        return msp_f64_parse((msp_str){v->as.p, v->len}, out);
-    default:
-        return false;
-    }
-}
 
 /* Text that lives as long as the rows: a view of the file, or a copy. */
 static const char *
@@ -141,37 +106,6 @@ stat_of(flattener *f, msp_val *out, const msp_json *v)
 
 /* ---- texts that repeat ------------------------------------------------------------------------------------------- */
 
-static bool
-intern(flattener *f, msp_str s, uint32_t *id)
-{
-    msp_rows *t = f->out;
-    msp_map_entry *e = msp_map_get(&t->text_ids, s);
-    msp_row_text *text;
-    char *copy;
-
-    if (e != NULL) {
-        *id = (uint32_t)e->value;
-        return true;
-    }
-    copy = msp_arena_text(&t->arena, s.p, s.len);
-    if (copy == NULL || !msp_vec_grow((void **)&t->texts, &t->cap_texts, t->ntexts + 1, sizeof(*t->texts)))
-        return false;
-    text = &t->texts[t->ntexts];
-    *text = (msp_row_text){{copy, s.len}, -1, MSP_DTYPE_NONE};
-    *id = (uint32_t)t->ntexts;
-    if (msp_map_put(&t->text_ids, text->text, (int64_t)*id, NULL) == NULL)
-        return false;
-    t->ntexts++;
-    return true;
-}
-
-/* Where a text would be that was met a short time ago. */
-static recent *
-recent_of(recent *all, msp_str raw)
-{
-    return &all[(raw.len + (unsigned char)raw.p[raw.len / 2] + 3u * (unsigned char)raw.p[raw.len - 1]) % RECENT];
-}
-
 /* A text of the file stays where it is while the rows are made; others do not. */
 static bool
 can_recall(const flattener *f, msp_str raw)
@@ -179,14 +113,23 @@ can_recall(const flattener *f, msp_str raw)
     return raw.len > 0 && f->dump != NULL && msp_dump_owns(f->dump, raw.p);
 }
 
+/* In records like this one the part of the row may be different. */
+static void
+note(flattener *f, msp_alike_part part, msp_str raw)
+{
+    if (can_recall(f, raw))
+        msp_alike_note(f->alike, f->out->count - f->out->apis[f->api].first, part, raw);
+}
+
 static bool
 intern_dtype(flattener *f, const msp_json *dtype, uint32_t *id)
 {
     msp_str raw = msp_json_string(dtype);
-    recent *r = can_recall(f, raw) ? recent_of(f->dtypes, raw) : NULL;
+    msp_recent *r = can_recall(f, raw) ? msp_recent_of(f->alike->dtypes, raw) : NULL;
     size_t before = f->out->ntexts;
     msp_str text;
 
+    note(f, ALIKE_DTYPE, raw);
     if (r != NULL && msp_str_eq(r->raw, raw)) {
         *id = r->id;
         return true;
@@ -194,12 +137,12 @@ intern_dtype(flattener *f, const msp_json *dtype, uint32_t *id)
     msp_buf_clear(&f->scratch);
     msp_py_str(&f->scratch, dtype);
     text = msp_buf_view(&f->scratch);
-    if (f->scratch.failed || !intern(f, text, id))
+    if (f->scratch.failed || !msp_rows_intern(f->out, text, id))
         return false;
     if (f->out->ntexts > before)
         f->out->texts[*id].dtype = msp_dtype_parse(text.p, text.len);
     if (r != NULL)
-        *r = (recent){raw, *id};
+        *r = (msp_recent){raw, *id};
     return true;
 }
 
@@ -226,19 +169,20 @@ intern_shape(flattener *f, const msp_json *shape, uint32_t *id)
 {
     size_t n = msp_json_count(shape);
     msp_str raw = f->dump != NULL ? list_text(shape) : (msp_str){0};
-    recent *r = can_recall(f, raw) ? recent_of(f->shapes, raw) : NULL;
+    msp_recent *r = can_recall(f, raw) ? msp_recent_of(f->alike->shapes, raw) : NULL;
     int64_t numel = 1, size;
 
+    note(f, ALIKE_SHAPE, raw);
     if (r != NULL && msp_str_eq(r->raw, raw)) {
         *id = r->id;
         return true;
     }
     msp_buf_clear(&f->scratch);
     msp_py_str(&f->scratch, shape);
-    if (f->scratch.failed || !intern(f, msp_buf_view(&f->scratch), id))
+    if (f->scratch.failed || !msp_rows_intern(f->out, msp_buf_view(&f->scratch), id))
         return false;
     if (r != NULL)
-        *r = (recent){raw, *id};
+        *r = (msp_recent){raw, *id};
     if (f->out->texts[*id].numel >= 0)
         return true;
     for (size_t i = 0; i < n && numel >= 0; i++)
@@ -295,12 +239,13 @@ parts_of(const msp_json *leaf)
 static msp_row *
 new_row(flattener *f)
 {
-    msp_rows *t = f->out;
+    msp_row *r = msp_rows_new(f->out);
 
-    if (t->count >= UINT32_MAX - 1 || !msp_vec_grow((void **)&t->rows, &t->cap, t->count + 1, sizeof(*t->rows)))
-        return NULL;
-    t->rows[t->count] = (msp_row){.api = f->api, .state = (uint8_t)f->state};
-    return &t->rows[t->count];
+    if (r != NULL) {
+        r->api = f->api;
+        r->state = (uint8_t)f->state;
+    }
+    return r;
 }
 
 static msp_status
@@ -311,22 +256,15 @@ name_row(flattener *f, msp_row *r)
     return f->name.failed || r->name == NULL ? no_memory(f) : MSP_OK;
 }
 
-/* A row with a file is called like it, without the extension. */
 static msp_status
 name_row_by_file(flattener *f, msp_row *r, msp_str file)
 {
-    size_t stem = file.len;
-
     if (file.len == 0)
         return name_row(f, r);
-    r->file = file.len > UINT32_MAX ? NULL : keep(f, file);
-    if (r->file == NULL)
+    file.p = file.len > UINT32_MAX ? NULL : keep(f, file);
+    if (file.p == NULL)
         return no_memory(f);
-    while (stem > 1 && file.p[stem - 1] != '.')
-        stem--;
-    r->file_len = (uint32_t)file.len;
-    r->name = r->file;
-    r->name_len = (uint32_t)(stem > 1 ? stem - 1 : file.len);
+    msp_row_set_file(r, file);
     return MSP_OK;
 }
 
@@ -369,29 +307,22 @@ set_stats(msp_row *r, msp_val v)
     return true;
 }
 
-/* CRC-32 of the value's text: what stands for a checksum where the dump has none. A missing value is empty text. */
+/* A missing value is empty text. */
 static bool
 set_value_crc(flattener *f, msp_row *r, const msp_json *value, bool there)
 {
-    static const char empty[] = "00000000", digits[] = "0123456789abcdef";
-    char hex[8];
-    uint32_t crc;
-
-    r->md5 = (msp_val){VAL_TEXT, 8, {.p = empty}};
+    r->md5 = (msp_val){VAL_TEXT, 8, {.p = "00000000"}};
     if (!there)
         return true;
     msp_buf_clear(&f->scratch);
     msp_py_str(&f->scratch, value);
-    crc = msp_crc32_bytes(0, f->scratch.p, f->scratch.len);
-    for (int i = 0; i < 8; i++)
-        hex[i] = digits[crc >> (28 - 4 * i) & 15];
-    return !f->scratch.failed && val_text(f, &r->md5, (msp_str){hex, 8});
+    return !f->scratch.failed && msp_row_set_checksum(f->out, r, msp_buf_view(&f->scratch));
 }
 
 static bool
 fill_texts(flattener *f, msp_row *r, msp_str dtype, msp_str shape)
 {
-    return intern(f, dtype, &r->dtype) && intern(f, shape, &r->shape);
+    return msp_rows_intern(f->out, dtype, &r->dtype) && msp_rows_intern(f->out, shape, &r->shape);
 }
 
 /* numpy.shape() of a slice's [start, stop, step]. */
@@ -432,8 +363,11 @@ fill_plain(flattener *f, msp_row *r, const leaf_parts *p)
         r->md5 = text;
         return set_stats(r, text) && fill_texts(f, r, type, MSP_STR("[]"));
     }
-    return val_of(f, &text, value) && set_stats(r, text) &&
-           fill_texts(f, r, msp_str_of(msp_py_class(value)), MSP_STR("[]"));
+    if (!val_of(f, &text, value))
+        return false;
+    if (text.kind == VAL_INT)
+        note(f, ALIKE_VALUE, msp_json_number_text(value));
+    return set_stats(r, text) && fill_texts(f, r, msp_str_of(msp_py_class(value)), MSP_STR("[]"));
 }
 
 static msp_status
@@ -464,9 +398,12 @@ fill_tensor(flattener *f, msp_row *r, const leaf_parts *p)
         return false;
     if (p->shape != NULL && msp_json_kind_of(p->shape) == MSP_JSON_ARRAY && !intern_shape(f, p->shape, &r->shape))
         return false;
-    for (int i = 0; i < MSP_NSTATS; i++)
+    for (int i = 0; i < MSP_NSTATS; i++) {
+        note(f, (msp_alike_part)i, msp_json_number_text(p->stats[i]));
         if (!stat_of(f, &r->stats[i], p->stats[i]))
             return false;
+    }
+    note(f, ALIKE_FILE, msp_json_string(p->data_name));
     return p->md5 != NULL || set_value_crc(f, r, NULL, false);
 }
 
@@ -481,6 +418,7 @@ fill_leaf(flattener *f, msp_row *r, const leaf_parts *p)
     if (p->md5 == NULL)
         return true;
     f->out->has_md5 |= md5 != MSP_JSON_NULL;
+    note(f, ALIKE_MD5, msp_json_string(p->md5));
     return md5 == MSP_JSON_NULL || val_str(f, &r->md5, p->md5);
 }
 
@@ -591,21 +529,26 @@ walk_as(flattener *f, const msp_json *v, msp_row_state state, msp_str suffix)
     return st;
 }
 
-/* The name's last part is word, or the last but one. */
-static bool
-ends_with_part(msp_str name, msp_str word, bool or_last_but_one)
+/* How a record is walked, which its name says. */
+typedef enum walk_kind { WALK_CALL, WALK_DEBUG, WALK_GRADS } walk_kind;
+
+static walk_kind
+kind_of(msp_str name)
 {
+    const msp_str grads = MSP_STR("parameters_grad");
     msp_str last = last_part(name);
 
-    if (msp_str_eq(last, word))
-        return true;
-    if (!or_last_but_one || last.len == name.len)
-        return false;
-    return msp_str_eq(last_part((msp_str){name.p, name.len - last.len - 1}), word);
+    if (msp_str_eq(last, MSP_STR("debug")))
+        return WALK_DEBUG;
+    if (msp_str_eq(last, grads))
+        return WALK_GRADS;
+    if (last.len == name.len)
+        return WALK_CALL;
+    return msp_str_eq(last_part((msp_str){name.p, name.len - last.len - 1}), grads) ? WALK_GRADS : WALK_CALL;
 }
 
 static msp_status
-walk_record(flattener *f, const msp_json *record)
+walk_record(flattener *f, const msp_json *record, walk_kind kind)
 {
     static const struct {
         const char *key;
@@ -616,16 +559,13 @@ walk_record(flattener *f, const msp_json *record)
                     {"input", STATE_INPUT, MSP_STR(".input")},
                     {"parameters", STATE_PARAMETERS, MSP_STR(".parameters")},
                     {"output", STATE_OUTPUT, MSP_STR(".output")}};
-    msp_str name = f->out->apis[f->api].name;
     msp_status st = MSP_OK;
 
     msp_buf_clear(&f->name);
-    msp_buf_str(&f->name, name);
-    if (ends_with_part(name, MSP_STR("debug"), false))
-        return walk_as(f, record, STATE_DEBUG, MSP_STR(""));
-    f->skip_indices = ends_with_part(name, MSP_STR("parameters_grad"), true);
-    if (f->skip_indices)
-        return walk_as(f, record, STATE_PARAMETERS_GRAD, MSP_STR(""));
+    msp_buf_str(&f->name, f->out->apis[f->api].name);
+    f->skip_indices = kind == WALK_GRADS;
+    if (kind != WALK_CALL)
+        return walk_as(f, record, kind == WALK_DEBUG ? STATE_DEBUG : STATE_PARAMETERS_GRAD, MSP_STR(""));
     for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]) && st == MSP_OK; i++) {
         const msp_json *v = msp_json_get(record, sections[i].key);
 
@@ -635,23 +575,38 @@ walk_record(flattener *f, const msp_json *record)
     return st;
 }
 
+/* By its tree. It is a model for those that follow. */
+static msp_status
+add_by_tree(flattener *f, walk_kind kind, msp_str text)
+{
+    msp_json_doc doc;
+    msp_status st = msp_dump_record(f->dump, f->api, &doc, f->room, ROOM, f->err);
+
+    if (st != MSP_OK)
+        return st;
+    st = walk_record(f, doc.root, kind);
+    if (st == MSP_OK)
+        msp_alike_learn(f->alike, f->out, f->api, kind, text);
+    msp_json_doc_release(&doc);
+    return st;
+}
+
 static msp_status
 add_record(flattener *f, size_t i)
 {
     msp_row_api *api = &f->out->apis[i];
-    msp_json_doc doc;
-    msp_status st = msp_dump_record(f->dump, i, &doc, f->room, ROOM, f->err);
+    msp_str text = msp_dump_record_text(f->dump, i);
+    msp_status st = MSP_OK;
+    walk_kind kind;
 
-    if (st != MSP_OK)
-        return st;
     api->name.p = msp_dump_name(f->dump, i, &api->name.len);
     api->first = f->out->count;
     f->api = (uint32_t)i;
-    f->skip_indices = false;
     f->out->napis = i + 1;
-    st = walk_record(f, doc.root);
+    kind = kind_of(api->name);
+    if (!msp_alike_read(f->alike, f->out, f->api, kind, text))
+        st = add_by_tree(f, kind, text);
     api->count = f->out->count - api->first;
-    msp_json_doc_release(&doc);
     return st;
 }
 
@@ -659,50 +614,29 @@ msp_status
 msp_rows_flatten(msp_rows *out, const msp_dump *d, msp_rows_tick *tick, void *payload, msp_error *err)
 {
     _Alignas(16) char room[ROOM];
-    recent dtypes[RECENT] = {{{0}, 0}}, shapes[RECENT] = {{{0}, 0}};
-    flattener f = {.out = out, .dump = d, .dtypes = dtypes, .shapes = shapes, .room = room, .err = err};
+    flattener f = {.out = out, .dump = d, .room = room, .err = err};
     size_t n = msp_dump_count(d), bytes = 0;
     msp_status st = MSP_OK;
 
-    *out = (msp_rows){0};
-    out->apis = msp_alloc(n, sizeof(*out->apis));
-    if (out->apis == NULL || n >= UINT32_MAX ||
-        !msp_vec_grow((void **)&out->texts, &out->cap_texts, 1, sizeof(*out->texts)))
+    if (!msp_rows_begin(out) || n >= UINT32_MAX || (out->apis = msp_alloc(n, sizeof(*out->apis))) == NULL ||
+        (f.alike = msp_alloc_zero(1, sizeof(*f.alike))) == NULL)
         return no_memory(&f);
-    out->texts[out->ntexts++] = (msp_row_text){MSP_STR("None"), -1, MSP_DTYPE_NONE};
     for (size_t i = 0; i < n && st == MSP_OK; i++) {
         st = add_record(&f, i);
-        bytes += msp_dump_record_size(d, i);
+        bytes += msp_dump_record_text(d, i).len;
         if (st == MSP_OK && tick != NULL && (bytes >= TICK_BYTES || i + 1 == n)) {
             if (!tick(bytes, payload))
                 st = msp_error_set(err, MSP_E_CANCELLED, "cancelled");
             bytes = 0;
         }
     }
+    msp_free(f.alike);
     msp_buf_release(&f.name);
     msp_buf_release(&f.scratch);
     return st;
 }
 
 /* ---- for readers of other files ---------------------------------------------------------------------------------- */
-
-bool
-msp_rows_begin(msp_rows *t)
-{
-    *t = (msp_rows){0};
-    if (!msp_vec_grow((void **)&t->texts, &t->cap_texts, 1, sizeof(*t->texts)))
-        return false;
-    t->texts[t->ntexts++] = (msp_row_text){MSP_STR("None"), -1, MSP_DTYPE_NONE};
-    return true;
-}
-
-msp_row *
-msp_rows_new(msp_rows *t)
-{
-    flattener f = {.out = t};
-
-    return new_row(&f);
-}
 
 bool
 msp_rows_texts(msp_rows *t, msp_row *r, const msp_json *dtype, const msp_json *shape)
@@ -722,16 +656,4 @@ msp_rows_value(msp_rows *t, msp_val *out, const msp_json *v)
 
     msp_buf_release(&f.scratch);
     return ok;
-}
-
-void
-msp_rows_release(msp_rows *t)
-{
-    msp_arena_release(&t->arena);
-    msp_map_release(&t->text_ids);
-    msp_free(t->rows);
-    msp_free(t->apis);
-    msp_free(t->texts);
-    msp_free(t->p2p);
-    *t = (msp_rows){0};
 }

@@ -130,6 +130,16 @@ MSP_CHECK msp_status msp_rows_flatten(msp_rows *out, const msp_dump *d, msp_rows
                                       msp_error *err);
 void msp_rows_release(msp_rows *t);
 
+/* The row has a file, and is called like it, without the extension. file lives as long as the rows, and is not empty.
+ */
+void msp_row_set_file(msp_row *r, msp_str file);
+
+/* The number of a text in msp_rows.texts, a new one where it was not there. False: there is no memory. */
+bool msp_rows_intern(msp_rows *t, msp_str s, uint32_t *id);
+
+/* CRC-32 of a value's text: what stands for a checksum where the dump has none. False: there is no memory. */
+bool msp_row_set_checksum(msp_rows *t, msp_row *r, msp_str value);
+
 /*
  * For readers of other files. Each is false (or NULL) when there is no memory. A new row is the reader's until it
  * raises t->count; dtype is text; lists among the values become their text.

@@ -32,8 +32,8 @@ MSP_CHECK msp_status msp_dump_record(const msp_dump *d, size_t i, msp_json_doc *
 /* True when p points into the file's own text, so that it lives as long as d. */
 bool msp_dump_owns(const msp_dump *d, const void *p);
 
-/* Bytes of the i-th record, for progress. */
-size_t msp_dump_record_size(const msp_dump *d, size_t i);
+/* The i-th record as it stands in the file, which need not be JSON. */
+msp_str msp_dump_record_text(const msp_dump *d, size_t i);
 
 /* The frames of a call as a JSON array of strings, or NULL. */
 const msp_json *msp_stack_frames(const msp_stack *s, msp_str name);

@@ -286,8 +286,8 @@ msp_dump_owns(const msp_dump *d, const void *p)
     return q >= d->text.p && q <= d->text.p + d->text.len;
 }
 
-size_t
-msp_dump_record_size(const msp_dump *d, size_t i)
+msp_str
+msp_dump_record_text(const msp_dump *d, size_t i)
 {
-    return d->scan.spans[i].value.len;
+    return d->scan.spans[i].value;
 }
