@@ -6,18 +6,29 @@
 typedef uint8_t sixteen __attribute__((vector_size(16)));
 typedef uint64_t two __attribute__((vector_size(16)));
 
-/* Is there, among the bytes of v, one of the four characters that need quotes, or one beyond ASCII? */
+static inline bool
+any(sixteen v)
+{
+    return (((two)v)[0] | ((two)v)[1]) != 0;
+}
+
+/* One of the four characters that need quotes, or one beyond ASCII? */
 static inline bool
 has_odd(sixteen v)
 {
-    sixteen odd = (sixteen)(v == ',') | (sixteen)(v == '"') | (sixteen)(v == '\n') | (sixteen)(v == '\r') | (v & 0x80);
-
-    return (((two)odd)[0] | ((two)odd)[1]) != 0;
+    return any((sixteen)(v == ',') | (sixteen)(v == '"') | (sixteen)(v == '\n') | (sixteen)(v == '\r') | (v & 0x80));
 }
 
-/* Neither of the four characters that need quotes, nor anything beyond ASCII, which might not be UTF-8. */
+/* One that quotes around the text do not do for? */
 static inline bool
-is_plain(msp_str s)
+has_hard(sixteen v)
+{
+    return any((sixteen)(v == '"') | (v & 0x80));
+}
+
+/* Does no part of the text have such characters? Both tests take zeros for nothing. */
+static inline __attribute__((always_inline)) bool
+is_without(msp_str s, bool (*has)(sixteen))
 {
     sixteen v;
     size_t n = s.len;
@@ -26,7 +37,7 @@ is_plain(msp_str s)
     if (n >= 16) { /* the last sixteen overlap those before them */
         for (size_t i = 0; i + 16 < n; i += 16) {
             memcpy(&v, s.p + i, 16);
-            if (has_odd(v))
+            if (has(v))
                 return false;
         }
         memcpy(&v, s.p + n - 16, 16);
@@ -41,10 +52,16 @@ is_plain(msp_str s)
     } else {
         return true;
     }
-    return !has_odd(v);
+    return !has(v);
 }
 
-/* Of text that is not empty; a comma is what there is most often. */
+/* Neither of the four characters that need quotes, nor anything beyond ASCII, which might not be UTF-8. */
+static inline bool
+is_plain(msp_str s)
+{
+    return is_without(s, has_odd);
+}
+
 static bool
 needs_quotes(msp_str s)
 {
@@ -58,6 +75,12 @@ put_odd_text(msp_buf *b, msp_str s)
 {
     const char *quote;
 
+    if (is_without(s, has_hard)) { /* a shape: "[2, 3]" */
+        msp_buf_char(b, '"');
+        msp_buf_str(b, s);
+        msp_buf_char(b, '"');
+        return;
+    }
     if (!needs_quotes(s)) {
         msp_text_add(b, s);
         return;
