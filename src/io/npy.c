@@ -394,5 +394,5 @@ msp_npy_borrow(msp_tensor *out, const void *bytes, size_t size)
 {
     bool swapped;
 
-    return msp_npy_is(bytes, size) && read_view(out, &swapped, bytes, size, NULL) == MSP_OK && !swapped;
+    return read_view(out, &swapped, bytes, size, NULL) == MSP_OK && !swapped;
 }

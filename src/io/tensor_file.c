@@ -92,18 +92,29 @@ msp_swap_copy(void *to, const void *from, size_t n, unsigned width)
 typedef msp_status parser(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err);
 
 static msp_status
-parse_any(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err)
+refuse(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err)
 {
-    if (msp_npy_is(bytes, size))
-        return msp_npy_parse(f, bytes, size, err);
-    if (msp_safetensors_is(bytes, size)) /* before .pt: a header of 640 bytes begins as a pickle does */
-        return msp_safetensors_parse(f, bytes, size, err);
-    if (msp_pt_is(bytes, size))
-        return msp_pt_parse(f, bytes, size, err);
+    (void)f, (void)bytes;
     if (size == 0)
         return msp_error_set(err, MSP_E_FORMAT, "the file is empty");
     return msp_error_set(err, MSP_E_FORMAT,
                          "neither .npy nor .pt nor .safetensors: the first bytes are of none of them");
+}
+
+static parser *
+parser_of(const void *bytes, size_t size)
+{
+    if (msp_npy_is(bytes, size))
+        return msp_npy_parse;
+    if (msp_safetensors_is(bytes, size)) /* before .pt: a header of 640 bytes begins as a pickle does */
+        return msp_safetensors_parse;
+    return msp_pt_is(bytes, size) ? msp_pt_parse : refuse;
+}
+
+static msp_status
+parse_any(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err)
+{
+    return parser_of(bytes, size)(f, bytes, size, err);
 }
 
 enum { ROOM = 4096 }; /* torch makes 1.5 KB of a scalar */
@@ -155,18 +166,24 @@ msp_tensor_file_open(msp_tensor_file **out, const char *path, msp_error *err)
     return open_with(out, AT_FDCWD, path, parse_any, err);
 }
 
-msp_status
-msp_tensor_file_parse(msp_tensor_file **out, const void *bytes, size_t size, msp_error *err)
+static msp_status
+parse_new(msp_tensor_file **out, const void *bytes, size_t size, parser *parse, msp_error *err)
 {
     msp_status st = new_file(out, 0, err);
 
     if (st == MSP_OK)
-        st = parse_with(*out, bytes, size, parse_any, err);
+        st = parse_with(*out, bytes, size, parse, err);
     if (st != MSP_OK) {
         msp_tensor_file_close(*out);
         *out = NULL;
     }
     return st;
+}
+
+msp_status
+msp_tensor_file_parse(msp_tensor_file **out, const void *bytes, size_t size, msp_error *err)
+{
+    return parse_new(out, bytes, size, parser_of(bytes, size), err);
 }
 
 void
@@ -273,12 +290,13 @@ msp_tensor_open_at(msp_tensor *out, int dir, const char *name, msp_error *err)
 msp_status
 msp_tensor_parse(msp_tensor *out, const void *bytes, size_t size, msp_error *err)
 {
+    parser *parse = parser_of(bytes, size);
     msp_tensor_file *f;
     msp_status st;
 
-    if (msp_npy_borrow(out, bytes, size))
+    if (parse == msp_npy_parse && msp_npy_borrow(out, bytes, size))
         return MSP_OK;
-    st = msp_tensor_file_parse(&f, bytes, size, err);
+    st = parse_new(&f, bytes, size, parse, err);
     if (st == MSP_OK)
         return take_one(out, f, err);
     *out = (msp_tensor){0};
