@@ -140,22 +140,24 @@ judge(const blocks *s, msp_judged *j, int threads)
         msp_judge_row(j, s->job->show.mode, &m, s->job->fuzzy);
 }
 
-/* Threads of readers have a table of descriptors of their own, and so must not run anybody else's function. */
-static _Thread_local bool is_reader, shares_table;
+/*
+ * Threads of readers have a table of descriptors of their own, and so must not run anybody else's function. One that
+ * could not get it opens its files one at a time, for all such threads together would take too many of one table.
+ */
+static _Thread_local enum { CALLER, READER, READER_IN_SHARED_TABLE } role;
 
 static void
 become_reader(void *payload)
 {
     const msp_measurer *m = payload;
 
-    is_reader = true;
-    shares_table = !msp_file_own_table(m->fds, 2);
+    role = msp_file_own_table(m->fds, 2) ? READER : READER_IN_SHARED_TABLE;
 }
 
 static void
 count_bytes(const blocks *s, int64_t bytes)
 {
-    if (is_reader)
+    if (role != CALLER)
         msp_run_count(s->job->run, bytes);
     else
         (void)msp_run_progress(s->job->run, "compare", s->job->label, 0, bytes);
@@ -210,14 +212,13 @@ typedef struct share {
     _Alignas(64) char room[MSP_AHEAD_ROOM];
 } share;
 
-/* Many files at a time need as many descriptors, and all threads together would take too many of one table. */
 static void
 read_ahead(share *h, size_t row)
 {
     const msp_blocks_job *job = h->s->job;
     const msp_rows *sides[2] = {job->show.npu, job->show.bench};
 
-    if (h->s->readers != NULL && !shares_table && row >= h->ahead)
+    if (h->s->readers != NULL && role != READER_IN_SHARED_TABLE && row >= h->ahead)
         h->ahead = row + msp_ahead_read(h->room, &job->measurer, sides, &h->b->judged[row], h->end - row);
 }
 
