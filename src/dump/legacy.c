@@ -379,8 +379,12 @@ read_line(msp_legacy_reader *r, msp_legacy_line *out, msp_error *err)
     if (known != NULL && msp_str_eq(known->rest, rest)) {
         out->like = known->line;
     } else {
+        /* as the cut has it: only then is the rest what it takes it for */
+        msp_legacy_kind kind = known != NULL ? out->kind : LEGACY_STACK;
+
         st = read_whole_line(r, out, err);
-        if (st == MSP_OK && known != NULL && (out->kind == LEGACY_VALUES || (out->stats != NULL && out->step <= 100)))
+        if (st == MSP_OK && known != NULL && out->kind == kind &&
+            (kind == LEGACY_VALUES || (out->stats != NULL && out->step <= 100)))
             *known = (msp_legacy_known){rest, r->tensors};
     }
     r->tensors += st == MSP_OK && out->kind != LEGACY_STACK;

@@ -149,6 +149,7 @@ what_is_wrong_with_a_line_that_looks_like_another_is_found(void **state)
                                           "1.0, 2.0, 3.0, ", "1.0.0, 2.0, 3.0", "1.0, 2.0",     "",
                                           "1.0, 2.0, -",     "--1.0, 2.0, 3.0", "x, 2.0, 3.0"};
     char text[512];
+    msp_legacy_file f;
 
     (void)state;
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
@@ -158,6 +159,13 @@ what_is_wrong_with_a_line_that_looks_like_another_is_found(void **state)
     refused(T("a_output") L("b\001_output", REST, "1.0, 2.0, 3.0"), MSP_E_FORMAT, "line 2, column 4");
     refused(T("a_output") "[\"b_output\", " REST "[1.0, 2.0, 3.0]\n", MSP_E_FORMAT, "line 2");
     refused(T("a_output") "[\"b_output\", " REST "[1.0, 2.0, 3.0]]]\n", MSP_E_FORMAT, "line 2");
+    /* without the blank after the name it is a list of values all the same, and no statistics */
+    refused("[\"a_output\",[1, [], \"torch.float32\", [2], [1.0, 2.0, 3.0]]\n" T("b_output"), MSP_E_FORMAT,
+            "line 2: a line of ptdbg_ascend");
+    f = opened("[\"a_output\",[1, [], \"torch.float32\", [2], [1.0, 2.0, 3.0]]\n"
+               "[\"b_output\",[1, [], \"torch.float32\", [2], [4.0, 5.0, 6.0]]\n");
+    assert_true(f.hooks && f.rows.rows[1].stats[MSP_STAT_MAX].kind == VAL_NONE);
+    msp_legacy_release(&f);
     /* a bracket in a text is no list, whatever the next line makes of it */
     refused(L("a_output", REST "[\"x\", \"y\", \"", "1.0, 2.0, 3.0]]\"")
                 L("b_output", REST "[\"x\", \"y\", \"", "1.0, 2.0, 3.0"),
