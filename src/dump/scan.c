@@ -12,7 +12,7 @@
 
 typedef enum step { STEP_OK, STEP_END, STEP_BAD, STEP_LIMIT, STEP_NOMEM } step;
 
-enum { RECORD_COST = 112 };
+enum { RECORD_COST = 80 };
 
 typedef struct cursor {
     const char *p, *end;
@@ -299,29 +299,53 @@ charge(msp_dump_scan *s, msp_str raw, msp_str value)
     return s->excess > msp_reader_extra() / 4 ? STEP_LIMIT : STEP_OK;
 }
 
-/* A name that comes twice keeps its first place and its last value, as in a Python dict. */
 static step
-add_span(msp_dump_scan *s, msp_map *seen, msp_str raw, msp_str value)
+add_span(msp_dump_scan *s, msp_str raw, msp_str value)
 {
-    msp_map_entry *e;
     msp_str name;
-    bool added;
     step st = charge(s, raw, value);
 
     if (st == STEP_OK)
         st = resolve_name(s, raw, &name);
     if (st != STEP_OK)
         return st;
-    e = msp_map_put(seen, name, (int64_t)s->count, &added);
-    if (e == NULL)
-        return STEP_NOMEM;
-    if (!added) {
-        s->spans[e->value].value = value;
-        return STEP_OK;
-    }
     if (!msp_vec_grow((void **)&s->spans, &s->cap, s->count + 1, sizeof(*s->spans)))
         return STEP_NOMEM;
     s->spans[s->count++] = (msp_dump_span){name, value};
+    return STEP_OK;
+}
+
+/*
+ * A name that comes twice keeps its first place and its last value, as in a Python dict. Done when all names are known:
+ * a table that grows with them costs as much as finding them.
+ */
+static step
+join_repeated(msp_dump_scan *s)
+{
+    size_t nslots = 16, kept = 0;
+    uint32_t *slots; /* where in spans a name is, and 1; 0: free */
+
+    if (s->count >= UINT32_MAX)
+        return STEP_NOMEM;
+    while (nslots < 2 * s->count)
+        nslots *= 2;
+    slots = msp_alloc_zero(nslots, sizeof(*slots));
+    if (slots == NULL)
+        return STEP_NOMEM;
+    for (size_t i = 0; i < s->count; i++) {
+        size_t at = msp_str_hash(s->spans[i].name) & (nslots - 1);
+
+        while (slots[at] != 0 && !msp_str_eq(s->spans[slots[at] - 1].name, s->spans[i].name))
+            at = (at + 1) & (nslots - 1);
+        if (slots[at] != 0) {
+            s->spans[slots[at] - 1].value = s->spans[i].value;
+        } else {
+            s->spans[kept++] = s->spans[i];
+            slots[at] = (uint32_t)kept;
+        }
+    }
+    s->count = kept;
+    msp_free(slots);
     return STEP_OK;
 }
 
@@ -329,10 +353,9 @@ add_span(msp_dump_scan *s, msp_map *seen, msp_str raw, msp_str value)
 static step
 scan_records(msp_dump_scan *s, cursor *c, const char *text)
 {
-    msp_map seen = {0};
     msp_str key, value;
     bool last = false, first = true;
-    step st = STEP_OK;
+    step st = STEP_OK, joined;
 
     s->data_is_object = true;
     c->p++;
@@ -343,12 +366,12 @@ scan_records(msp_dump_scan *s, cursor *c, const char *text)
             break;
         st = pass_value(c, &value);
         if (st == STEP_OK)
-            st = add_span(s, &seen, key, value);
+            st = add_span(s, key, value);
         s->cut_at = st == STEP_OK ? (size_t)(c->p - text) : s->cut_at;
         first = false;
     }
-    msp_map_release(&seen);
-    return st;
+    joined = st == STEP_OK || st == STEP_END ? join_repeated(s) : STEP_OK;
+    return joined == STEP_OK ? st : joined;
 }
 
 static step

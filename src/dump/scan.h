@@ -5,7 +5,7 @@
  * over the bytes, which looks at strings and brackets only, finds them; each is parsed when it is needed and forgotten
  * afterwards. What stands inside a record is not checked here.
  *
- * A record takes 48 bytes of memory, and 64 more until all are known; its text is ten times that in a real dump. Texts
+ * A record takes 48 bytes of memory, and 32 more until all are known; its text is ten times that in a real dump. Texts
  * whose records are so many and so short that they take 64 MiB more than they have are refused.
  */
 #ifndef MSP_DUMP_SCAN_H

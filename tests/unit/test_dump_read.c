@@ -85,6 +85,39 @@ a_record_is_parsed_when_asked_for(void **state)
     msp_dump_close(d);
 }
 
+/* As in a Python dict. Cut off, the records before the cut are joined too. */
+static void
+a_name_that_comes_again_keeps_its_first_place_and_its_last_value(void **state)
+{
+    enum { NAMES = 500 };
+    msp_buf text = {0};
+
+    (void)state;
+    msp_buf_text(&text, "{\"task\": \"tensor\", \"data\": {\"first\": -1");
+    for (int i = 0; i < 3 * NAMES; i++) /* each of them three times, once with an escape */
+        msp_buf_printf(&text, ", \"%s%d\": %d", i / NAMES == 1 ? "\\u006e" : "n", i % NAMES * 7 % NAMES, i);
+    msp_buf_text(&text, ", \"last\": 0}}");
+    for (size_t cut = 0; cut < 2; cut++) {
+        msp_dump *d = open_text(text.p, text.len - cut);
+
+        assert_int_equal(msp_dump_cut(d, NULL), cut);
+        assert_int_equal(msp_dump_count(d), NAMES + 2);
+        for (size_t i = 0; i < NAMES; i++) {
+            char want[32];
+            size_t len;
+            const char *name = msp_dump_name(d, i + 1, &len);
+            msp_str value = msp_dump_record_text(d, i + 1);
+
+            snprintf(want, sizeof(want), "n%zu", i * 7 % NAMES);
+            assert_true(msp_str_eq((msp_str){name, len}, msp_str_of(want)));
+            snprintf(want, sizeof(want), "%zu", 2 * NAMES + i);
+            assert_true(msp_str_eq(value, msp_str_of(want)));
+        }
+        msp_dump_close(d);
+    }
+    msp_buf_release(&text);
+}
+
 static void
 a_record_that_is_no_json_is_told_with_its_place_in_the_file(void **state)
 {
@@ -364,6 +397,7 @@ main(void)
         TEST(the_top_level_is_read_and_records_keep_their_order),
         TEST(escapes_in_names_are_resolved),
         TEST(a_record_is_parsed_when_asked_for),
+        TEST(a_name_that_comes_again_keeps_its_first_place_and_its_last_value),
         TEST(a_record_that_is_no_json_is_told_with_its_place_in_the_file),
         TEST(files_that_are_no_dump_are_refused_with_the_reason),
         TEST(a_missing_file_is_not_found),
