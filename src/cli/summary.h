@@ -19,7 +19,7 @@ void msp_summary_print_json(FILE *out, const msp_summary *s);
 
 /* The frame of the user's own code: the innermost that is neither a framework's nor Python's. NULL when there is none.
  */
-const char *msp_summary_user_frame(const msp_compare_suspect *s);
+const char *msp_summary_user_frame(char *const *stack, size_t n);
 
 /*
  * The number that stands beside the suspect's row when the pair's first table is opened in a spreadsheet: the titles

@@ -137,7 +137,7 @@ put_suspect(msp_jsonout *j, const char *key, const msp_compare_pair *p)
         put_worst(j, s);
     msp_jsonout_text(j, "inputs", states[s->inputs]);
     msp_jsonout_text(j, "argument", s->argument);
-    msp_jsonout_text(j, "user_frame", msp_summary_user_frame(s));
+    msp_jsonout_text(j, "user_frame", msp_summary_user_frame(s->stack, s->nstack));
     put_texts(j, "stack", s->stack, s->nstack);
     msp_jsonout_close(j, '}');
 }
