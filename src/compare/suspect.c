@@ -65,11 +65,15 @@ describe_differences(msp_compare_suspect *out, const msp_judged *j)
     return ok;
 }
 
-static void
-describe_worst(msp_compare_suspect *out, const msp_tensor *n, const msp_tensor *b)
+void
+msp_suspect_tensors(msp_compare_suspect *out, const msp_tensor *n, const msp_tensor *b, int threads)
 {
-    int64_t at = out->metrics.mismatches > 0 ? out->metrics.first_mismatch : out->metrics.max_abs_index;
+    int64_t at;
 
+    if (msp_metrics_compute_mt(&out->metrics, n, b, threads, NULL) != MSP_OK)
+        return;
+    out->has_metrics = true;
+    at = out->metrics.mismatches > 0 ? out->metrics.first_mismatch : out->metrics.max_abs_index;
     if (at < 0)
         return;
     out->has_worst = true;
@@ -88,11 +92,8 @@ describe_tensors(msp_compare_suspect *out, const msp_suspect_source *src)
     if (src->row[0]->file == NULL || src->row[1] == NULL || src->row[1]->file == NULL)
         return;
     if (msp_measure_open(&n, src->measurer, 0, src->row[0], NULL) == MSP_OK &&
-        msp_measure_open(&b, src->measurer, 1, src->row[1], NULL) == MSP_OK &&
-        msp_metrics_compute_mt(&out->metrics, &n, &b, src->measurer->threads, NULL) == MSP_OK) {
-        out->has_metrics = true;
-        describe_worst(out, &n, &b);
-    }
+        msp_measure_open(&b, src->measurer, 1, src->row[1], NULL) == MSP_OK)
+        msp_suspect_tensors(out, &n, &b, src->measurer->threads);
     msp_tensor_release(&n);
     msp_tensor_release(&b);
 }

@@ -23,4 +23,7 @@ typedef struct msp_suspect_source {
  */
 MSP_CHECK msp_status msp_suspect_describe(msp_compare_suspect *out, const msp_suspect_source *src, msp_error *err);
 
+/* Its errors, and the element that is wrong most; nothing where the shapes differ. */
+void msp_suspect_tensors(msp_compare_suspect *out, const msp_tensor *n, const msp_tensor *b, int threads);
+
 #endif
