@@ -105,7 +105,7 @@ facts_of(const msp_judged *j, msp_compare_mode mode)
         f.ratio = number_or_nan(&j->metric[METRIC_ONE_THOUSANDTH]);
         f.cosine = number_or_nan(&j->metric[METRIC_COSINE]);
     } else {
-        f.rel_err = f.abs_err / fmax(0.01, bench_max); /* the manual's definition, to the letter */
+        f.rel_err = f.abs_err / fmax(0.01, fabs(bench_max)); /* the manual leaves the sign open: -2 is not tiny */
     }
     return f;
 }

@@ -158,7 +158,7 @@ def highlight(rows, real):
     def max_rel(r):
         if real:
             return finite_or_inf(r["MaxRelativeErr"])
-        return abs(number(r[err])) / max(0.01, number(r["Bench max"]))
+        return abs(number(r[err])) / max(0.01, abs(number(r["Bench max"])))
 
     for i, r in enumerate(rows):
         reds, yellows = red.setdefault(i, []), yellow.setdefault(i, [])
