@@ -1,46 +1,13 @@
-/*
- * pickle.c - the machine: a stack of values, a stack of marks (heights of the first), a memo, and one table of opcodes.
- *
- * See pickle.h for what it promises. Stack and memo are plain arrays; growing them is charged to the budget, so a file
- * of a million opening brackets ends in MSP_E_LIMIT, not in gigabytes.
- */
-#include "io/pickle.h"
-
+/* pickle.c - the machine of pickle_machine.h, its table of opcodes, and those that remember, name and call. */
 #include "core/alloc.h"
-#include "core/number.h"
-#include "io/bytes.h"
+#include "io/pickle_machine.h"
 
-enum { HIGHEST_PROTOCOL = 5, TEXT_MAX = 1 << 30 };
-
-enum { FIRST_VALUES = 32, FIRST_MARKS = 16 };
-
-typedef struct machine {
-    const unsigned char *p;
-    size_t size, at;
-    msp_pickle_value *stack, *memo;
-    size_t height, stack_cap;
-    size_t memo_cap;
-    size_t memoized; /* values MEMOIZE has numbered */
-    size_t *marks;
-    size_t nmarks, marks_cap;
-    msp_budget *budget;
-    const msp_pickle_rules *rules;
-    bool stopped;
-    msp_error *err;
-    msp_pickle_value first_stack[FIRST_VALUES], first_memo[FIRST_VALUES]; /* enough for a file of one tensor */
-    size_t first_marks[FIRST_MARKS];
-} machine;
-
-typedef msp_pickle_value value;
-typedef msp_status handler(machine *m, int arg);
-
-#define BAD(...) msp_error_set(m->err, MSP_E_FORMAT, __VA_ARGS__)
+enum { HIGHEST_PROTOCOL = 5 };
 
 /* ---- stack, marks, memo ----------------------------------------------------------------------------------------- */
 
-/* Room for need items, zeroed where new. first is the array in the machine that the items may still stand in. */
-static msp_status
-grow(machine *m, void **items, const void *first, size_t *cap, size_t need, size_t size)
+msp_status
+msp_pickle_grow(machine *m, void **items, const void *first, size_t *cap, size_t need, size_t size)
 {
     size_t want = msp_budget_grown(*cap, need);
     msp_status st = msp_budget_spend(m->budget, want - *cap, size, m->err);
@@ -60,46 +27,6 @@ grow(machine *m, void **items, const void *first, size_t *cap, size_t need, size
 }
 
 static msp_status
-push(machine *m, value v)
-{
-    if (m->height == m->stack_cap) {
-        msp_status st = grow(m, (void **)&m->stack, m->first_stack, &m->stack_cap, m->height + 1, sizeof(value));
-
-        if (st != MSP_OK)
-            return st;
-    }
-    m->stack[m->height++] = v;
-    return MSP_OK;
-}
-
-/* How many values may be popped: those above the last mark. */
-static size_t
-available(const machine *m)
-{
-    return m->height - (m->nmarks > 0 ? m->marks[m->nmarks - 1] : 0);
-}
-
-static msp_status
-need(machine *m, size_t n)
-{
-    return available(m) >= n ? MSP_OK : BAD("the opcode needs %zu values and the stack has %zu", n, available(m));
-}
-
-/* Remove the last mark; *out is the first of the *n values that stood above it, which stay in place until a push. */
-static msp_status
-pop_mark(machine *m, value **out, size_t *n)
-{
-    *out = NULL;
-    *n = 0;
-    if (m->nmarks == 0)
-        return BAD("the opcode needs a mark and there is none");
-    *n = m->height - m->marks[--m->nmarks];
-    m->height -= *n;
-    *out = m->stack + m->height;
-    return MSP_OK;
-}
-
-static msp_status
 remember(machine *m, uint64_t index)
 {
     msp_status st = need(m, 1);
@@ -107,7 +34,7 @@ remember(machine *m, uint64_t index)
     if (st == MSP_OK && index >= m->memo_cap) {
         if (index > m->size) /* picklers count from 0, and every number takes at least a byte */
             return BAD("memo number %llu is larger than the pickle", (unsigned long long)index);
-        st = grow(m, (void **)&m->memo, m->first_memo, &m->memo_cap, index + 1, sizeof(value));
+        st = msp_pickle_grow(m, (void **)&m->memo, m->first_memo, &m->memo_cap, index + 1, sizeof(value));
     }
     if (st == MSP_OK)
         m->memo[index] = m->stack[m->height - 1];
@@ -120,434 +47,6 @@ recall(machine *m, uint64_t index)
     if (index >= m->memo_cap || m->memo[index].kind == MSP_PICKLE_EMPTY)
         return BAD("nothing was remembered under number %llu", (unsigned long long)index);
     return push(m, m->memo[index]);
-}
-
-/* ---- operands --------------------------------------------------------------------------------------------------- */
-
-static msp_status
-take(machine *m, const unsigned char **out, uint64_t n)
-{
-    *out = NULL;
-    if (n > m->size - m->at)
-        return BAD("cut short: %llu more bytes are announced, %zu are there", (unsigned long long)n, m->size - m->at);
-    *out = m->p + m->at;
-    m->at += n;
-    return MSP_OK;
-}
-
-/* A little-endian number of 1, 2, 4 or 8 bytes. */
-static msp_status
-take_number(machine *m, uint64_t *out, int width)
-{
-    const unsigned char *p;
-    msp_status st = take(m, &p, (uint64_t)width);
-
-    *out = 0;
-    for (int i = 0; st == MSP_OK && i < width; i++)
-        *out |= (uint64_t)p[i] << 8 * i;
-    return st;
-}
-
-/* Bytes whose number stands before them. */
-static msp_status
-take_counted(machine *m, msp_str *out, int width)
-{
-    const unsigned char *p;
-    uint64_t n;
-    msp_status st = take_number(m, &n, width);
-
-    *out = (msp_str){0};
-    if (st == MSP_OK && n > TEXT_MAX)
-        return msp_error_set(m->err, MSP_E_LIMIT, "a text of %llu bytes", (unsigned long long)n);
-    if (st == MSP_OK)
-        st = take(m, &p, n);
-    if (st == MSP_OK)
-        *out = (msp_str){(const char *)p, n};
-    return st;
-}
-
-/* A line, without its end. */
-static msp_status
-take_line(machine *m, msp_str *out)
-{
-    const char *start = (const char *)m->p + m->at;
-    const char *end = m->at < m->size ? memchr(start, '\n', m->size - m->at) : NULL;
-
-    *out = (msp_str){0};
-    if (end == NULL || end - start > TEXT_MAX)
-        return BAD("cut short: a line without an end");
-    *out = (msp_str){start, (size_t)(end - start)};
-    m->at += out->len + 1;
-    return MSP_OK;
-}
-
-/* ---- opcodes: plain values -------------------------------------------------------------------------------------- */
-
-static msp_status
-push_int(machine *m, int64_t v)
-{
-    return push(m, (value){.kind = MSP_PICKLE_INT, .as.integer = v});
-}
-
-static msp_status
-push_text(machine *m, msp_pickle_kind kind, msp_str s)
-{
-    return push(m, (value){.kind = (uint8_t)kind, .len = (uint32_t)s.len, .as.text = s.p});
-}
-
-static msp_status
-op_none(machine *m, int kind)
-{
-    return push(m, (value){.kind = (uint8_t)kind});
-}
-
-static msp_status
-op_bool(machine *m, int v)
-{
-    return push(m, (value){.kind = MSP_PICKLE_BOOL, .as.boolean = v});
-}
-
-static msp_status
-op_int(machine *m, int width)
-{
-    uint64_t v;
-    msp_status st = take_number(m, &v, width);
-
-    if (st != MSP_OK)
-        return st;
-    return push_int(m, width == 4 ? (int32_t)v : (int64_t)v); /* only the four-byte form has a sign */
-}
-
-/* LONG1 and LONG4: two's complement of any length. */
-static msp_status
-op_long(machine *m, int width)
-{
-    uint64_t v = 0;
-    msp_str s;
-    msp_status st = take_counted(m, &s, width);
-
-    if (st != MSP_OK)
-        return st;
-    if (s.len > 8)
-        return push_text(m, MSP_PICKLE_BIGINT, s);
-    for (size_t i = 0; i < s.len; i++)
-        v |= (uint64_t)(unsigned char)s.p[i] << 8 * i;
-    if (s.len > 0 && s.len < 8 && (s.p[s.len - 1] & 0x80))
-        v |= UINT64_MAX << 8 * s.len;
-    return push_int(m, (int64_t)v);
-}
-
-static size_t
-count_digits(msp_str s)
-{
-    size_t n = 0;
-
-    while (n < s.len && s.p[n] >= '0' && s.p[n] <= '9')
-        n++;
-    return n;
-}
-
-/* Decimal digits with an optional minus; those that 64 bits cannot hold stay text. */
-static msp_status
-push_decimal(machine *m, msp_str s)
-{
-    bool negative = s.len > 0 && s.p[0] == '-';
-    msp_str digits = {s.p + negative, s.len - negative};
-    unsigned long long v;
-
-    if (digits.len == 0 || count_digits(digits) != digits.len)
-        return BAD("not a number");
-    if (!msp_str_to_u64(digits, &v) || v > (uint64_t)INT64_MAX + negative)
-        return push_text(m, MSP_PICKLE_BIGINT, s);
-    return push_int(m, negative ? (int64_t)(0 - v) : (int64_t)v);
-}
-
-/* INT and LONG: a decimal line, the latter with an L at its end; INT 00 and 01 are False and True. */
-static msp_status
-op_decimal(machine *m, int is_long)
-{
-    msp_str s;
-    msp_status st = take_line(m, &s);
-
-    if (st != MSP_OK)
-        return st;
-    if (is_long && msp_str_ends(s, MSP_STR("L")))
-        s.len--;
-    else if (msp_str_eq(s, MSP_STR("00")) || msp_str_eq(s, MSP_STR("01")))
-        return op_bool(m, s.p[1] == '1');
-    return push_decimal(m, s);
-}
-
-static msp_status
-op_float_line(machine *m, int arg)
-{
-    value v = {.kind = MSP_PICKLE_FLOAT};
-    msp_str s;
-    msp_status st = take_line(m, &s);
-
-    (void)arg;
-    if (st != MSP_OK)
-        return st;
-    return msp_f64_parse(s, &v.as.real) ? push(m, v) : BAD("not a number");
-}
-
-static msp_status
-op_float(machine *m, int arg)
-{
-    value v = {.kind = MSP_PICKLE_FLOAT};
-    const unsigned char *p;
-    msp_status st = take(m, &p, 8);
-    uint64_t bits = 0;
-
-    (void)arg;
-    if (st != MSP_OK)
-        return st;
-    for (int i = 0; i < 8; i++)
-        bits = bits << 8 | p[i];
-    memcpy(&v.as.real, &bits, sizeof(bits));
-    return push(m, v);
-}
-
-static msp_status
-op_text(machine *m, int width)
-{
-    msp_str s;
-    msp_status st = take_counted(m, &s, width);
-
-    return st == MSP_OK ? push_text(m, MSP_PICKLE_TEXT, s) : st;
-}
-
-static msp_status
-op_bytes(machine *m, int width)
-{
-    msp_str s;
-    msp_status st = take_counted(m, &s, width);
-
-    return st == MSP_OK ? push_text(m, MSP_PICKLE_BYTES, s) : st;
-}
-
-/*
- * STRING and UNICODE, of protocol 0, as they stand. Names there are plain; one with an escape sequence keeps its
- * backslashes, which tells it from every other name, and that is all that is needed here.
- */
-static msp_status
-op_text_line(machine *m, int quoted)
-{
-    msp_str s;
-    msp_status st = take_line(m, &s);
-
-    if (st != MSP_OK)
-        return st;
-    if (quoted) {
-        if (s.len < 2 || (s.p[0] != '\'' && s.p[0] != '"') || s.p[s.len - 1] != s.p[0])
-            return BAD("a string without quotes");
-        s = (msp_str){s.p + 1, s.len - 2};
-    }
-    return push_text(m, MSP_PICKLE_TEXT, s);
-}
-
-/* ---- opcodes: containers ---------------------------------------------------------------------------------------- */
-
-msp_status
-msp_pickle_new_sequence(msp_pickle_value *out, msp_pickle_kind kind, msp_budget *budget, msp_error *err)
-{
-    void *p;
-    msp_status st = msp_budget_alloc(&p, budget, 1, sizeof(msp_pickle_sequence), err);
-
-    *out = (value){.kind = (uint8_t)kind, .as.sequence = p};
-    return st;
-}
-
-msp_status
-msp_pickle_append(msp_pickle_sequence *s, const msp_pickle_value *values, size_t n, msp_budget *budget, msp_error *err)
-{
-    if (s->count + n > s->cap) {
-        size_t cap = msp_budget_grown(s->cap, s->count + n);
-        void *p;
-        msp_status st = msp_budget_alloc(&p, budget, cap, sizeof(value), err);
-
-        if (st != MSP_OK)
-            return st;
-        if (s->count > 0)
-            memcpy(p, s->items, s->count * sizeof(value));
-        s->items = p;
-        s->cap = cap;
-    }
-    if (n > 0)
-        memcpy(s->items + s->count, values, n * sizeof(value));
-    s->count += n;
-    return MSP_OK;
-}
-
-static msp_status
-op_mark(machine *m, int arg)
-{
-    (void)arg;
-    if (m->nmarks == m->marks_cap) {
-        msp_status st = grow(m, (void **)&m->marks, m->first_marks, &m->marks_cap, m->nmarks + 1, sizeof(*m->marks));
-
-        if (st != MSP_OK)
-            return st;
-    }
-    m->marks[m->nmarks++] = m->height;
-    return MSP_OK;
-}
-
-static msp_status
-op_pop(machine *m, int arg)
-{
-    (void)arg;
-    if (available(m) == 0 && m->nmarks > 0) { /* a mark is a thing that can be popped */
-        m->nmarks--;
-        return MSP_OK;
-    }
-    if (m->height == 0)
-        return BAD("nothing to pop");
-    m->height--;
-    return MSP_OK;
-}
-
-static msp_status
-op_pop_mark(machine *m, int arg)
-{
-    value *items;
-    size_t n;
-
-    (void)arg;
-    return pop_mark(m, &items, &n);
-}
-
-static msp_status
-op_dup(machine *m, int arg)
-{
-    msp_status st = need(m, 1);
-
-    (void)arg;
-    return st == MSP_OK ? push(m, m->stack[m->height - 1]) : st;
-}
-
-static msp_status
-make_tuple(machine *m, value *out, const value *items, size_t n)
-{
-    msp_status st;
-    void *p = NULL;
-
-    *out = (value){.kind = MSP_PICKLE_TUPLE, .len = (uint32_t)n};
-    if (n == 0)
-        return MSP_OK;
-    if (n > UINT32_MAX)
-        return msp_error_set(m->err, MSP_E_LIMIT, "a tuple of %zu values", n);
-    st = msp_budget_alloc(&p, m->budget, n, sizeof(value), m->err);
-    if (st == MSP_OK)
-        memcpy(p, items, n * sizeof(value));
-    out->as.items = p;
-    return st;
-}
-
-/* TUPLE1 to TUPLE3 and the empty tuple. */
-static msp_status
-op_tuple_of(machine *m, int n)
-{
-    msp_status st = need(m, (size_t)n);
-    value t;
-
-    if (st != MSP_OK)
-        return st;
-    m->height -= (size_t)n;
-    st = make_tuple(m, &t, m->stack + m->height, (size_t)n);
-    return st == MSP_OK ? push(m, t) : st;
-}
-
-static msp_status
-op_tuple(machine *m, int arg)
-{
-    value t, *items;
-    size_t n;
-    msp_status st = pop_mark(m, &items, &n);
-
-    (void)arg;
-    if (st == MSP_OK)
-        st = make_tuple(m, &t, items, n);
-    return st == MSP_OK ? push(m, t) : st;
-}
-
-static msp_status
-op_empty(machine *m, int kind)
-{
-    value v;
-    msp_status st = msp_pickle_new_sequence(&v, (msp_pickle_kind)kind, m->budget, m->err);
-
-    return st == MSP_OK ? push(m, v) : st;
-}
-
-/* LIST and DICT: all above the mark becomes one. */
-static msp_status
-op_collect(machine *m, int kind)
-{
-    value v, *items;
-    size_t n;
-    msp_status st = pop_mark(m, &items, &n);
-
-    if (st == MSP_OK && kind == MSP_PICKLE_DICT && n % 2 != 0)
-        return BAD("a dict with a key and no value");
-    if (st == MSP_OK)
-        st = msp_pickle_new_sequence(&v, (msp_pickle_kind)kind, m->budget, m->err);
-    if (st == MSP_OK)
-        st = msp_pickle_append(v.as.sequence, items, n, m->budget, m->err);
-    return st == MSP_OK ? push(m, v) : st;
-}
-
-/* Add the n values at items, already popped, to the container that is now on top. */
-static msp_status
-extend_top(machine *m, msp_pickle_kind kind, const value *items, size_t n)
-{
-    msp_status st = need(m, 1);
-    value top;
-
-    if (st != MSP_OK)
-        return st;
-    top = m->stack[m->height - 1];
-    if (top.kind == MSP_PICKLE_OPAQUE)
-        return MSP_OK;
-    if (top.kind != kind)
-        return BAD("values are added to something that is no %s", kind == MSP_PICKLE_LIST   ? "list"
-                                                                  : kind == MSP_PICKLE_DICT ? "dict"
-                                                                                            : "set");
-    if (kind == MSP_PICKLE_DICT && n % 2 != 0)
-        return BAD("a dict with a key and no value");
-    return msp_pickle_append(top.as.sequence, items, n, m->budget, m->err);
-}
-
-/* APPEND and SETITEM: n values, then the container. */
-static msp_status
-op_extend_by(machine *m, int kind)
-{
-    size_t n = kind == MSP_PICKLE_LIST ? 1 : 2;
-    msp_status st = need(m, n + 1);
-
-    if (st != MSP_OK)
-        return st;
-    m->height -= n;
-    return extend_top(m, (msp_pickle_kind)kind, m->stack + m->height, n);
-}
-
-/* APPENDS, SETITEMS and ADDITEMS: all above the mark. */
-static msp_status
-op_extend(machine *m, int kind)
-{
-    value *items;
-    size_t n;
-    msp_status st = pop_mark(m, &items, &n);
-
-    return st == MSP_OK ? extend_top(m, (msp_pickle_kind)kind, items, n) : st;
-}
-
-static msp_status
-op_frozenset(machine *m, int arg)
-{
-    msp_status st = op_pop_mark(m, arg);
-
-    return st == MSP_OK ? op_none(m, MSP_PICKLE_OPAQUE) : st;
 }
 
 /* ---- opcodes: memo ---------------------------------------------------------------------------------------------- */
@@ -681,7 +180,7 @@ op_old_instance(machine *m, int class_on_stack)
     if (st == MSP_OK && class_on_stack && n == 0)
         return BAD("an object without a class");
     if (st == MSP_OK)
-        st = make_tuple(m, &args, items + class_on_stack, n - (size_t)class_on_stack);
+        st = msp_pickle_tuple(m, &args, items + class_on_stack, n - (size_t)class_on_stack);
     if (st != MSP_OK)
         return st;
     if (class_on_stack)
@@ -765,75 +264,75 @@ op_stop(machine *m, int arg)
 }
 
 static const struct opcode {
-    handler *run;
+    msp_pickle_handler *run;
     int arg;
 } opcodes[256] = {
-    ['('] = {op_mark, 0},
-    [')'] = {op_tuple_of, 0},
+    ['('] = {msp_pickle_op_mark, 0},
+    [')'] = {msp_pickle_op_tuple_of, 0},
     ['.'] = {op_stop, 0},
-    ['0'] = {op_pop, 0},
-    ['1'] = {op_pop_mark, 0},
-    ['2'] = {op_dup, 0},
-    ['B'] = {op_bytes, 4},
-    ['C'] = {op_bytes, 1},
-    ['F'] = {op_float_line, 0},
-    ['G'] = {op_float, 0},
-    ['I'] = {op_decimal, 0},
-    ['J'] = {op_int, 4},
-    ['K'] = {op_int, 1},
-    ['L'] = {op_decimal, 1},
-    ['M'] = {op_int, 2},
-    ['N'] = {op_none, MSP_PICKLE_NONE},
+    ['0'] = {msp_pickle_op_pop, 0},
+    ['1'] = {msp_pickle_op_pop_mark, 0},
+    ['2'] = {msp_pickle_op_dup, 0},
+    ['B'] = {msp_pickle_op_bytes, 4},
+    ['C'] = {msp_pickle_op_bytes, 1},
+    ['F'] = {msp_pickle_op_float_line, 0},
+    ['G'] = {msp_pickle_op_float, 0},
+    ['I'] = {msp_pickle_op_decimal, 0},
+    ['J'] = {msp_pickle_op_int, 4},
+    ['K'] = {msp_pickle_op_int, 1},
+    ['L'] = {msp_pickle_op_decimal, 1},
+    ['M'] = {msp_pickle_op_int, 2},
+    ['N'] = {msp_pickle_op_none, MSP_PICKLE_NONE},
     ['P'] = {op_refused, 0},
     ['Q'] = {op_persistent, 0},
     ['R'] = {op_call, 0},
-    ['S'] = {op_text_line, 1},
-    ['T'] = {op_text, 4},
-    ['U'] = {op_text, 1},
-    ['V'] = {op_text_line, 0},
-    ['X'] = {op_text, 4},
-    [']'] = {op_empty, MSP_PICKLE_LIST},
-    ['a'] = {op_extend_by, MSP_PICKLE_LIST},
+    ['S'] = {msp_pickle_op_text_line, 1},
+    ['T'] = {msp_pickle_op_text, 4},
+    ['U'] = {msp_pickle_op_text, 1},
+    ['V'] = {msp_pickle_op_text_line, 0},
+    ['X'] = {msp_pickle_op_text, 4},
+    [']'] = {msp_pickle_op_empty, MSP_PICKLE_LIST},
+    ['a'] = {msp_pickle_op_extend_by, MSP_PICKLE_LIST},
     ['b'] = {op_build, 0},
     ['c'] = {op_global, 0},
-    ['d'] = {op_collect, MSP_PICKLE_DICT},
-    ['e'] = {op_extend, MSP_PICKLE_LIST},
+    ['d'] = {msp_pickle_op_collect, MSP_PICKLE_DICT},
+    ['e'] = {msp_pickle_op_extend, MSP_PICKLE_LIST},
     ['g'] = {op_memo_line, 0},
     ['h'] = {op_get, 1},
     ['i'] = {op_old_instance, 0},
     ['j'] = {op_get, 4},
-    ['l'] = {op_collect, MSP_PICKLE_LIST},
+    ['l'] = {msp_pickle_op_collect, MSP_PICKLE_LIST},
     ['o'] = {op_old_instance, 1},
     ['p'] = {op_memo_line, 1},
     ['q'] = {op_put, 1},
     ['r'] = {op_put, 4},
-    ['s'] = {op_extend_by, MSP_PICKLE_DICT},
-    ['t'] = {op_tuple, 0},
-    ['u'] = {op_extend, MSP_PICKLE_DICT},
-    ['}'] = {op_empty, MSP_PICKLE_DICT},
+    ['s'] = {msp_pickle_op_extend_by, MSP_PICKLE_DICT},
+    ['t'] = {msp_pickle_op_tuple, 0},
+    ['u'] = {msp_pickle_op_extend, MSP_PICKLE_DICT},
+    ['}'] = {msp_pickle_op_empty, MSP_PICKLE_DICT},
     [0x80] = {op_proto, 0},
     [0x81] = {op_call, 0},
     [0x82] = {op_refused, 1},
     [0x83] = {op_refused, 1},
     [0x84] = {op_refused, 1},
-    [0x85] = {op_tuple_of, 1},
-    [0x86] = {op_tuple_of, 2},
-    [0x87] = {op_tuple_of, 3},
-    [0x88] = {op_bool, 1},
-    [0x89] = {op_bool, 0},
-    [0x8a] = {op_long, 1},
-    [0x8b] = {op_long, 4},
-    [0x8c] = {op_text, 1},
-    [0x8d] = {op_text, 8},
-    [0x8e] = {op_bytes, 8},
-    [0x8f] = {op_none, MSP_PICKLE_OPAQUE},
-    [0x90] = {op_extend, MSP_PICKLE_OPAQUE},
-    [0x91] = {op_frozenset, 0},
+    [0x85] = {msp_pickle_op_tuple_of, 1},
+    [0x86] = {msp_pickle_op_tuple_of, 2},
+    [0x87] = {msp_pickle_op_tuple_of, 3},
+    [0x88] = {msp_pickle_op_bool, 1},
+    [0x89] = {msp_pickle_op_bool, 0},
+    [0x8a] = {msp_pickle_op_long, 1},
+    [0x8b] = {msp_pickle_op_long, 4},
+    [0x8c] = {msp_pickle_op_text, 1},
+    [0x8d] = {msp_pickle_op_text, 8},
+    [0x8e] = {msp_pickle_op_bytes, 8},
+    [0x8f] = {msp_pickle_op_none, MSP_PICKLE_OPAQUE},
+    [0x90] = {msp_pickle_op_extend, MSP_PICKLE_OPAQUE},
+    [0x91] = {msp_pickle_op_frozenset, 0},
     [0x92] = {op_call, 1},
     [0x93] = {op_stack_global, 0},
     [0x94] = {op_memoize, 0},
     [0x95] = {op_frame, 0},
-    [0x96] = {op_bytes, 8},
+    [0x96] = {msp_pickle_op_bytes, 8},
     [0x97] = {op_refused, 2},
     [0x98] = {op_refused, 2},
 };
