@@ -123,6 +123,18 @@ read_text(msp_str *out, const char *at, const char *end)
     return to > at && to < end && *to == '"' && out->len <= UINT32_MAX ? to : NULL;
 }
 
+/* Most of what is the same is some tens of bytes. */
+static inline bool
+same_bytes(const char *a, const char *b, size_t n)
+{
+    if (n < 8)
+        return memcmp(a, b, n) == 0;
+    for (size_t i = 0; i + 8 < n; i += 8)
+        if (msp_load8(a + i) != msp_load8(b + i))
+            return false;
+    return msp_load8(a + n - 8) == msp_load8(b + n - 8);
+}
+
 /* What stands there must have been met before, so that nothing has to be known about it here. */
 static const char *
 recall(msp_recent *all, uint32_t *id, msp_str raw)
@@ -135,50 +147,58 @@ recall(msp_recent *all, uint32_t *id, msp_str raw)
     return raw.p + raw.len;
 }
 
-static const char *
-read_shape(msp_alike *a, uint32_t *id, const char *at, const char *end)
+/* Is it the model's own, up to what follows it? Most are, and the row has its number already. */
+static bool
+is_models(const msp_alike_place *place, const char *at, const char *end)
 {
-    const char *to = memchr(at, ']', (size_t)(end - at));
+    return (size_t)(end - at) > place->len && same_bytes(at, place->p, place->len + 1);
+}
 
+static const char *
+read_dtype(msp_alike *a, uint32_t *id, const msp_alike_place *place, const char *at, const char *end)
+{
+    msp_str text;
+
+    if (is_models(place, at, end))
+        return at + place->len;
+    return read_text(&text, at, end) == NULL ? NULL : recall(a->dtypes, id, text);
+}
+
+static const char *
+read_shape(msp_alike *a, uint32_t *id, const msp_alike_place *place, const char *at, const char *end)
+{
+    const char *to;
+
+    if (is_models(place, at, end))
+        return at + place->len;
+    to = memchr(at, ']', (size_t)(end - at));
     while (to != NULL && to > at && json_is_space(to[-1]))
         to--;
     return to == NULL ? NULL : recall(a->shapes, id, (msp_str){at, (size_t)(to - at)});
 }
 
 static const char *
-read_part(msp_alike *a, msp_rows *rows, msp_row *r, int part, const char *at, const char *end)
+read_part(msp_alike *a, msp_rows *rows, msp_row *r, const msp_alike_place *place, const char *at, const char *end)
 {
     msp_str text;
     const char *to;
 
-    if (part < MSP_NSTATS)
-        return read_number(rows, &r->stats[part], at, end);
-    if (part == ALIKE_SHAPE)
-        return read_shape(a, &r->shape, at, end);
-    if (part == ALIKE_VALUE)
+    if (place->part < MSP_NSTATS)
+        return read_number(rows, &r->stats[place->part], at, end);
+    if (place->part == ALIKE_DTYPE)
+        return read_dtype(a, &r->dtype, place, at, end);
+    if (place->part == ALIKE_SHAPE)
+        return read_shape(a, &r->shape, place, at, end);
+    if (place->part == ALIKE_VALUE)
         return read_value(rows, r, at, end);
     to = read_text(&text, at, end);
     if (to == NULL)
         return NULL;
-    if (part == ALIKE_DTYPE)
-        return recall(a->dtypes, &r->dtype, text);
-    if (part == ALIKE_FILE)
+    if (place->part == ALIKE_FILE)
         msp_row_set_file(r, text);
     else
         r->md5 = (msp_val){VAL_TEXT, (uint32_t)text.len, {.p = text.p}};
     return to;
-}
-
-/* Most of what is the same is some tens of bytes. */
-static inline bool
-same_bytes(const char *a, const char *b, size_t n)
-{
-    if (n < 8)
-        return memcmp(a, b, n) == 0;
-    for (size_t i = 0; i + 8 < n; i += 8)
-        if (msp_load8(a + i) != msp_load8(b + i))
-            return false;
-    return msp_load8(a + n - 8) == msp_load8(b + n - 8);
 }
 
 static bool
@@ -195,7 +215,7 @@ read_values(msp_alike *a, const msp_alike_model *m, msp_rows *rows, msp_row *new
         at += n;
         if (i == m->nplaces)
             break;
-        at = read_part(a, rows, &new_rows[m->places[i].row], m->places[i].part, at, end);
+        at = read_part(a, rows, &new_rows[m->places[i].row], &m->places[i], at, end);
         from = to + m->places[i].len;
     }
     return at == end;

@@ -17,13 +17,15 @@ typedef struct msp_recent {
     uint32_t id;
 } msp_recent;
 
-enum { RECENT = 64 };
+enum { RECENT = 256 };
 
 /* Where a text would be that was met a short time ago; raw is not empty. */
 static inline msp_recent *
 msp_recent_of(msp_recent *all, msp_str raw)
 {
-    return &all[(raw.len + (unsigned char)raw.p[raw.len / 2] + 3u * (unsigned char)raw.p[raw.len - 1]) % RECENT];
+    const unsigned char *p = (const unsigned char *)raw.p;
+
+    return &all[(raw.len + p[0] + 3u * p[raw.len / 4] + 31u * p[raw.len / 2] + 7u * p[raw.len - 1]) % RECENT];
 }
 
 /* What may be different. Numbers below MSP_NSTATS are the statistics. */

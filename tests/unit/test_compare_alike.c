@@ -286,27 +286,38 @@ rows_of_a_model_get_other_names_and_values(void **state)
     rows_free(&t);
 }
 
+/* Those of the model itself have been. */
 static void
 types_and_shapes_must_have_been_met(void **state)
 {
-    test_rows t = first_of_two("\"F.f.1.forward\": {\"output\": [" TENSOR(1) "]}",
-                               "\"F.f.2.forward\": {\"output\": [" TENSOR(1) "]}");
-    msp_alike *a = calloc(1, sizeof(*a));
-    msp_str dtype = MSP_STR("torch.float32"), shape = MSP_STR("2");
+#define CALL(number, dtype, shape)                                                                \
+    "\"F.f." #number ".forward\": {\"output\": [{\"type\": \"torch.Tensor\", \"dtype\": \"" dtype \
+    "\", \"shape\": [" shape "]}]}"
+    static const char model[] = CALL(1, "torch.float16", "2");
+    test_rows t[] = {first_of_two(model, CALL(2, "torch.float16", "2")),
+                     first_of_two(model, CALL(2, "torch.float64", "25"))};
+#undef CALL
+    msp_alike *a = calloc(2, sizeof(*a));
+    msp_str dtype = MSP_STR("torch.float64"), shape = MSP_STR("25");
 
     (void)state;
-    note(a, &t, ALIKE_DTYPE, "dtype\": \"", "torch.float32");
-    note(a, &t, ALIKE_SHAPE, "shape\": [", "2");
-    msp_alike_learn(a, &t.rows, 0, 0, msp_dump_record_text(t.dump, 0));
-    assert_false(read_second(a, &t, 0));
-    *msp_recent_of(a->dtypes, dtype) = (msp_recent){dtype, 77};
-    assert_false(read_second(a, &t, 0));
-    *msp_recent_of(a->shapes, shape) = (msp_recent){shape, 78};
-    assert_true(read_second(a, &t, 0));
-    assert_int_equal(t.rows.rows[1].dtype, 77);
-    assert_int_equal(t.rows.rows[1].shape, 78);
+    for (int i = 0; i < 2; i++) {
+        note(&a[i], &t[i], ALIKE_DTYPE, "dtype\": \"", "torch.float16");
+        note(&a[i], &t[i], ALIKE_SHAPE, "shape\": [", "2");
+        msp_alike_learn(&a[i], &t[i].rows, 0, 0, msp_dump_record_text(t[i].dump, 0));
+        assert_int_equal(read_second(&a[i], &t[i], 0), i == 0);
+    }
+    assert_int_equal(t[0].rows.rows[1].dtype, t[0].rows.rows[0].dtype);
+    assert_int_equal(t[0].rows.rows[1].shape, t[0].rows.rows[0].shape);
+    *msp_recent_of(a[1].dtypes, dtype) = (msp_recent){dtype, 77};
+    assert_false(read_second(&a[1], &t[1], 0));
+    *msp_recent_of(a[1].shapes, shape) = (msp_recent){shape, 78};
+    assert_true(read_second(&a[1], &t[1], 0));
+    assert_int_equal(t[1].rows.rows[1].dtype, 77);
+    assert_int_equal(t[1].rows.rows[1].shape, 78);
     free(a);
-    rows_free(&t);
+    rows_free(&t[0]);
+    rows_free(&t[1]);
 }
 
 /* The last part of such a name may say that its value is a rank. */
