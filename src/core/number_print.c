@@ -127,24 +127,27 @@ put_exponent(char *p, int e)
 {
     *p++ = 'e';
     *p++ = e < 0 ? '-' : '+';
-    if (e < 0)
-        e = -e;
-    if (e < 10)
-        *p++ = '0';
-    return p + put_digits(p, (uint64_t)e);
+    e = e < 0 ? -e : e;
+    *p = (char)('0' + e / 100);
+    p += e >= 100;
+    memcpy(p, pairs + e % 100 * 2, 2);
+    return p + 2;
 }
 
-/* At most 17 digits and what lies behind them: a copy of a fixed size is two moves, one of n bytes a call. */
+enum { DIGITS_MOST = 17 };
+
+/* A copy of a fixed size is two moves, one of n bytes a call: what lies behind the digits is copied, too. */
 static char *
 put_some(char *p, const char *digits, int n)
 {
-    memcpy(p, digits, 17);
+    memcpy(p, digits, DIGITS_MOST);
     return p + n;
 }
 
 /*
- * Lay out n digits (of REPR_ROOM bytes) whose point stands behind the first `point` of them, as Python's repr does. p
- * has room for 17 bytes behind the longest result.
+ * Lay out n digits (of 2 * DIGITS_ROOM bytes) whose point stands behind the first `point` of them, as Python's repr
+ * does. With what put_some() writes too much it is 31 bytes at most: they are the caller's own, for bytes that are
+ * stored in one place and loaded at once for another have to be waited for.
  */
 static char *
 put_decimal(char *p, const char *digits, int n, int point)
@@ -165,26 +168,23 @@ put_decimal(char *p, const char *digits, int n, int point)
         }
     } else {
         *p++ = '.';
-        p = put_some(p, digits + whole, n - whole);
+        if (whole > DIGITS_MOST - 8)
+            memcpy(p, digits + whole, 8); /* so near the end of the room that 17 would leave it */
+        else
+            put_some(p, digits + whole, n - whole);
+        p += n - whole;
     }
     return scientific ? put_exponent(p, point - 1) : p;
 }
 
-enum { REPR_ROOM = 64 };
-
-static size_t
-put_finite(char *buf, uint64_t bits)
+static char *
+put_finite(char *p, uint64_t bits)
 {
-    char digits[REPR_ROOM] = {0}, text[REPR_ROOM] = {0}, *p = text;
-    decimal d = to_decimal(bits & ~(1ULL << 63));
+    char digits[2 * DIGITS_ROOM] = {0};
+    decimal d = to_decimal(bits);
     int n = (int)put_digits(digits, d.digits);
 
-    *p = '-';
-    p += bits >> 63;
-    p = put_decimal(p, digits, n, n + d.exponent);
-    *p = '\0';
-    memcpy(buf, text, 32);
-    return (size_t)(p - text);
+    return put_decimal(p, digits, n, n + d.exponent);
 }
 
 size_t
@@ -192,12 +192,15 @@ msp_f64_repr(char buf[32], double v)
 {
     bool negative = signbit(v) && !isnan(v);
     uint64_t bits;
+    char *end;
 
+    buf[0] = '-';
     if (isfinite(v) && v != 0) {
         memcpy(&bits, &v, sizeof(bits));
-        return put_finite(buf, bits);
+        end = put_finite(buf + negative, bits & ~(1ULL << 63));
+        *end = '\0';
+        return (size_t)(end - buf);
     }
-    buf[0] = '-';
     memcpy(buf + negative, isnan(v) ? "nan" : isinf(v) ? "inf" : "0.0", 4);
     return 3 + (size_t)negative;
 }

@@ -187,6 +187,24 @@ repr_is_the_shortest_text_that_reads_back(void **state)
         check_shortest((double)((1LL << 53) + i));
 }
 
+/* Seventeen digits with the point at every place, and every kind of exponent: a stray byte would be somebody's text. */
+static void
+repr_writes_to_its_32_bytes_alone(void **state)
+{
+    char buf[64], guard[32];
+
+    (void)state;
+    memset(guard, '#', sizeof(guard));
+    for (int e = -320; e <= 300; e++) {
+        size_t n;
+
+        memset(buf, '#', sizeof(buf));
+        n = msp_f64_repr(buf, -1.2345678901234567 * pow(10, e));
+        assert_true(n <= 24 && buf[n] == '\0');
+        assert_memory_equal(buf + 32, guard, sizeof(guard));
+    }
+}
+
 static void
 what_was_printed_reads_back(void **state)
 {
@@ -441,6 +459,7 @@ main(void)
         TEST(repr_is_what_python_prints),
         TEST(text_is_read_as_python_reads_it),
         TEST(repr_is_the_shortest_text_that_reads_back),
+        TEST(repr_writes_to_its_32_bytes_alone),
         TEST(what_was_printed_reads_back),
         TEST(any_digits_are_rounded_as_strtod_rounds_them),
         TEST(a_number_in_a_list_is_read_to_its_end_or_left_to_the_other_function),
