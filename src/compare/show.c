@@ -244,9 +244,15 @@ msp_show_cell_text(msp_buf *out, msp_cell c)
 msp_cell
 msp_show_as_text(msp_cell c)
 {
+    static const char *const words[] = {"inf\t", "-inf\t", "nan\t"};
+
     if (c.kind == MSP_CELL_BOOL)
         return word_cell(c.as.b ? "True" : "False");
     if (c.kind == MSP_CELL_FLOAT && isinf(c.as.f))
-        return word_cell(c.as.f > 0 ? "inf\t" : "-inf\t");
+        return word_cell(words[c.as.f < 0]);
+    /* dumps of some generations have them as text already */
+    for (size_t i = 0; c.kind == MSP_CELL_TEXT && i < sizeof(words) / sizeof(words[0]); i++)
+        if (msp_str_eq((msp_str){c.as.text.p, c.as.text.len}, (msp_str){words[i], strlen(words[i]) - 1}))
+            return word_cell(words[i]);
     return c;
 }

@@ -174,7 +174,17 @@ def test_text_that_looks_like_a_formula_stays_text(compare, tmp_path):
     sheet = openpyxl.load_workbook(r.out / only(r.files("*.xlsx"))).active
     cells = [c for row in sheet.iter_rows() for c in row]
     assert all(c.data_type != "f" for c in cells)
-    assert {"=1+1", "+a", "-b", "@c", ";=d", "-inf"} <= {c.value for c in cells}
+    assert {"=1+1", "+a", "-b", "@c", ";=d", "-inf\t"} <= {c.value for c in cells}
+
+
+@pytest.mark.parametrize("value", ["inf", float("inf")], ids=["text", "number"])
+def test_infinity_is_coloured_and_shown_alike_as_text_and_as_number(compare, tmp_path, value):
+    path = write(tmp_path / "dump.json", dump({"Torch.add.0.forward": call(Max=value)}))
+    r = compare(path, path, "-hl")
+    assert r.code == 0
+    output = list(openpyxl.load_workbook(r.out / only(r.files("*.xlsx"))).active.iter_rows())[-1]
+    assert [c.value for c in output if str(c.value).startswith("inf")] == ["inf\t", "inf\t"]
+    assert output[0].fill.start_color.rgb == "FFFF0000"
 
 
 def test_leaves_without_type_or_statistics_are_no_trouble(pair):
