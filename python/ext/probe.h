@@ -565,12 +565,17 @@ const char *msp_probe_open_name(Py_ssize_t at, size_t *len);
 /* ---- the modules of a model (probe_tree.c)
  * ------------------------------------------------------------------------------- */
 
+/* The dicts of a module that each call looks at: four of hooks, and this one. */
+enum { PROBE_PARAMETERS = 4, PROBE_DICTS };
+
 /* A module as it is called in the dump. */
 typedef struct probe_module {
     const char *text; /* "Module.a.Linear" */
     size_t len;
-    int64_t count; /* calls in this step */
-    bool hooked;   /* hooks that Python has set record it */
+    int64_t count;    /* calls in this step */
+    bool hooked;      /* hooks that Python has set record it */
+    uint64_t version; /* of the module's own dict when it had these; 0: it is to be asked */
+    PyObject *dicts[PROBE_DICTS];
 } probe_module;
 
 /* The module when its calls are recorded, or NULL. */

@@ -15,26 +15,70 @@
 
 #define KEY(r, literal) msp_record_key((r), (literal), sizeof(literal) - 1)
 
-enum { MAX_NAME = 400, N_HOOKS = 4 };
+enum { MAX_NAME = 400, N_HOOKS = PROBE_PARAMETERS };
 
-static PyObject *str_parameters, *str_hooks[N_HOOKS];
+static PyObject *str_dicts[PROBE_DICTS];
 
 int
 msp_probe_module_setup(void)
 {
-    static const char *const hooks[N_HOOKS] = {"_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks",
-                                               "_backward_hooks"};
+    static const char *const names[PROBE_DICTS] = {"_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks",
+                                                   "_backward_hooks", "_parameters"};
 
-    str_parameters = PyUnicode_InternFromString("_parameters");
-    for (int i = 0; i < N_HOOKS; i++)
-        str_hooks[i] = PyUnicode_InternFromString(hooks[i]);
+    for (int i = 0; i < PROBE_DICTS; i++)
+        str_dicts[i] = PyUnicode_InternFromString(names[i]);
     return PyErr_Occurred() ? -1 : 0;
+}
+
+/* ---- what a call looks at in its module
+ * ------------------------------------------------------------------------------------- */
+
+#if PY_VERSION_HEX < 0x030c0000
+#define version_of(dict) (((PyDictObject *)(dict))->ma_version_tag)
+#else
+#define version_of(dict) UINT64_C(0) /* is not kept any more: they are looked up for each call */
+#endif
+
+/* Whether of->dicts are the module's, lent, by its own dict. That is looked into when it has changed, which its version
+ * tells: no two dicts have the same, nor has one before and after a change (PEP 509). */
+static bool
+find_dicts(probe_module *of, PyObject *own)
+{
+    bool all = own != NULL;
+
+    if (all && of->version != 0 && of->version == version_of(own))
+        return true;
+    for (int i = 0; i < PROBE_DICTS && all; i++) {
+        of->dicts[i] = PyDict_GetItemWithError(own, str_dicts[i]);
+        all = of->dicts[i] != NULL && PyDict_Check(of->dicts[i]);
+    }
+    if (!all)
+        PyErr_Clear();
+    of->version = all ? version_of(own) : 0;
+    return all;
+}
+
+/* One of them, however the module has it; a new reference, or NULL: an older torch does not have all of them. */
+static PyObject *
+dict_of(probe_module *of, PyObject *module, PyObject *own, int which)
+{
+    PyObject *dict;
+
+    if (find_dicts(of, own)) {
+        Py_INCREF(of->dicts[which]);
+        return of->dicts[which];
+    }
+    dict = msp_probe_attribute(module, own, str_dicts[which]);
+    if (dict != NULL && !PyDict_Check(dict))
+        Py_CLEAR(dict);
+    return dict;
 }
 
 typedef struct module_call {
     probe_held held; /* args, kwargs: where their values may be wanted after the call (scope) */
     probe_site site;
     PyObject *module; /* lent */
+    probe_module *of;
     char name[MAX_NAME + 40];
     size_t base, len; /* base: "Module.a.Linear" */
     int64_t number;
@@ -124,6 +168,7 @@ begin(module_call *m, probe_module *of, PyObject *module, PyObject *args, PyObje
     m->site = (probe_site){0};
     m->poisoned = false;
     m->module = module;
+    m->of = of;
     m->base = of->len < MAX_NAME ? of->len : MAX_NAME;
     m->number = of->count++;
     m->generation = msp_probe.generation;
@@ -153,7 +198,7 @@ begin(module_call *m, probe_module *of, PyObject *module, PyObject *args, PyObje
 static void
 put_parameters(const module_call *m, msp_record *r)
 {
-    PyObject *own = msp_probe_attributes(m->module), *of = msp_probe_attribute(m->module, own, str_parameters);
+    PyObject *own = msp_probe_attributes(m->module), *of = dict_of(m->of, m->module, own, PROBE_PARAMETERS);
     PyObject *key, *p;
     probe_path path;
     Py_ssize_t len, pos = 0;
@@ -164,7 +209,7 @@ put_parameters(const module_call *m, msp_record *r)
     at = path.len;
     KEY(r, "parameters");
     msp_record_object(r);
-    while (of != NULL && PyDict_Check(of) && PyDict_Next(of, &pos, &key, &p)) {
+    while (of != NULL && PyDict_Next(of, &pos, &key, &p)) {
         text = p == Py_None ? NULL : PyUnicode_AsUTF8AndSize(key, &len);
         if (text == NULL)
             continue;
@@ -289,7 +334,7 @@ static bool trying;
 
 /* Hooks of the program's own, on the module or on all of them. */
 static bool
-has_hooks(PyObject *module)
+has_hooks(probe_module *of, PyObject *module)
 {
     PyObject *own;
     bool any = false;
@@ -299,9 +344,9 @@ has_hooks(PyObject *module)
             return true;
     own = msp_probe_attributes(module);
     for (int i = 0; i < N_HOOKS && !any; i++) {
-        PyObject *hooks = msp_probe_attribute(module, own, str_hooks[i]); /* an older torch does not have all of them */
+        PyObject *hooks = dict_of(of, module, own, i);
 
-        any = hooks != NULL && PyDict_Check(hooks) && PyDict_GET_SIZE(hooks) > 0;
+        any = hooks != NULL && PyDict_GET_SIZE(hooks) > 0;
         Py_XDECREF(hooks);
     }
     Py_XDECREF(own);
@@ -356,7 +401,7 @@ call_module(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *
     trials += trying;
     if (msp_probe.on && PyVectorcall_NARGS(nargsf) > 0)
         of = msp_probe_module_find(args[0]);
-    if (of != NULL && !of->hooked && has_hooks(args[0]))
+    if (of != NULL && !of->hooked && has_hooks(of, args[0]))
         of->hooked = hook_module(args[0]);
     if (of == NULL || of->hooked)
         return call_impl_original(callable, args, nargsf, kwnames);

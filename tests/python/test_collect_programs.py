@@ -1,6 +1,7 @@
 """Programs of many kinds, recorded while they run as without us: mixed precision, hooks, threads, workers, forks, compiled and repeated regions."""
 import os
 import threading
+from collections import OrderedDict
 
 import pytest
 from collecting import R, afresh, bare, collect, fill, step, torch
@@ -100,6 +101,33 @@ def test_hooks_of_the_programs_own(tmp_path):
     data = both(tmp_path, body, level="mix").data()
     assert data["Module.0.Linear.forward.0"]["input_args"][0]["Norm"] == pytest.approx(2 * R(2, 3).norm().item(), rel=1e-6)
     assert {"Module.0.Linear.backward.0", "Module.1.GELU.backward.0", "Module.2.Linear.backward.0"} <= set(data)
+
+
+CHANGES = {
+    "a hook": lambda m: m.register_forward_pre_hook(lambda _, a: (a[0] * 2,)),
+    "another dict of hooks": lambda m: setattr(m, "_forward_pre_hooks", OrderedDict({0: lambda _, a: (a[0] * 2,)})),
+    "other parameters": lambda m: setattr(m, "_parameters", dict(m._parameters, bias=None)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_a_module_has_is_looked_at_in_each_call(tmp_path, change):
+    def body(d):
+        model = net()
+
+        def run():
+            first = model[0](R(2, 3))
+            CHANGES[change](model[0])
+            return bits(first, model[0](R(2, 3)))
+
+        return step(d, run, model)
+
+    data = both(tmp_path, body, level="L0").data()
+    first, second = data["Module.0.Linear.forward.0"], data["Module.0.Linear.forward.1"]
+    doubled = 1 if change == "other parameters" else 2
+    assert second["input_args"][0]["Norm"] == pytest.approx(doubled * first["input_args"][0]["Norm"], rel=1e-6)
+    assert list(first["parameters"]) == ["weight", "bias"]
+    assert list(second["parameters"]) == (["weight"] if change == "other parameters" else ["weight", "bias"])
 
 
 def four_threads(d):
