@@ -203,13 +203,17 @@ negate(const msp_tensor *t)
 static bool
 put_sum(msp_record *r, PyObject *list, PyObject *less, probe_path *path)
 {
+    _Alignas(16) char small[4096]; /* the heap's own lists are cold here: a block from it costs more than the sum */
     msp_tensor first, sum;
+    size_t n, size;
     bool ok;
     char *data;
 
     if (msp_probe_tensor_view(&first, PyList_GET_ITEM(list, 0)) != 1)
         return put_total(r, list, less, path);
-    data = PyMem_Calloc((size_t)first.numel + 1, msp_dtype_size(first.dtype));
+    n = (size_t)first.numel;
+    size = msp_dtype_size(first.dtype);
+    data = n <= sizeof(small) / size ? memset(small, 0, n * size) : PyMem_Calloc(n, size);
     ok = data != NULL && msp_tensor_view(&sum, data, first.dtype, first.ndim, first.shape, NULL) == MSP_OK;
     if (ok && less != NULL) {
         ok = add_all(&sum, less);
@@ -218,7 +222,8 @@ put_sum(msp_record *r, PyObject *list, PyObject *less, probe_path *path)
     ok = ok && add_all(&sum, list);
     if (ok && msp_probe_memory(r, &sum, path) != 0)
         msp_probe_swallow("reading a gradient", path->text);
-    PyMem_Free(data);
+    if (data != small)
+        PyMem_Free(data);
     PyErr_Clear();
     return ok;
 }

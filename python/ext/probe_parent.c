@@ -35,8 +35,14 @@ typedef struct ended_module {
 /* No Python objects: each call of a module comes by here twice. */
 static __thread open_module *opened; /* innermost last */
 static __thread Py_ssize_t n_opened, cap_opened;
-static __thread ended_module ended[MOST_RETURNED];
-static __thread int n_ended;
+static __thread ended_module ended[MOST_RETURNED]; /* the last ones, in a circle */
+static __thread unsigned first_ended, n_ended;
+
+static ended_module *
+ended_at(unsigned i)
+{
+    return &ended[(first_ended + i) % MOST_RETURNED];
+}
 
 Py_ssize_t
 msp_probe_open_modules(void)
@@ -77,13 +83,15 @@ note_ended(const open_module *m, Py_ssize_t at)
 {
     ended_module *e;
 
-    while (n_ended > 0 && ended[n_ended - 1].depth > at)
+    while (n_ended > 0 && ended_at(n_ended - 1)->depth > at)
         n_ended--; /* those inside it: what they returned is now its own */
     if (!m->returns || m->first < 0)
         return;
-    if (n_ended == MOST_RETURNED)
-        memmove(ended, ended + 1, (size_t)--n_ended * sizeof(*ended));
-    e = &ended[n_ended++];
+    if (n_ended == MOST_RETURNED) {
+        first_ended++;
+        n_ended--;
+    }
+    e = ended_at(n_ended++);
     e->first = m->first;
     e->end = msp_probe_next_node();
     e->depth = at;
@@ -116,9 +124,12 @@ returning_below(Py_ssize_t n)
 static const ended_module *
 returned_by(int64_t node)
 {
-    for (int i = n_ended; i-- > 0;)
-        if (ended[i].depth == n_opened && ended[i].first <= node && node < ended[i].end)
-            return &ended[i];
+    for (unsigned i = n_ended; i-- > 0;) {
+        const ended_module *e = ended_at(i);
+
+        if (e->depth == n_opened && e->first <= node && node < e->end)
+            return e;
+    }
     return NULL;
 }
 

@@ -201,21 +201,44 @@ read_gradient(module_name *n, const char *own, const probe_lent *gradient)
     return tokens;
 }
 
+/* Whether nobody has set an attribute on the parameter, and its type has none of this name; the type is asked once for
+ * each of its versions. */
+static bool
+has_no_attribute(PyObject *parameter, PyObject *name)
+{
+    static PyTypeObject *asked;
+    static unsigned version;
+    PyTypeObject *type = Py_TYPE(parameter);
+    PyObject **own = _PyObject_GetDictPtr(parameter);
+
+    if (own == NULL || *own != NULL)
+        return false;
+    if (type == asked && type->tp_version_tag == version && PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG))
+        return true;
+    if (_PyType_Lookup(type, name) != NULL)
+        return false;
+    asked = type;
+    version = type->tp_version_tag;
+    return true;
+}
+
 /* Megatron keeps the gradient that counts beside torch's own: a new reference, or NULL. */
 static PyObject *
 main_grad_of(PyObject *parameter)
 {
-    PyObject *own = NULL;
-
-#if PY_VERSION_HEX >= 0x030d0000
-    PyObject_GetOptionalAttrString(parameter, "main_grad", &own);
-#else
     static PyObject *name;
+    PyObject *own = NULL;
 
     if (name == NULL)
         name = PyUnicode_InternFromString("main_grad");
-    if (name != NULL)
-        _PyObject_LookupAttr(parameter, name, &own);
+    if (name == NULL || has_no_attribute(parameter, name)) {
+        PyErr_Clear();
+        return NULL;
+    }
+#if PY_VERSION_HEX >= 0x030d0000
+    PyObject_GetOptionalAttr(parameter, name, &own);
+#else
+    _PyObject_LookupAttr(parameter, name, &own);
 #endif
     if (own == NULL && PyErr_Occurred())
         PyErr_Clear();

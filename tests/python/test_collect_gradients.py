@@ -253,6 +253,52 @@ def test_the_parents_of_gradients_are_the_modules_that_are_open_in_backward(tmp_
     }
 
 
+class Deep(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fcs = nn.ModuleList(nn.Linear(3, 3) for _ in range(20))
+
+    def forward(self, x):
+        made = [x]
+        for fc in self.fcs:
+            made.append(fc(made[-1]))
+        return made[-8].float() + made[-1].float()
+
+
+@pytest.mark.skipif(not hasattr(torch.autograd, "_get_sequence_nr"), reason="this torch does not number the nodes of a graph")
+def test_what_one_of_the_last_eight_modules_returned_belongs_to_it(tmp_path):
+    def body(d):
+        model = fill(nn.Sequential(Deep()))
+        step(d, lambda: model(R(2, 3, grad=True)).sum().backward(), model)
+
+    construct = collect(tmp_path, body, level="mix").construct()
+    assert construct["Tensor.float.0.backward"] == "Module.0.fcs.12.Linear.backward.0"
+    assert construct["Tensor.float.1.backward"] == "Module.0.fcs.19.Linear.backward.0"
+
+
+def test_a_parameters_main_grad_stands_for_its_gradient(tmp_path):
+    """Whether it is set on the parameter or, later, on its type."""
+
+    def body(d):
+        model = fill(nn.Sequential(nn.Linear(3, 2)))
+
+        def train():
+            step(d, lambda: model(R(2, 3)).sum().backward(), model)
+
+        train()
+        model[0].weight.main_grad = torch.full((2, 3), 7.0)
+        train()
+        del model[0].weight.main_grad
+        train()
+        nn.Parameter.main_grad = property(lambda p: torch.full_like(p, 9.0))
+        train()
+
+    done = collect(tmp_path, body, level="L0")
+    found = [done.data(step=i)["Module.0.Linear.parameters_grad"] for i in range(4)]
+    assert [f["weight"][0]["Max"] for f in found[1:]] == [7.0, found[0]["weight"][0]["Max"], 9.0]
+    assert [f["bias"][0]["Max"] for f in found] == [2.0, 2.0, 2.0, 9.0]
+
+
 class Norm(nn.Module):
     def forward(self, x):
         x = x.to(torch.float32)  # no node: it is what the module was given
