@@ -87,6 +87,7 @@ class ModuleHooks:
         self._probe = probe
         self.in_place = False  # calls are seen without hooks
         self._handles = {}  # id of the module -> handles
+        self._hooked = False  # there have been some since the last detach()
         self._calls = threading.local()  # .open: id of the module -> the calls that are open, innermost last
         self._shards = {}  # parameter of FSDP2 -> handle
         self._sharded = False  # there are such parameters
@@ -118,13 +119,18 @@ class ModuleHooks:
             handle.remove()
 
     def detach(self):
+        if self._hooked:
+            self._remove_hooks()
+        self._probe.modules_end()
+
+    def _remove_hooks(self):
         self._end_raised(0)
         for handles in self._handles.values():
             for handle in handles:
                 handle.remove()
         self._handles.clear()
         self._calls = threading.local()
-        self._probe.modules_end()
+        self._hooked = False
 
     def is_known(self, module):
         return self._probe.module_known(module)
@@ -149,6 +155,7 @@ class ModuleHooks:
     def hook(self, module):
         if id(module) in self._handles:
             return
+        self._hooked = True
         before = _Hook(lambda m, args, kwargs=None: self._before(m, args, kwargs or {}))
         after = _Hook(lambda m, args, *rest: self._after(m, rest[-1]))
         if TORCH2:

@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import errno
 import fcntl
+import functools
 import inspect
 import os
 import shutil
@@ -99,9 +100,13 @@ def _global_hooks():
     return tuple(getattr(of, name) for name in names if isinstance(getattr(of, name, None), dict))
 
 
+def _has_process_group():
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
 def current_rank():
     """(rank, number of ranks): the process group's, or what a launcher such as torchrun has said before there is one; (None, 1): there are none."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
+    if _has_process_group():
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
     rank, size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
     if rank.isdigit() and size.isdigit() and int(rank) < int(size) and int(size) > 1:
@@ -232,7 +237,7 @@ class Recorder:
 
     def _unit_dir(self):
         rank = self._claim() if self.rank is None else "rank%d" % self.rank
-        return os.path.join(self.config.dump_path, "step%d" % self.current_step, rank)
+        return os.path.join(self.config.dump_path, "step%d/%s" % (self.current_step, rank))
 
     def _claim(self):
         """The folder of a process without a rank: "rank" for the first one that records into this dump_path, and one of its own for any other that
@@ -251,8 +256,8 @@ class Recorder:
         return self._own_folder
 
     def _selects_rank(self):
-        """The rank is looked at when a selected step begins, until there is one."""
-        if self.rank is None:
+        """The rank is looked at when a selected step begins, until there is one. A launcher has said it before the first; later a process group may."""
+        if self.rank is None and (not self._opened or _has_process_group()):
             self.rank, self._world_size = current_rank()
             set_rank(self.rank)
         return not self.config.rank or self.rank in self.config.rank
@@ -291,17 +296,22 @@ class Recorder:
         self._set_rules()
         return True
 
-    def _set_rules(self):
+    @functools.cached_property
+    def _rules(self):
+        """What of the rules no step changes."""
         config = self.config
         forward, backward = config.axis("forward", "backward")
         inputs, outputs = config.axis("input", "output")
-        probe.rules(
+        return dict(
             forward=forward, backward=backward, inputs=inputs, outputs=outputs, checksum=config.summary_mode == "md5",
             tensors=config.task in ("tensor", "overflow_check"), overflow=config.task == "overflow_check", structure=config.task == "structure",
             construct=config.level in ("L0", "mix"), expand=config.level == "mix", list=tuple(config.list) or None,
             tensor_list=tuple(config.tensor_list) or None, scope=tuple(config.scope) or None,
-            kernel=self._kernels.number if self._kernels else -1, threads=torch.get_num_threads(),
+            kernel=self._kernels.number if self._kernels else -1,
         )
+
+    def _set_rules(self):
+        probe.rules(threads=torch.get_num_threads(), **self._rules)
 
     # ---- start, stop, step ------------------------------------------------------------------------------------------------------------
 
@@ -336,8 +346,7 @@ class Recorder:
     def _resume(self):
         config = self.config
         if config.level in ("L0", "mix"):
-            backward = config.axis("forward", "backward")[1]
-            self._modules.attach(self._models(), backward and config.task != "structure")
+            self._modules.attach(self._models(), self._rules["backward"] and config.task != "structure")
         self._registry.install()
         probe.start(config.level in ("L1", "mix", "L2"))
 

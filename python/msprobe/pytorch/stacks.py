@@ -3,6 +3,7 @@
 import linecache
 import os
 import re
+import sys
 
 import torch
 
@@ -135,8 +136,6 @@ def note_compiled(seen):
 
 def compiled_regions():
     """['f (file.py:12)', ...]: code that torch.compile has compiled in this process and that runs as something other than torch calls."""
-    import sys
-
     module = sys.modules.get("torch._dynamo.convert_frame")
     codes = getattr(getattr(module, "input_codes", None), "seen", ())
     found = []
