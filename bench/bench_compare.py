@@ -86,7 +86,7 @@ def tiny_tensors(bench):
     count = 20000
     bench.call("make-tensors", count, 128, dumps)
     ours, theirs = 1e99, 1e99
-    for _ in range(ROUNDS):
+    for _ in range(ROUNDS + 2):  # of a tenth of a second each: the best of few is not yet the best
         seconds, _, _, _, path = bench.compare(dumps, "csv")
         ours = min(ours, seconds)
         os.unlink(path)
