@@ -479,7 +479,8 @@ await_end(int64_t task)
  * -------------------------------------------------------------------------------------------------------------- */
 
 typedef struct grad_hook {
-    PyObject_HEAD grad_call *call;
+    hook_base base;
+    grad_call *call;
     int passes; /* in how many backward passes it has fired */
     int nin, nout;
     grad_mapping map[]; /* nin entering, then nout leaving */
@@ -701,7 +702,7 @@ msp_probe_grad_hook(grad_call *g, void *node, bool direct, const grad_mapping *m
     h->nin = nin;
     h->nout = nout;
     memcpy(h->map, map, (size_t)(nin + nout) * sizeof(*map));
-    done = direct ? msp_node_hook(node, (PyObject *)h) : hook_object(node, (PyObject *)h);
+    done = direct ? msp_node_hook(node, &h->base) : hook_object(node, (PyObject *)h);
     if (done)
         expect(g, h);
     Py_DECREF(h);

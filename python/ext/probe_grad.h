@@ -24,6 +24,18 @@ typedef struct grad_mapping {
                  part */
 } grad_mapping;
 
+/* What torch holds of a hook that was put on a node directly; its first word is what torch knows of it. */
+typedef struct node_link {
+    const void *functions;
+    struct node_link *then; /* behind it, with nothing between the two: torch knows only of the first */
+    struct node_link *next; /* in the list of those whose node is gone */
+} node_link;
+
+/* How a grad_hook and a parameter_hook begin: one piece of memory for what torch and what Python hold. */
+typedef struct hook_base {
+    PyObject_HEAD node_link link;
+} hook_base;
+
 extern PyTypeObject msp_probe_grad_hook_type, msp_probe_parameter_hook_type;
 
 /* A call without hooks yet, under its name in backward, or NULL. It is an object: its hooks hold it. handed_on: the
@@ -79,8 +91,9 @@ void *msp_node_edge(const void *node, int i, int64_t *nr);
 /* The tensor of an AccumulateGrad node, as *msp_probe_tensor_handle() is one. */
 const void *msp_node_variable(const void *accumulate);
 
-/* Have msp_probe_grad_fire() called for the node, with this object; and the object of the first such hook, or NULL. */
-bool msp_node_hook(void *node, PyObject *object);
+/* Have msp_probe_grad_fire() called for the node, with this object, which is on no other; and the object of the first
+ * such hook, or NULL. */
+bool msp_node_hook(void *node, hook_base *hook);
 PyObject *msp_node_hooked(void *node);
 
 /* An item of a list that such a hook is shown: a tensor's handle, NULL: there is none. */

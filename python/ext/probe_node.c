@@ -34,12 +34,11 @@ typedef struct hook_table {
     void (*compiled_args)(const void *self, void *args);
 } hook_table;
 
-typedef struct node_hook {
-    const void *functions;  /* &table.destroy */
-    PyObject *object;       /* a grad_hook or a parameter_hook */
-    struct node_hook *then; /* behind it, with nothing between the two: torch knows only of the first */
-    struct node_hook *next; /* in the list of those whose node is gone */
-} node_hook;
+static PyObject *
+object_of(const node_link *h)
+{
+    return (PyObject *)((char *)(uintptr_t)h - offsetof(hook_base, link));
+}
 
 static struct {
     bool ready;
@@ -266,7 +265,7 @@ msp_node_item(const void *list, int at)
  * The engine lets go of a node when it has run, without the interpreter lock; to take the lock for each of its hooks
  * costs as much as a record. Hooks wait in this list until somebody has the lock anyway.
  */
-static _Atomic(node_hook *) gone;
+static _Atomic(node_link *) gone;
 static atomic_int ngone;
 
 enum { MOST_GONE = 4096 };
@@ -274,7 +273,7 @@ enum { MOST_GONE = 4096 };
 void
 msp_node_clean(void)
 {
-    node_hook *h, *next;
+    node_link *h, *next;
 
     if (atomic_load_explicit(&gone, memory_order_relaxed) == NULL)
         return;
@@ -284,15 +283,14 @@ msp_node_clean(void)
         next = h->then != NULL ? h->then : h->next;
         if (h->then != NULL)
             h->then->next = h->next;
-        Py_DECREF(h->object);
-        PyMem_Free(h);
+        Py_DECREF(object_of(h));
     }
 }
 
 static void
 hook_destroy_and_free(void *self)
 {
-    node_hook *h = self;
+    node_link *h = self;
     PyGILState_STATE gil;
 
     h->next = atomic_load(&gone);
@@ -321,8 +319,8 @@ hook_run(void *self, cpp_vector *outputs, cpp_vector *inputs)
 
     msp_node_clean();
     msp_probe_shown_anew();
-    for (const node_hook *h = self; h != NULL; h = h->then)
-        msp_probe_grad_fire(h->object, outputs, inputs);
+    for (const node_link *h = self; h != NULL; h = h->then)
+        msp_probe_grad_fire(object_of(h), outputs, inputs);
     PyGILState_Release(gil);
     *outputs = (cpp_vector){0};
     return same;
@@ -345,7 +343,7 @@ hooks_of(void *node)
 }
 
 static bool
-is_ours(const node_hook *h)
+is_ours(const node_link *h)
 {
     return h->functions == &table.destroy;
 }
@@ -355,9 +353,9 @@ msp_node_hooked(void *node)
 {
     const cpp_vector *v = hooks_of(node);
 
-    for (node_hook *const *at = (void *)v->begin; at != (void *)v->end; at++)
+    for (node_link *const *at = (void *)v->begin; at != (void *)v->end; at++)
         if (is_ours(*at))
-            return (*at)->object;
+            return object_of(*at);
     return NULL;
 }
 
@@ -384,24 +382,20 @@ append(cpp_vector *v, void *item)
 }
 
 bool
-msp_node_hook(void *node, PyObject *object)
+msp_node_hook(void *node, hook_base *hook)
 {
-    node_hook *h = PyMem_Malloc(sizeof(*h)), *last;
     cpp_vector *v = hooks_of(node);
+    node_link *h = &hook->link, *last = v->end == v->begin ? NULL : ((node_link **)(void *)v->end)[-1];
 
-    if (h == NULL)
-        return false;
-    *h = (node_hook){&table.destroy, object, NULL, NULL};
-    last = v->end == v->begin ? NULL : ((node_hook **)(void *)v->end)[-1];
+    *h = (node_link){&table.destroy, NULL, NULL};
     if (last != NULL && is_ours(last)) {
         while (last->then != NULL)
             last = last->then;
         last->then = h;
     } else if (!append(v, h)) {
-        PyMem_Free(h);
         return false;
     }
-    Py_INCREF(object);
+    Py_INCREF(hook);
     return true;
 }
 

@@ -15,7 +15,8 @@ msp_probe_parameter_setup(void)
 }
 
 typedef struct parameter_hook {
-    PyObject_HEAD PyObject *parameter; /* borrowed: the node that holds us holds it */
+    hook_base base;
+    PyObject *parameter; /* borrowed: the node that holds us holds it */
     PyObject *watched;
     int64_t generation;
 } parameter_hook;
@@ -147,7 +148,7 @@ watch_node(void *accumulate)
         return;
     }
     h = new_parameter_hook(parameter, watched);
-    if (h != NULL && msp_node_hook(accumulate, (PyObject *)h))
+    if (h != NULL && msp_node_hook(accumulate, &h->base))
         msp_probe_watched_directly(watched);
     else
         PyErr_Clear();
