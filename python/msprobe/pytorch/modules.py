@@ -215,7 +215,9 @@ class ModuleHooks:
     def _after(self, module, output):
         if not TORCH2:
             self._end_raised(_depth() + 1)
-            self._deeper().pop()
+            opened = self._deeper()
+            if opened and opened[-1][1] is module:  # else the program has taken out our other hook
+                opened.pop()
         self._end(module, output, output is None and sys.exc_info()[0] is not None)
 
     def _end(self, module, output, raised):
