@@ -2,12 +2,14 @@
  * ring.h - the file through which records go from the training process to the writer.
  *
  * Two files in the dump folder, ".msprobe-<pid>-<n>.ring" and ".side". The ring is mapped by both sides; frames
- * (token.h) lie in it in the order of their commits, each padded to 8 bytes and never split over the end. Three
- * positions, counted in bytes since the beginning of time: head   behind the newest whole frame; moved by the producer
- * after the frame's bytes are there tail   behind the newest frame whose text is published; moved by the writer after
- * publishing A frame is therefore in the ring until its text is safe: whoever dies, the other side or a later reader
- * finds it. What later frames refer to, units and call stacks, goes to the side file, appended with write(2), and stays
- * there.
+ * (token.h) lie in it in the order of their commits, each padded to 8 bytes and never split over the end. Two positions
+ * are counted in bytes since the beginning of time:
+ *
+ *     head   behind the newest whole frame; moved by the producer after the frame's bytes are there
+ *     tail   behind the newest frame whose text is published; moved by the writer after publishing
+ *
+ * A frame is therefore in the ring until its text is safe: whoever dies, the other side or a later reader finds it.
+ * What later frames refer to, units and call stacks, goes to the side file, appended with write(2), and stays there.
  *
  * Disk blocks are reserved when the ring is made: storing into a mapped hole of a full disk would be a SIGBUS in the
  * user's training.

@@ -3,11 +3,13 @@
  *
  * word is (n << 4) | flag << 3 | kind. What u and n are depends on the kind:
  *
- *   string, number         the text and its length. Flag clear: a view into the text that was parsed, a string's
- * without its quotes. Flag set: a copy in the arena, with a uint64_t in front of it that says at which byte of the text
- * the value begins. array                  n elements, one after the other. object                 n members, 2n nodes:
- * key, value, key, value, ... Keys are string nodes. null, bool, and array  the byte at which the value begins; n is 0.
- * So is an open container while it is being read. or object without items
+ *     string, number   the text and its length. Flag clear: a view into the text that was parsed, a string's without
+ *                      its quotes. Flag set: a copy in the arena, with a uint64_t in front of it that says at which
+ *                      byte of the text the value begins.
+ *     array            n elements, one after the other.
+ *     object           n members, 2n nodes: key, value, key, value, ... Keys are string nodes.
+ *     all others       the byte at which the value begins; n is 0. These are null, bool, an array or object without
+ *                      items, and one that is still being read.
  *
  * A container with items does not know where it begins. In JSON its first item does: the bracket stands before that,
  * with only white space between. In YAML there need not be one: a container with its flag set begins at its first item.
