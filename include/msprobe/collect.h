@@ -67,8 +67,7 @@ MSP_API MSP_CHECK msp_status msp_collect_unit(msp_collect *c, uint32_t *unit, co
 /* No more records for this unit: its files get their final form. */
 MSP_API MSP_CHECK msp_status msp_collect_unit_close(msp_collect *c, uint32_t unit, msp_error *err);
 
-/* ---- records
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- records ----------------------------------------------------------------------------------------------------- */
 
 /*
  * A record under construction: tokens in a buffer that is kept from call to call. Zeroed is empty. A failed allocation
@@ -192,8 +191,7 @@ MSP_API MSP_CHECK msp_status msp_collect_flush(msp_collect *c, void (*wait)(bool
  */
 MSP_API void msp_collect_close(msp_collect *c);
 
-/* ---- the other side
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- the other side ---------------------------------------------------------------------------------------------- */
 
 /* What the writer process runs: drain the ring at path until its producer has closed it or is gone. */
 MSP_API MSP_CHECK msp_status msp_collect_write(const char *ring_path, msp_error *err);

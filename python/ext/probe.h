@@ -262,8 +262,7 @@ void msp_probe_let_go(probe_held *held);
 msp_record *msp_probe_record_get(void);
 void msp_probe_record_put(msp_record *r);
 
-/* ---- values (probe_value.c, probe_tensor.c) ------------------------------------------------------------------------
- */
+/* ---- values (probe_value.c, probe_tensor.c) ---------------------------------------------------------------------- */
 
 /* Where in a record we are, for names of tensor files: "Torch.cat.0.forward.input.0.1". Text is appended and cut back.
  */
@@ -416,8 +415,7 @@ int msp_probe_tensor_at(msp_record *r, const void *handle, probe_path *path);
 /* Find torch's C functions, and prove on a tensor that they tell the truth; false: the slow way is used. */
 bool msp_probe_tensor_setup(PyObject *sample);
 
-/* ---- stacks (probe_stack.c)
- * ------------------------------------------------------------------------------------------ */
+/* ---- stacks (probe_stack.c) -------------------------------------------------------------------------------------- */
 
 typedef struct probe_site {
     uint32_t stack;  /* 0: it cannot be had */
@@ -444,8 +442,7 @@ void msp_probe_stack_reset(void);
  */
 PyObject *msp_probe_frames(PyObject *self, PyObject *use);
 
-/* ---- gradients (probe_edges.c, probe_walk.c, probe_grad.c, probe_register.c)
- * ------------------------------------------------------------------------------------------ */
+/* ---- gradients (probe_edges.c, probe_walk.c, probe_grad.c, probe_register.c) ------------------------------------- */
 
 typedef struct probe_edges probe_edges;
 
@@ -501,8 +498,7 @@ PyObject *msp_node_wrap(const void *handle);
 /* Take out the hook that node.register_hook() gave this handle for. */
 void msp_probe_unhook(PyObject *handle);
 
-/* ---- modules and single values (probe_module.c), as functions for Python
- * -------------------------------------------------- */
+/* ---- modules and single values (probe_module.c), as functions for Python ----------------------------------------- */
 
 PyObject *msp_probe_module_begin(PyObject *self, PyObject *all);
 PyObject *msp_probe_module_end(PyObject *self, PyObject *all);
@@ -526,8 +522,7 @@ void msp_probe_save_elements(PyObject *value, probe_path *path);
 /* A value that was turned into tokens earlier (snapshot()): appended; false when v is none. */
 bool msp_probe_put_snapshot(msp_record *r, PyObject *v);
 
-/* ---- the older tools (probe_legacy.c) ------------------------------------------------------------------------------
- */
+/* ---- the older tools (probe_legacy.c) ---------------------------------------------------------------------------- */
 
 bool msp_probe_is_legacy(void);
 PyObject *msp_probe_legacy_call(probe_api *api, PyObject *self, PyObject *receiver, PyObject *args, PyObject *kwargs);
@@ -538,8 +533,7 @@ PyObject *msp_probe_legacy_matched(PyObject *self, PyObject *unused);
 
 /* The unit that records go to from now on, with its tensor files in data_dir (NULL: none): None, or an exception. */
 PyObject *msp_probe_open_unit(const msp_unit_info *info, const char *data_dir);
-/* ---- the open modules (probe_parent.c)
- * ---------------------------------------------------------------------------------------------- */
+/* ---- the open modules (probe_parent.c) --------------------------------------------------------------------------- */
 
 /* A module's call begins, and ends. inputs may be NULL. */
 void msp_probe_module_open(const char *name, size_t len, const probe_edges *inputs);
@@ -562,8 +556,7 @@ Py_ssize_t msp_probe_given_to(int64_t node);
 Py_ssize_t msp_probe_open_modules(void);
 const char *msp_probe_open_name(Py_ssize_t at, size_t *len);
 
-/* ---- the modules of a model (probe_tree.c)
- * ------------------------------------------------------------------------------- */
+/* ---- the modules of a model (probe_tree.c) ----------------------------------------------------------------------- */
 
 /* The dicts of a module that each call looks at: four of hooks, and this one. */
 enum { PROBE_PARAMETERS = 4, PROBE_DICTS };
@@ -618,8 +611,7 @@ PyObject *msp_probe_py_parameter_done(PyObject *self, PyObject *parameter);
 PyObject *msp_probe_modules_called(PyObject *self, PyObject *unused);
 PyObject *msp_probe_modules_step(PyObject *self, PyObject *unused);
 
-/* ---- patching (probe_patch.c)
- * -------------------------------------------------------------------------------------------- */
+/* ---- patching (probe_patch.c) ------------------------------------------------------------------------------------ */
 
 /* Prepare target for patching; NULL with an exception set (TypeError: not a kind of object we patch). */
 probe_api *msp_probe_prepare(PyObject *target, probe_name *name, unsigned flags);

@@ -9,8 +9,7 @@
 
 #define KEY(r, literal) msp_record_key((r), (literal), sizeof(literal) - 1)
 
-/* ---- what the call is ----------------------------------------------------------------------------------------------
- */
+/* ---- what the call is -------------------------------------------------------------------------------------------- */
 
 enum { MAX_NAME = 200 };
 
@@ -90,8 +89,7 @@ receiver(const probe_api *api, PyObject *self)
     return api->kind == PROBE_BUILTIN || api->kind == PROBE_FUNCTION || api->kind == PROBE_CALLABLE ? NULL : self;
 }
 
-/* ---- values --------------------------------------------------------------------------------------------------------
- */
+/* ---- values ------------------------------------------------------------------------------------------------------ */
 
 static void
 start_path(probe_path *path, const call *c, const char *section)
@@ -172,8 +170,7 @@ put_outputs(const call *c, msp_record *r, PyObject *self, PyObject *args, PyObje
     msp_probe_thread.no_values = NULL;
 }
 
-/* ---- before
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- before ------------------------------------------------------------------------------------------------------ */
 
 /* False: the call is none of the program's, or not listed under the name by which it is made. */
 static bool
@@ -216,8 +213,7 @@ begin(call *c, PyObject *self, PyObject *args, PyObject *kwargs)
     c->poisoned = msp_probe_saw_overflow(c->ticket);
 }
 
-/* ---- overflow
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- overflow ---------------------------------------------------------------------------------------------------- */
 
 bool
 msp_probe_overflow(const char *name, uint32_t stack)
@@ -267,8 +263,7 @@ put_recompute(const call *c)
     msp_record_bool(c->held.record, c->site.recompute);
 }
 
-/* ---- calls that go on after they returned
- * ------------------------------------------------------------------------------ */
+/* ---- calls that go on after they returned ------------------------------------------------------------------------ */
 
 /* A collective with a handle: what it needs to be completed when the handle was waited for. */
 typedef struct pending_call {
@@ -458,8 +453,7 @@ msp_probe_pending_flush(void)
     Py_XDECREF(left);
 }
 
-/* ---- after
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- after ------------------------------------------------------------------------------------------------------- */
 
 /* Returns true when the call made inf or NaN. */
 static bool
@@ -503,8 +497,7 @@ end(call *c, PyObject *self, PyObject *args, PyObject *kwargs, PyObject *result)
     return stop;
 }
 
-/* ---- the call
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- the call ---------------------------------------------------------------------------------------------------- */
 
 static PyObject *
 call_wait(probe_api *api, PyObject *self, PyObject *args, PyObject *kwargs)

@@ -21,8 +21,7 @@ msp_probe_edges_setup(void)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* ---- tensors in arguments and results
- * -------------------------------------------------------------------------------------- */
+/* ---- tensors in arguments and results ---------------------------------------------------------------------------- */
 
 enum { NESTING = 8 };
 
@@ -71,8 +70,7 @@ msp_probe_each_tensor(PyObject *v, visit_tensor *visit, void *payload, int depth
     }
 }
 
-/* ---- nodes: torch's own where they are read directly, otherwise the Python objects that stand for them
- * ---------------------------- */
+/* ---- nodes: torch's own where they are read directly, otherwise the Python objects that stand for them ----------- */
 
 static bool
 requires_grad(PyObject *tensor, bool direct)
@@ -103,8 +101,7 @@ msp_probe_node_of(PyObject *tensor, bool direct, int64_t *nr)
     return fn;
 }
 
-/* ---- before the call
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- before the call --------------------------------------------------------------------------------------------- */
 
 static input_edge *
 new_edge(probe_edges *e)

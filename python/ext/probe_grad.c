@@ -19,8 +19,7 @@ msp_probe_grad_setup(PyObject *module)
                : 0;
 }
 
-/* ---- the record that the hooks of one call fill
- * ------------------------------------------------------------------------------ */
+/* ---- the record that the hooks of one call fill ------------------------------------------------------------------ */
 
 typedef struct slot {
     int expected; /* how many contributions will come at most */
@@ -430,8 +429,7 @@ msp_probe_grad_flush(void)
     flush(-1);
 }
 
-/* ---- the end of a backward pass
- * ------------------------------------------------------------------------------------------------ */
+/* ---- the end of a backward pass ---------------------------------------------------------------------------------- */
 
 typedef struct end_hook {
     PyObject_HEAD int64_t task;
@@ -475,8 +473,7 @@ await_end(int64_t task)
     PyErr_Clear();
 }
 
-/* ---- one hook
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- one hook ---------------------------------------------------------------------------------------------------- */
 
 typedef struct grad_hook {
     hook_base base;
@@ -624,8 +621,7 @@ PyTypeObject msp_probe_grad_hook_type = {
     .tp_flags = Py_TPFLAGS_DEFAULT,
 };
 
-/* ---- setting hooks
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- setting hooks ----------------------------------------------------------------------------------------------- */
 
 grad_call *
 msp_probe_grad_call(const char *name, size_t len, int nin, int nout, int64_t handed_on)
@@ -723,8 +719,7 @@ msp_probe_grad_follow(grad_call *g, int own, grad_call *leader, int number)
     return true;
 }
 
-/* ---- hooks that were put on nodes directly
- * ------------------------------------------------------------------------------------ */
+/* ---- hooks that were put on nodes directly ----------------------------------------------------------------------- */
 
 static void
 fire_directly(grad_hook *h, const grad_shown *leaving, const grad_shown *entering)

@@ -75,8 +75,7 @@ void msp_probe_grad_fire(PyObject *hook, const void *leaving, const void *enteri
 /* node.register_hook(hook): a handle for msp_probe_unhook(), or NULL with an exception set. */
 PyObject *msp_probe_hook(PyObject *node, PyObject *hook);
 
-/* ---- nodes without Python objects (probe_node.c): torch's own, lent while their graph is there
- * --------------------------------------- */
+/* ---- nodes without Python objects (probe_node.c): torch's own, lent while their graph is there ------------------- */
 
 /* A tensor's grad_fn (NULL: none) and output_nr. */
 void *msp_node_of(PyObject *tensor, int64_t *nr);

@@ -41,8 +41,7 @@ msp_probe_is_legacy(void)
     return legacy.form != FORM_NONE;
 }
 
-/* ---- what is wanted -------------------------------------------------------------------------------------------------
- */
+/* ---- what is wanted ---------------------------------------------------------------------------------------------- */
 
 static bool
 begins_with(const char *name, size_t len, PyObject *prefix)
@@ -122,8 +121,7 @@ wants(const char *name, size_t len, bool forward)
     return forward ? legacy.forward : legacy.backward;
 }
 
-/* ---- values ---------------------------------------------------------------------------------------------------------
- */
+/* ---- values ------------------------------------------------------------------------------------------------------ */
 
 /* A tensor whose memory can be read, in the place of one whose cannot: a new reference; NULL: there is none. */
 static PyObject *
@@ -342,8 +340,7 @@ write_call(const shown *s)
     msp_probe_record_put(r);
 }
 
-/* ---- overflow -------------------------------------------------------------------------------------------------------
- */
+/* ---- overflow ---------------------------------------------------------------------------------------------------- */
 
 static bool
 tensor_overflowed(PyObject *t)
@@ -408,8 +405,7 @@ show(const shown *s, bool forward)
     return true;
 }
 
-/* ---- gradients ------------------------------------------------------------------------------------------------------
- */
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
 
 typedef struct node_hook {
     PyObject_VAR_HEAD int passes; /* in how many backward passes it has fired */
@@ -510,8 +506,7 @@ hook_node(PyObject *result, const char *base, size_t len)
         msp_probe_swallow("hooking the gradients", base);
 }
 
-/* ---- one call -------------------------------------------------------------------------------------------------------
- */
+/* ---- one call ---------------------------------------------------------------------------------------------------- */
 
 /* One call of a function or a module. */
 typedef struct legacy_call {
@@ -616,8 +611,7 @@ msp_probe_legacy_call(probe_api *api, PyObject *self, PyObject *receiver, PyObje
     return result;
 }
 
-/* ---- for Python -----------------------------------------------------------------------------------------------------
- */
+/* ---- for Python -------------------------------------------------------------------------------------------------- */
 
 /* legacy_module(name, args, output): a module has run */
 PyObject *

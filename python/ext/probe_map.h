@@ -4,8 +4,7 @@
 
 #include "probe.h"
 
-/* ---- a map from addresses
- * ------------------------------------------------------------------------------------------------ */
+/* ---- a map from addresses ---------------------------------------------------------------------------------------- */
 
 typedef struct address_map {
     const void **keys; /* NULL: free */
@@ -73,8 +72,7 @@ map_put(address_map *m, const void *key, void *value)
     return true;
 }
 
-/* ---- objects that are held
- * ----------------------------------------------------------------------------------------------- */
+/* ---- objects that are held --------------------------------------------------------------------------------------- */
 
 /* A list whose memory stays: a new one for each step would cost as much as looking at the tree. */
 typedef struct held {

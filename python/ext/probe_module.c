@@ -30,8 +30,7 @@ msp_probe_module_setup(void)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* ---- what a call looks at in its module
- * ------------------------------------------------------------------------------------- */
+/* ---- what a call looks at in its module -------------------------------------------------------------------------- */
 
 #if PY_VERSION_HEX < 0x030c0000
 #define version_of(dict) (((PyDictObject *)(dict))->ma_version_tag)
@@ -122,8 +121,7 @@ put_members(msp_record *r, const char *key, PyObject *dict, probe_path *path)
     msp_record_end(r);
 }
 
-/* ---- before
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- before ------------------------------------------------------------------------------------------------------ */
 
 static void
 put_inputs(const module_call *m, msp_record *r, PyObject *args, PyObject *kwargs)
@@ -190,8 +188,7 @@ begin(module_call *m, probe_module *of, PyObject *module, PyObject *args, PyObje
     msp_probe_leave(&q);
 }
 
-/* ---- after
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- after ------------------------------------------------------------------------------------------------------- */
 
 /* {"weight": ..., "bias": ...} without those that the module has not. Reading a large one lets other threads run, which
  * may change the dict: what is looked at is held, and the walk ends where the dict does. */
@@ -324,8 +321,7 @@ end(module_call *m, PyObject *output, bool by_hook)
     return stop;
 }
 
-/* ---- the call
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- the call ---------------------------------------------------------------------------------------------------- */
 
 static PyFunctionObject *call_impl; /* torch.nn.Module._call_impl; NULL: not proven */
 static vectorcallfunc call_impl_original;
@@ -458,8 +454,7 @@ msp_probe_module_function(PyObject *self, PyObject *all)
     Py_RETURN_FALSE;
 }
 
-/* ---- calls that Python's hooks see
- * ------------------------------------------------------------------------------------------- */
+/* ---- calls that Python's hooks see ------------------------------------------------------------------------------- */
 
 typedef struct call_object {
     PyObject_HEAD module_call call;
@@ -517,8 +512,7 @@ msp_probe_module_end(PyObject *self, PyObject *all)
     Py_RETURN_NONE;
 }
 
-/* ---- single values
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- single values ----------------------------------------------------------------------------------------------- */
 
 /* reserve() -> a number: the place where the record stands that write() gets with that number */
 PyObject *
@@ -564,8 +558,7 @@ msp_probe_write(PyObject *self, PyObject *all)
     Py_RETURN_NONE;
 }
 
-/* ---- snapshots: a value as it is now, to be written later
- * --------------------------------------------------------------------- */
+/* ---- snapshots: a value as it is now, to be written later -------------------------------------------------------- */
 
 typedef struct snapshot {
     PyObject_HEAD msp_record tokens;

@@ -55,8 +55,7 @@ static struct {
     uint64_t plain_keys; /* those of a tensor that is nothing but memory of this machine */
 } torch_node;
 
-/* ---- what torch is doing on this thread
- * ------------------------------------------------------------------------------------- */
+/* ---- what torch is doing on this thread -------------------------------------------------------------------------- */
 
 /* The same as the functions in msp_probe, which are Python's. */
 static struct {
@@ -154,8 +153,7 @@ msp_probe_state(PyObject *self, PyObject *use)
                          (unsigned long long)torch_state.sequence_nr(), torch_state.task_id());
 }
 
-/* ---- reading
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 bool
 msp_node_usable(void)
@@ -232,8 +230,7 @@ msp_node_edge(const void *node, int i, int64_t *nr)
     return e->node;
 }
 
-/* ---- gradients that are lent to a hook
- * ------------------------------------------------------------------------------------- */
+/* ---- gradients that are lent to a hook --------------------------------------------------------------------------- */
 
 static bool
 is_defined(const void *tensor)
@@ -258,8 +255,7 @@ msp_node_item(const void *list, int at)
     return tensor < v->end && is_defined(tensor) ? tensor : NULL;
 }
 
-/* ---- hooks
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- hooks ------------------------------------------------------------------------------------------------------- */
 
 /*
  * The engine lets go of a node when it has run, without the interpreter lock; to take the lock for each of its hooks
@@ -399,8 +395,7 @@ msp_node_hook(void *node, hook_base *hook)
     return true;
 }
 
-/* ---- proof
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- proof ------------------------------------------------------------------------------------------------------- */
 
 /* Memory of this process, at an address that may mean nothing; false: there is none. */
 static bool

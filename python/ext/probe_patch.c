@@ -17,8 +17,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* ---- apis by their object
- * --------------------------------------------------------------------------------------------- */
+/* ---- apis by their object ---------------------------------------------------------------------------------------- */
 
 static probe_api **table;
 static size_t slots, used;
@@ -59,8 +58,7 @@ make_room(void)
     return true;
 }
 
-/* ---- numbered functions for method descriptors ---------------------------------------------------------------------
- */
+/* ---- numbered functions for method descriptors ------------------------------------------------------------------- */
 
 enum { STUBS = 1024 };
 
@@ -91,8 +89,7 @@ static PyCFunctionWithKeywords const stubs[STUBS] = {PAGE(stub_, 0), PAGE(stub_,
 static PyCFunction const stubs0[STUBS] = {PAGE(stub0_, 0), PAGE(stub0_, 1), PAGE(stub0_, 2), PAGE(stub0_, 3)};
 /* clang-format on */
 
-/* ---- vectorcall forms
- * ------------------------------------------------------------------------------------------------- */
+/* ---- vectorcall forms -------------------------------------------------------------------------------------------- */
 
 int
 msp_probe_pack(PyObject **tuple, PyObject **kwargs, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -188,8 +185,7 @@ vectorcall_function(PyObject *callable, PyObject *const *args, size_t nargsf, Py
 }
 #endif
 
-/* ---- the slot behind Tensor.__setitem__
- * ------------------------------------------------------------------------------ */
+/* ---- the slot behind Tensor.__setitem__ -------------------------------------------------------------------------- */
 
 static objobjargproc setitem_original;
 static probe_api *setitem_api;
@@ -262,8 +258,7 @@ unpatch_setitem(probe_api *api)
     exchange_slot(msp_probe.tensor_type, setitem, setitem_original);
 }
 
-/* ---- the trampoline (before 3.12)
- * ---------------------------------------------------------------------------------------- */
+/* ---- the trampoline (before 3.12) -------------------------------------------------------------------------------- */
 
 /* The object in the trampoline's constants: called as C(args, kwargs). */
 typedef struct entry_object {
@@ -358,8 +353,7 @@ prepare_function(probe_api *api)
 #endif
 }
 
-/* ---- preparing ------------------------------------------------------------------------------------------------------
- */
+/* ---- preparing --------------------------------------------------------------------------------------------------- */
 
 static int
 prepare_builtin(probe_api *api)
@@ -464,8 +458,7 @@ msp_probe_prepare(PyObject *target, probe_name *name, unsigned flags)
     return api;
 }
 
-/* ---- in and out
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- in and out -------------------------------------------------------------------------------------------------- */
 
 #if !FUNCTIONS_BY_VECTORCALL
 /* Setting __code__ through the attribute tells the interpreter's caches about it. */
@@ -605,8 +598,7 @@ msp_probe_unpatch_all(void)
     }
 }
 
-/* ---- calling the original
- * ----------------------------------------------------------------------------------------------- */
+/* ---- calling the original ---------------------------------------------------------------------------------------- */
 
 PyObject *
 msp_probe_invoke(probe_api *api, PyObject *self, PyObject *args, PyObject *kwargs)
@@ -630,8 +622,7 @@ msp_probe_invoke(probe_api *api, PyObject *self, PyObject *args, PyObject *kwarg
     Py_RETURN_NONE;
 }
 
-/* ---- the self-test's part
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- the self-test's part ---------------------------------------------------------------------------------------- */
 
 PyObject *
 msp_probe_trial(PyObject *self, PyObject *all)
@@ -710,8 +701,7 @@ msp_probe_patch_setup(PyObject *module)
     return PyModule_AddObject(module, "Sample", (PyObject *)&sample_type);
 }
 
-/* ---- names
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------------------------------------------------- */
 
 probe_name *
 msp_probe_name(const char *text, size_t len)

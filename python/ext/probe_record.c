@@ -8,8 +8,7 @@
 
 __thread probe_thread msp_probe_thread;
 
-/* ---- unseen ---------------------------------------------------------------------------------------------------------
- */
+/* ---- unseen ------------------------------------------------------------------------------------------------------ */
 
 static PyObject *
 ask_modes(int which, PyObject *arg)
@@ -81,8 +80,7 @@ msp_probe_ask(PyObject *callable, PyObject *first, PyObject *second)
     return said;
 }
 
-/* ---- records per thread --------------------------------------------------------------------------------------------
- */
+/* ---- records per thread ------------------------------------------------------------------------------------------ */
 
 /* Gradients that wait for others have one each. */
 enum { KEPT_RECORDS = 64, KEPT_BYTES = 1 << 16 };
@@ -123,8 +121,7 @@ msp_probe_let_go(probe_held *held)
     *held = (probe_held){0};
 }
 
-/* ---- errors of our own
- * ------------------------------------------------------------------------------------------------ */
+/* ---- errors of our own ------------------------------------------------------------------------------------------- */
 
 /* Tell Python about the exception that is set, and clear it; returns its text (a new reference) or NULL. */
 static PyObject *
@@ -167,8 +164,7 @@ msp_probe_mark(msp_record *r, const char *where, const char *name)
     Py_XDECREF(text);
 }
 
-/* ---- handing over
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- handing over ------------------------------------------------------------------------------------------------ */
 
 void
 msp_probe_while_waiting(bool begin, void *payload)
@@ -212,8 +208,7 @@ msp_probe_commit(msp_record *r)
     }
 }
 
-/* ---- overflow_check
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- overflow_check ---------------------------------------------------------------------------------------------- */
 
 uint64_t
 msp_probe_watch_overflow(void)
@@ -229,8 +224,7 @@ msp_probe_saw_overflow(uint64_t ticket)
     return msp_probe.rules.overflow && (msp_probe_thread.overflowed || msp_probe_device_saw_overflow(ticket));
 }
 
-/* ---- what is wanted
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- what is wanted ---------------------------------------------------------------------------------------------- */
 
 bool
 msp_probe_in_list(PyObject *list, const char *name, size_t len)
@@ -336,8 +330,7 @@ msp_probe_selects(const char *name, size_t len)
     return msp_probe_in_scope() && msp_probe_listed(name, len);
 }
 
-/* ---- where a call stands
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- where a call stands ----------------------------------------------------------------------------------------- */
 
 static void
 put_site(const char *name, size_t len, uint32_t stack, const char *parent, size_t parent_len)

@@ -34,8 +34,7 @@ static size_t slots, used;
 static PyObject *kept;  /* list of code objects */
 static PyObject *texts; /* dict: a stack's whole text -> its id: two calls on one line have the same */
 
-/* ---- frames, in every version
- * ---------------------------------------------------------------------------------------- */
+/* ---- frames, in every version ------------------------------------------------------------------------------------ */
 
 #if PY_VERSION_HEX >= 0x03090000
 #define frame_of_thread() PyThreadState_GetFrame(PyThreadState_Get())
@@ -169,8 +168,7 @@ keep_codes(PyFrameObject *top)
     }
 }
 
-/* ---- the table
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 static known_stack *
 find(uint64_t hash)
@@ -212,8 +210,7 @@ msp_probe_stack_reset(void)
     Py_CLEAR(texts);
 }
 
-/* ---- text
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- text -------------------------------------------------------------------------------------------------------- */
 
 static uint32_t
 hand_over(PyObject *frames)

@@ -11,8 +11,7 @@
 
 #define KEY(r, literal) msp_record_key((r), (literal), sizeof(literal) - 1)
 
-/* ---- names
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------------------------------------------------- */
 
 struct probe_module_name {
     probe_module shown; /* first */
@@ -61,8 +60,7 @@ find_name(PyObject *text)
     return n;
 }
 
-/* ---- gradients of parameters
- * ------------------------------------------------------------------------------------------------- */
+/* ---- gradients of parameters ------------------------------------------------------------------------------------- */
 
 /* A parameter whose gradient is recorded: for which modules, under which name in each; tied weights have several. */
 typedef struct target {
@@ -315,8 +313,7 @@ msp_probe_parameter_done(PyObject *w, PyObject *parameter, const probe_lent *arr
     return stop;
 }
 
-/* ---- the tree
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- the tree ---------------------------------------------------------------------------------------------------- */
 
 static struct {
     address_map modules;    /* -> module_name */

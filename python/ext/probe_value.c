@@ -85,8 +85,7 @@ put_int(msp_record *r, PyObject *v)
     PyErr_Clear();
 }
 
-/* ---- plain structures: written as they are
- * ----------------------------------------------------------------------------- */
+/* ---- plain structures: written as they are ----------------------------------------------------------------------- */
 
 static int
 plain_sequence(msp_record *r, PyObject *seq, int depth)
@@ -156,8 +155,7 @@ msp_probe_plain(msp_record *r, PyObject *v, int depth)
     return 0;
 }
 
-/* ---- values of a call
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- values of a call -------------------------------------------------------------------------------------------- */
 
 /* {"type": type, "value": ...} left open behind the key "value" */
 static void
@@ -403,8 +401,7 @@ put_any(msp_record *r, PyObject *v, probe_path *path, int depth)
     return msp_probe_odd(r, v, path, depth);
 }
 
-/* ---- the rest
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- the rest ---------------------------------------------------------------------------------------------------- */
 
 static PyObject *
 ask_python(PyObject *v, const probe_path *path)

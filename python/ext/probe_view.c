@@ -140,8 +140,7 @@ fast_view(msp_tensor *out, void *h, int64_t *offset)
            plain_view(out, h) && aoti.offset(h, offset) == 0;
 }
 
-/* ---- the plain way: attributes
- * ---------------------------------------------------------------------------------------- */
+/* ---- the plain way: attributes ----------------------------------------------------------------------------------- */
 
 static PyObject *
 ask(PyObject *t, PyObject *name, bool call)

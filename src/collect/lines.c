@@ -12,8 +12,7 @@
 
 enum { MODE = 0640, CUT_MAX = 1 << 16, MARK_WITHOUT_STATISTICS = 100 };
 
-/* ---- the file -------------------------------------------------------------------------------------------------------
- */
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
 
 /* A writer that was killed in the middle of a line has left a piece of it. */
 static msp_status
@@ -111,8 +110,7 @@ msp_lines_close(msp_lines *l)
     *l = MSP_LINES_NONE;
 }
 
-/* ---- .npy files -----------------------------------------------------------------------------------------------------
- */
+/* ---- .npy files -------------------------------------------------------------------------------------------------- */
 
 /*
  * One file of the dump. No temporary file and no rename: the record stays in the ring until its line is written, so
@@ -165,8 +163,7 @@ write_npy(msp_lines *l, msp_str name, msp_tensor *t, msp_error *err)
     return st;
 }
 
-/* ---- lines ----------------------------------------------------------------------------------------------------------
- */
+/* ---- lines ------------------------------------------------------------------------------------------------------- */
 
 static void
 write_empty(msp_json_writer *w)

@@ -325,8 +325,7 @@ msp_record_tensor_open(msp_record *r, const msp_tensor_note *note)
     put_tensor(r, note, true);
 }
 
-/* ---- statistics that come later -----------------------------------------------------------------------------------
- */
+/* ---- statistics that come later ---------------------------------------------------------------------------------- */
 
 /* How many bytes a text takes at p: its length, and itself. */
 static size_t

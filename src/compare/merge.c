@@ -27,8 +27,7 @@ typedef struct merge {
     msp_map names; /* rows: names of all ranks, in the order of the first that has them */
 } merge;
 
-/* ---- reading ------------------------------------------------------------------------------------------------------
- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 static void
 read_rank(size_t index, void *payload)
@@ -51,8 +50,7 @@ read_ranks(merge *m, msp_error *err)
     return MSP_OK;
 }
 
-/* ---- who takes part -----------------------------------------------------------------------------------------------
- */
+/* ---- who takes part ---------------------------------------------------------------------------------------------- */
 
 /* The metrics asked for that this rank's table does not have, as a list in braces; empty when it has them all. */
 static void
@@ -161,8 +159,7 @@ admit_ranks(merge *m, msp_error *err)
     return MSP_OK;
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------------------------
- */
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 static msp_status
 join_rows(merge *m, msp_error *err)
@@ -233,8 +230,7 @@ write_table(const merge *m, const char *path, const msp_column *columns, msp_cel
     return st;
 }
 
-/* ---- the result ---------------------------------------------------------------------------------------------------
- */
+/* ---- the result -------------------------------------------------------------------------------------------------- */
 
 static char *
 result_path(const msp_merge_options *opt, const char *stamp)

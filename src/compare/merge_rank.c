@@ -26,8 +26,7 @@ static const char *const statistics_metrics[] = {"Max diff",
                                                  "Requires_grad Consistent",
                                                  NULL};
 
-/* ---- the header ---------------------------------------------------------------------------------------------------
- */
+/* ---- the header -------------------------------------------------------------------------------------------------- */
 
 static msp_str
 text_of(const msp_cell *c)
@@ -79,8 +78,7 @@ take_header(const msp_cell *cells, size_t count, void *payload, msp_error *err)
     return MSP_OK;
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------------------------
- */
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 /* A cell as Python prints what openpyxl reads from it: whole numbers without a point, booleans in words. */
 static void
@@ -187,8 +185,7 @@ take_row(const msp_cell *cells, size_t count, void *payload, msp_error *err)
     return keep_row(r, name, api, cells, count) ? MSP_OK : msp_error_set(err, MSP_E_NOMEM, "out of memory");
 }
 
-/* ---- the table ----------------------------------------------------------------------------------------------------
- */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 /* Rows were added in the table's order: a stable sort by API, one pass per API. */
 static bool

@@ -233,8 +233,7 @@ calls_of_all_names_become_their_own_rows(void **state)
     msp_buf_release(&all);
 }
 
-/* ---- and it is read so --------------------------------------------------------------------------------------------
- */
+/* ---- and it is read so ------------------------------------------------------------------------------------------- */
 
 /* Rows of two calls; those of the second are forgotten again. */
 static test_rows

@@ -69,8 +69,7 @@ assert_table(const char *path, const char *expected)
     msp_buf_release(&out);
 }
 
-/* ---- workbooks ----------------------------------------------------------------------------------------------------
- */
+/* ---- workbooks --------------------------------------------------------------------------------------------------- */
 
 typedef struct book_text {
     const char *strings, *sheet, *sheets, *relations; /* NULL: an ordinary one, or none */
@@ -346,8 +345,7 @@ any_damage_to_a_workbook_is_survived(void **state)
     msp_free(bytes);
 }
 
-/* ---- csv ----------------------------------------------------------------------------------------------------------
- */
+/* ---- csv --------------------------------------------------------------------------------------------------------- */
 
 static void
 assert_csv(const char *text, const char *expected)
