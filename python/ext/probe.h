@@ -183,6 +183,35 @@ void msp_probe_leave(probe_quiet *q);
 void msp_probe_resume(probe_quiet *q);
 void msp_probe_pause(probe_quiet *q);
 
+/* What a call of the program's ended with, set aside while it is recorded: its result, or NULL and an exception. */
+typedef struct probe_outcome {
+    PyObject *result, *type, *value, *trace;
+} probe_outcome;
+
+static inline probe_outcome
+msp_probe_set_aside(PyObject *result)
+{
+    probe_outcome o = {.result = result};
+
+    PyErr_Fetch(&o.type, &o.value, &o.trace);
+    return o;
+}
+
+/* ours: the limit of overflows is reached, and our exception is what the program gets instead. */
+static inline PyObject *
+msp_probe_give_back(probe_outcome *o, bool ours)
+{
+    if (!ours) {
+        PyErr_Restore(o->type, o->value, o->trace);
+        return o->result;
+    }
+    Py_XDECREF(o->result);
+    Py_XDECREF(o->type);
+    Py_XDECREF(o->value);
+    Py_XDECREF(o->trace);
+    return NULL;
+}
+
 /* Call Python with one argument or two; torch.compile, which looks at every frame while it is on, leaves that one
  * alone. */
 PyObject *msp_probe_ask(PyObject *callable, PyObject *first, PyObject *second);

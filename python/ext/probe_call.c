@@ -502,18 +502,9 @@ end(call *c, PyObject *self, PyObject *args, PyObject *kwargs, PyObject *result)
 static PyObject *
 call_wait(probe_api *api, PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    PyObject *result = msp_probe_invoke(api, self, args, kwargs), *type, *value, *trace;
+    probe_outcome o = msp_probe_set_aside(msp_probe_invoke(api, self, args, kwargs));
 
-    PyErr_Fetch(&type, &value, &trace);
-    if (args == NULL || PyTuple_GET_SIZE(args) == 0 || !waited_for(PyTuple_GET_ITEM(args, 0))) {
-        PyErr_Restore(type, value, trace);
-        return result;
-    }
-    Py_XDECREF(result); /* the limit of overflows is reached: our exception is what the program gets */
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(trace);
-    return NULL;
+    return msp_probe_give_back(&o, args != NULL && PyTuple_GET_SIZE(args) > 0 && waited_for(PyTuple_GET_ITEM(args, 0)));
 }
 
 static PyObject *
@@ -571,8 +562,9 @@ call_kernel(probe_api *api, PyObject *self, PyObject *args, PyObject *kwargs)
 PyObject *
 msp_probe_call(probe_api *api, PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    PyObject *who = receiver(api, self), *result, *type, *value, *trace;
+    PyObject *who = receiver(api, self), *result;
     call c = {.api = api};
+    probe_outcome o;
     probe_quiet q;
 
     if (api->flags & PROBE_WAIT)
@@ -593,17 +585,9 @@ msp_probe_call(probe_api *api, PyObject *self, PyObject *args, PyObject *kwargs)
 recorded:
     begin(&c, who, args, kwargs);
     msp_probe_resume(&q);
-    result = msp_probe_invoke(api, self, args, kwargs);
-    PyErr_Fetch(&type, &value, &trace);
+    o = msp_probe_set_aside(msp_probe_invoke(api, self, args, kwargs));
     msp_probe_pause(&q);
-    if (end(&c, who, args, kwargs, result)) {
-        Py_CLEAR(result); /* the limit of overflows is reached: our exception is what the program gets */
-        Py_XDECREF(type);
-        Py_XDECREF(value);
-        Py_XDECREF(trace);
-    } else {
-        PyErr_Restore(type, value, trace);
-    }
+    result = msp_probe_give_back(&o, end(&c, who, args, kwargs, o.result));
     msp_probe_leave(&q);
     return result;
 }

@@ -576,7 +576,8 @@ PyObject *
 msp_probe_legacy_call(probe_api *api, PyObject *self, PyObject *receiver, PyObject *args, PyObject *kwargs)
 {
     legacy_call c = {.api = api, .receiver = receiver, .args = args, .kwargs = kwargs};
-    PyObject *result, *type, *value, *trace;
+    PyObject *result;
+    probe_outcome o;
     probe_name *name;
     probe_site site;
     probe_quiet q;
@@ -595,18 +596,11 @@ msp_probe_legacy_call(probe_api *api, PyObject *self, PyObject *receiver, PyObje
         result = msp_probe_invoke(api, self, args, kwargs);
         msp_probe_thread.depth++;
     }
-    PyErr_Fetch(&type, &value, &trace);
+    o = msp_probe_set_aside(result);
     msp_probe_pause(&q);
     if (name != NULL && result != NULL && msp_probe.on)
         stop = after(&c, result);
-    if (stop) {
-        Py_CLEAR(result);
-        Py_XDECREF(type);
-        Py_XDECREF(value);
-        Py_XDECREF(trace);
-    } else {
-        PyErr_Restore(type, value, trace);
-    }
+    result = msp_probe_give_back(&o, stop);
     msp_probe_leave(&q);
     return result;
 }

@@ -352,7 +352,8 @@ has_hooks(probe_module *of, PyObject *module)
 static PyObject *
 record_call(probe_module *of, PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
-    PyObject *tuple, *kwargs, *result, *type, *value, *trace;
+    PyObject *tuple, *kwargs, *result;
+    probe_outcome o;
     module_call m;
 
     if (msp_probe_pack(&tuple, &kwargs, args + 1, PyVectorcall_NARGS(nargsf) - 1, kwnames) != 0)
@@ -361,16 +362,8 @@ record_call(probe_module *of, PyObject *callable, PyObject *const *args, size_t 
         result = call_impl_original(callable, args, nargsf, kwnames);
     } else {
         begin(&m, of, args[0], tuple, kwargs);
-        result = call_impl_original(callable, args, nargsf, kwnames);
-        PyErr_Fetch(&type, &value, &trace);
-        if (end(&m, result, false)) {
-            Py_CLEAR(result); /* the limit of overflows is reached: our exception is what the program gets */
-            Py_XDECREF(type);
-            Py_XDECREF(value);
-            Py_XDECREF(trace);
-        } else {
-            PyErr_Restore(type, value, trace);
-        }
+        o = msp_probe_set_aside(call_impl_original(callable, args, nargsf, kwnames));
+        result = msp_probe_give_back(&o, end(&m, o.result, false));
     }
     Py_DECREF(tuple);
     Py_XDECREF(kwargs);
