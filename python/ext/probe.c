@@ -426,6 +426,8 @@ static PyMethodDef functions[] = {
     {"nodes", msp_probe_nodes, METH_VARARGS, "nodes(tensors, kinds)"},
     {"state", msp_probe_state, METH_O, "state(use)"},
     {"frames", msp_probe_frames, METH_O, "frames(use)"},
+    {"version", msp_probe_version, METH_O, "version(dict)"},
+    {"versions", msp_probe_versions, METH_O, "versions(use)"},
     {"registrar", msp_probe_registrar, METH_VARARGS, "registrar(function, node)"},
     {"trial", msp_probe_trial, METH_VARARGS, "trial(target, call)"},
     {"legacy_rules", (PyCFunction)(void (*)(void))msp_probe_legacy_rules, METH_VARARGS | METH_KEYWORDS,

@@ -600,6 +600,12 @@ typedef struct probe_module {
     PyObject *dicts[PROBE_DICTS];
 } probe_module;
 
+/* version(dict): a number that no other dict has, nor this one after a change; 0: this interpreter keeps none. */
+PyObject *msp_probe_version(PyObject *self, PyObject *dict);
+
+/* versions(use): whether a module's dicts are looked up only when the version of its own has changed. */
+PyObject *msp_probe_versions(PyObject *self, PyObject *use);
+
 /* The module when its calls are recorded, or NULL. */
 probe_module *msp_probe_module_find(PyObject *module);
 

@@ -38,6 +38,23 @@ msp_probe_module_setup(void)
 #define version_of(dict) UINT64_C(0) /* is not kept any more: they are looked up for each call */
 #endif
 
+static bool versions; /* they have been proven */
+
+PyObject *
+msp_probe_version(PyObject *self, PyObject *dict)
+{
+    (void)self;
+    return PyLong_FromUnsignedLongLong(PyDict_Check(dict) ? version_of(dict) : 0);
+}
+
+PyObject *
+msp_probe_versions(PyObject *self, PyObject *use)
+{
+    (void)self;
+    versions = PyObject_IsTrue(use) == 1;
+    return PyBool_FromLong(versions);
+}
+
 /* Whether of->dicts are the module's, lent, by its own dict. That is looked into when it has changed, which its version
  * tells: no two dicts have the same, nor has one before and after a change (PEP 509). */
 static bool
@@ -53,7 +70,7 @@ find_dicts(probe_module *of, PyObject *own)
     }
     if (!all)
         PyErr_Clear();
-    of->version = all ? version_of(own) : 0;
+    of->version = all && versions ? version_of(own) : 0;
     return all;
 }
 

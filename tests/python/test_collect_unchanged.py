@@ -10,6 +10,7 @@ from collecting import R, bare, collect, fill, torch
 
 import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
+from msprobe.pytorch import selftest  # noqa: E402
 
 STEPS = 100
 
@@ -148,7 +149,7 @@ def test_a_hundred_steps_are_the_same(tmp_path, without, which, level, task, mod
 
 # ---- the plain ways ---------------------------------------------------------------------------------------------------------------
 
-PLAIN = ["builtin", "method", "function", "slot", "tensor", "sequence", "state", "node", "frame", "all"]
+PLAIN = ["builtin", "method", "function", "slot", "tensor", "sequence", "state", "node", "frame", "dict", "all"]
 
 
 @pytest.fixture(scope="module")
@@ -178,6 +179,16 @@ def test_the_plain_way_records_the_same(tmp_path, without, fast, which, plain):
         assert result.construct(step) == fast(which).construct(step)
     already = len(informed(fast(which)))  # a torch without C functions for tensors says so in any case, and has none for these two either
     frames = sys.version_info[:2] == (3, 11)  # whose own frames are read
-    lines = {"all": 2 + frames, "tensor": 1, "state": 1, "node": 1, "frame": already + frames}
+    dicts = sys.version_info < (3, 12)  # which keep a version of each
+    lines = {"all": 2 + frames + dicts, "tensor": 1, "state": 1, "node": 1, "frame": already + frames, "dict": already + dicts}
     if plain != "sequence":
         assert len(informed(result)) == lines.get(plain, 1 + already), result.output
+
+
+@pytest.mark.parametrize("version, found", [(lambda d: 7, False), (lambda d: 0, None), (lambda d: id(d) + len(d), False)], ids=["constant", "none", "size"])
+def test_versions_that_do_not_tell_every_change_are_not_used(version, found):
+    class Probe:
+        versions = staticmethod(bool)
+
+    Probe.version = staticmethod(version)
+    assert selftest.prove_versions(Probe) is found

@@ -160,6 +160,8 @@ class Recorder:
             log.info("gradients are taken through Python: what this torch keeps of them is not what was proven elsewhere")
         if selftest.prove_frames(probe) is False:
             log.info("call stacks are found through frame objects: what this interpreter keeps of them is not what was proven elsewhere")
+        if selftest.prove_versions(probe) is False:
+            log.info("hooks of modules are looked up for each call: what this interpreter keeps of a dict's changes is not what was proven elsewhere")
         self._modules.in_place = selftest.prove_modules(probe)
         self._registry = apis.Registry(probe, selftest.in_place_kinds(probe), self.separator)
         if self.config.level in ("L1", "mix"):

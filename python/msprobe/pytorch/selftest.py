@@ -14,7 +14,7 @@ import torch
 from msprobe.pytorch.log import log
 
 KINDS = ("builtin", "method", "function", "slot")
-OTHERS = ("tensor", "sequence", "registrar", "state", "node", "module", "frame")
+OTHERS = ("tensor", "sequence", "registrar", "state", "node", "module", "frame", "dict")
 ROUNDS = 40  # often enough for an adaptive interpreter to specialise the calls
 
 
@@ -105,6 +105,28 @@ def prove_frames(probe):
 
     found = [same(), *map(same, [0]), *(same() for _ in range(1))]
     return found[0] if all(f == found[0] for f in found) else probe.frames(False)
+
+
+def prove_versions(probe):
+    """Whether a dict's version tells every change of it, made through the dict or through its object. None: this interpreter keeps none."""
+    class Sample:
+        pass
+
+    sample = Sample()
+    own = vars(sample)
+    changes = (lambda: setattr(sample, "a", {}), lambda: own.update(a={}), lambda: own.__setitem__("a", {}), lambda: delattr(sample, "a"),
+               lambda: own.setdefault("b", {}), lambda: own.pop("b"), lambda: own.update(b={}), lambda: own.clear())
+    seen = []
+    for _ in range(ROUNDS):
+        sample.a = 1  # stored by bytecode, which comes to specialise it
+        seen.append(probe.version(own))
+        for change in changes:
+            change()
+            seen.append(probe.version(own))
+    if not any(seen):
+        return None
+    seen.append(probe.version(vars(Sample())))
+    return probe.versions("dict" not in chosen_plain() and len(set(seen)) == len(seen))
 
 
 def prove_modules(probe):
