@@ -365,7 +365,7 @@ fill_plain(flattener *f, msp_row *r, const leaf_parts *p)
     }
     if (!val_of(f, &text, value))
         return false;
-    if (text.kind == VAL_INT)
+    if (text.kind == VAL_INT && p->md5 == NULL) /* a checksum of its own, wherever it stands, counts more than ours */
         note(f, ALIKE_VALUE, msp_json_number_text(value));
     return set_stats(r, text) && fill_texts(f, r, msp_str_of(msp_py_class(value)), MSP_STR("[]"));
 }

@@ -21,6 +21,9 @@ static const char *const records[] = {
     "{\"output\": [{\"class_type\": \"torch.distributed.P2POp\", \"tensor\": " LEAF(
         "4", "NaN", "") ", \"op\": \"isend\", \"peer\": 1}, [" LEAF("", "null",
                                                                     ", \"Max\": 7, \"data_name\": \"\"") "]]}",
+    "{\"output\": [{\"type\": \"int\", \"md5\": \"0a1b2c3d\", \"value\": 3}, {\"type\": \"int\", \"value\": 4, "
+    "\"md5\": null}, "
+    "{\"md5\": 12, \"value\": 5, \"type\": \"int\"}]}",
 };
 
 enum { RECORDS = sizeof(records) / sizeof(records[0]) };
