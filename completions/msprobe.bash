@@ -85,7 +85,7 @@ _msprobe()
     merge_result) words=" -i --input_dir -o --output_dir -config --config-path -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
     parse) words=" -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
     esac
-    if [[ $cur != -* && $command == compare ]]; then
+    if [[ $cur != -* && $command == @(compare|parse) ]]; then
         compopt -o filenames
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
     else

@@ -6,6 +6,7 @@ complete -c msprobe -n __msprobe_no_command -f -a compare -d 'Compare two dumps,
 complete -c msprobe -n __msprobe_no_command -f -a merge_result -d 'Collect communication calls of all ranks from compare results in one table.'
 complete -c msprobe -n __msprobe_no_command -f -a parse -d 'Show stack and statistics of calls in a .pkl of ptdbg_ascend.'
 complete -c msprobe -n __msprobe_no_command -f -a help -d 'Show help.'
+complete -c msprobe -n '__fish_seen_subcommand_from help' -f -a 'compare merge_result parse help'
 complete -c msprobe -n '__msprobe_no_command' -s f -l framework -r -f -a 'pytorch mindspore' -d 'Framework of the examined run. Without it the dump itself says which one it is.'
 complete -c msprobe -n '__msprobe_no_command' -s h -l help -d 'Show help and leave.'
 complete -c msprobe -n '__msprobe_no_command' -l version -d 'Show the version and leave.'

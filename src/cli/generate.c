@@ -96,6 +96,20 @@ bash_commands(FILE *out, const char *separator)
     fputs("help", out);
 }
 
+/* Those that take files: "compare|parse". */
+static void
+bash_file_commands(FILE *out)
+{
+    const char *separator = "";
+
+    for (size_t i = 0; i < msp_command_count; i++) {
+        if (!msp_command_available(&msp_commands[i]) || msp_commands[i].max_operands == 0)
+            continue;
+        fprintf(out, "%s%s", separator, msp_commands[i].name);
+        separator = "|";
+    }
+}
+
 static void
 generate_bash(FILE *out)
 {
@@ -128,8 +142,9 @@ generate_bash(FILE *out)
         each_option(out, &msp_commands[i], bash_name);
         fputs("\" ;;\n", out);
     }
-    fputs("    esac\n"
-          "    if [[ $cur != -* && $command == compare ]]; then\n"
+    fputs("    esac\n    if [[ $cur != -* && $command == @(", out);
+    bash_file_commands(out);
+    fputs(") ]]; then\n"
           "        compopt -o filenames\n"
           "        mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n"
           "    else\n"
@@ -198,7 +213,9 @@ generate_zsh(FILE *out)
         each_option(out, c, zsh_option);
         fputs(c->max_operands > 0 ? "        '*:dump:_files' ;;\n" : "        && return 0 ;;\n", out);
     }
-    fputs("    *)\n        _arguments \\\n", out);
+    fputs("    help)\n        _arguments '2:command:(", out);
+    bash_commands(out, " ");
+    fputs(")' ;;\n    *)\n        _arguments \\\n", out);
     each_option(out, NULL, zsh_option);
     fputs("        '1:command:((", out);
     for (size_t i = 0; i < msp_command_count; i++) {
@@ -261,7 +278,11 @@ generate_fish(FILE *out)
         put_quoted(out, msp_commands[i].summary, "");
         fputs("'\n", out);
     }
-    fputs("complete -c msprobe -n __msprobe_no_command -f -a help -d 'Show help.'\n", out);
+    fputs("complete -c msprobe -n __msprobe_no_command -f -a help -d 'Show help.'\n"
+          "complete -c msprobe -n '__fish_seen_subcommand_from help' -f -a '",
+          out);
+    bash_commands(out, " ");
+    fputs("'\n", out);
     each_option(out, NULL, fish_option);
     for (size_t i = 0; i < msp_command_count; i++)
         if (msp_command_available(&msp_commands[i]))

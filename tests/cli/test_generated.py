@@ -58,7 +58,17 @@ def test_bash_completes_commands_options_values_and_files(run, tmp_path):
     assert complete(run, "help", "") == ["compare", "merge_result", "parse", "help"]
     (tmp_path / "my dump.json").write_text("")
     assert complete(run, "compare", "-i", str(tmp_path / "my")) == [str(tmp_path / "my dump.json")]
-    assert complete(run, "compare", str(tmp_path / "my")) == [str(tmp_path / "my dump.json")]
+    for command in ("compare", "parse"):
+        assert complete(run, command, str(tmp_path / "my")) == [str(tmp_path / "my dump.json")]
+    assert complete(run, "merge_result", str(tmp_path / "my")) == []
+
+
+@pytest.mark.skipif(not shutil.which("fish"), reason="fish is not installed")
+def test_fish_completes_the_commands_behind_help(run, tmp_path):
+    path = tmp_path / "msprobe.fish"
+    path.write_text(run("__generate", "fish").raw)
+    done = subprocess.run(["fish", "-N", "-c", "source %s; complete -C 'msprobe help '" % path], text=True, capture_output=True, timeout=60, cwd=tmp_path)
+    assert sorted(done.stdout.split()) == ["compare", "help", "merge_result", "parse"]
 
 
 @pytest.mark.skipif(not shutil.which("man"), reason="man is not installed")
