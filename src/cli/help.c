@@ -51,7 +51,8 @@ options(FILE *out, const char *title, const msp_opt_table *t)
 {
     char name[80];
 
-    heading(out, title);
+    if (t->count > 0)
+        heading(out, title);
     for (size_t i = 0; i < t->count; i++) {
         option_synopsis(name, sizeof(name), &t->opts[i]);
         entry(out, name, t->opts[i].help);

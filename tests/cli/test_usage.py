@@ -52,6 +52,11 @@ def test_help_is_shown_for_no_command(run, words):
         assert part in r.out
 
 
+@pytest.mark.parametrize("name", ["compare", "merge_result", "parse"])
+def test_no_heading_of_a_help_text_is_empty(run, name):
+    assert not re.search(r"^Options\n\n", run("help", name).out, re.M)
+
+
 @pytest.mark.parametrize("words", [["help", "compare"], ["compare", "--help"], ["compare", "-h"],
                                    ["-f", "pytorch", "compare", "-h"], ["compare", "a", "--help"]])
 def test_help_of_compare_teaches(run, words):
