@@ -17,6 +17,7 @@
 typedef struct reading {
     msp_legacy_file *out;
     const char *path;
+    size_t size; /* of the text, without zeros at its end once they were found and told of */
     size_t cap_apis;
     size_t first;       /* row with which the open group begins */
     bool any;           /* a line of a tensor was read */
@@ -279,17 +280,17 @@ begin_rows(reading *r)
  * as reading the lines.
  */
 static void
-first_stack(reading *r, const char *text, size_t size)
+first_stack(reading *r, const char *text)
 {
     r->any_stack = true;
-    r->stack_is_last = r->again = !r->out->hooks && stacks_are_last(text, size, r->path);
+    r->stack_is_last = r->again = !r->out->hooks && stacks_are_last(text, r->size, r->path);
 }
 
 static msp_status
-read_lines(reading *r, const char *text, size_t size)
+read_lines(reading *r, const char *text)
 {
     msp_legacy_known known[LEGACY_KNOWN] = {{{0}, 0}};
-    msp_legacy_reader reader = {.text = text, .size = size, .path = r->path, .known = known};
+    msp_legacy_reader reader = {.text = text, .size = r->size, .path = r->path, .known = known};
     msp_legacy_line line;
     msp_status st;
     bool more;
@@ -297,15 +298,16 @@ read_lines(reading *r, const char *text, size_t size)
     r->again = false;
     while ((st = msp_legacy_next(&reader, &line, &more, r->err)) == MSP_OK && more) {
         if (line.kind == LEGACY_STACK && !r->any_stack)
-            first_stack(r, text, size);
-        if (!r->any && !expect_rows(r, size / (line.text.len + 1)))
+            first_stack(r, text);
+        if (!r->any && !expect_rows(r, r->size / (line.text.len + 1)))
             st = no_memory(r);
         if (st == MSP_OK && !r->again)
             st = line.kind == LEGACY_STACK ? add_stack(r, &line) : add_row(r, &line);
         if (st != MSP_OK || r->again)
             break;
     }
-    r->out->cut = reader.cut;
+    r->size = reader.size;
+    r->out->cut |= reader.cut;
     msp_legacy_reader_release(&reader);
     return st;
 }
@@ -313,13 +315,13 @@ read_lines(reading *r, const char *text, size_t size)
 msp_status
 msp_legacy_open_text(msp_legacy_file *out, const char *text, size_t size, const char *path, msp_error *err)
 {
-    reading r = {.out = out, .path = path, .err = err};
+    reading r = {.out = out, .path = path, .size = size, .err = err};
     msp_status st;
 
     msp_json_writer_init(&r.stacks, &out->stack_text, -1);
     msp_json_begin_object(&r.stacks);
     do
-        st = begin_rows(&r) ? read_lines(&r, text, size) : no_memory(&r);
+        st = begin_rows(&r) ? read_lines(&r, text) : no_memory(&r);
     while (st == MSP_OK && r.again);
     if (st == MSP_OK && r.marked && !close_group(&r))
         st = no_memory(&r);

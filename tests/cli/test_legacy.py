@@ -271,6 +271,16 @@ def test_a_torn_last_line_is_left_out_with_a_warning(run, tmp_path):
     assert "n.pkl: the last line (4) is torn and left out; the 3 before it are used" in r.err
 
 
+def test_zeros_at_the_end_are_told_of_once(run, tmp_path):
+    # a stack behind its operator: all lines are read twice
+    text = ptdbg("Torch_a_0_forward") + ptdbg("Torch_b_0_forward", first=[stack_line("Torch_a_0_forward")])
+    (tmp_path / "n.pkl").write_text(text + 64 * "\0")
+    (tmp_path / "b.pkl").write_text(text)
+    r = run("compare", "n.pkl", "b.pkl", "-o", "out")
+    assert r.rc == 0
+    assert r.err.count("n.pkl: 64 zero bytes at its end are left out") == 1
+
+
 def test_a_wrong_line_is_named_with_file_line_and_reason(run, tmp_path):
     (tmp_path / "n.pkl").write_text(ptdbg("Torch_a_0_forward") + '["x", 1, [] "y"]\n' + ptdbg("Torch_b_0_forward"))
     r = run("compare", "n.pkl", "n.pkl", "-o", "out")
