@@ -166,8 +166,10 @@ typedef struct msp_compare_suspect {
 
     msp_inputs_state inputs;
     char *argument; /* the first number, text or other plain argument of the call that is not the same on both sides:
-                       "input.1: NPU 0.1, bench 0.0"; NULL: there is none */
-    char **stack;   /* frames, innermost first */
+                       "input.1: NPU 0.1, bench 0.0"; else the first of an earlier call that is no text, with its whole
+                       name; NULL: there is none */
+    bool argument_before; /* it is of an earlier call */
+    char **stack;         /* frames, innermost first */
     size_t nstack;
 } msp_compare_suspect;
 

@@ -237,10 +237,11 @@ put_inputs(FILE *out, const msp_compare_suspect *s)
 {
     label(out, "Its inputs");
     if (s->argument != NULL && s->inputs == MSP_INPUTS_FINE) {
-        fputs("within the limits, but for the argument above\n", out);
+        fprintf(out, "within the limits, but %s the argument above\n",
+                s->argument_before ? "an earlier call was given" : "for");
         return;
     }
-    if (s->argument != NULL && s->dtype[0] != NULL && s->dtype[0][0] == '<') {
+    if (s->argument != NULL && !s->argument_before && s->dtype[0] != NULL && s->dtype[0][0] == '<') {
         fputs("the argument itself differs: the two scripts pass other values\n", out);
         return;
     }

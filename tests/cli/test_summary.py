@@ -273,6 +273,23 @@ def test_an_argument_that_differs_is_told_beside_the_wrong_output(run, tmp_path,
     assert ("  Argument      %s\n" % told in text) if told else "Argument" not in text
 
 
+@pytest.mark.parametrize("values, told", [((0.2, 0.3), "Functional.dropout.0.forward.input.1: NPU 0.2, bench 0.3"),
+                                          ((True, False), "Functional.dropout.0.forward.input.1: NPU True, bench False"),
+                                          (("npu:0", "cuda:0"), None)])
+def test_an_argument_of_an_earlier_call_is_told_where_the_call_itself_has_none(run, tmp_path, values, told):
+    for side, value, scale in (("npu", values[0], 3.0), ("bench", values[1], 1.0)):
+        plain = {"type": type(value).__name__, "value": value}
+        dumps.write(tmp_path / side, {
+            "Functional.dropout.0.forward": dumps.call([dumps.tensor(1.0), plain], [dumps.tensor(1.0)]),
+            "Functional.relu.0.forward": dumps.call([dumps.tensor(1.0)], [dumps.tensor(scale)]),
+            "Functional.dropout.1.forward": dumps.call([dumps.tensor(1.0), plain], [dumps.tensor(1.0)])})
+    first = json.loads(run("compare", "npu", "bench", "--json").raw)["pairs"][0]["first_wrong"]
+    assert (first["npu_name"], first["argument"]) == ("Functional.relu.0.forward.output.0", told)
+    text = run("compare", "npu", "bench").out
+    assert ("still fine: this call makes the difference" in text) == (told is None)
+    assert ("  Argument      %s\n  Its inputs    within the limits, but an earlier call was given the argument above\n" % told in text) == (told is not None)
+
+
 def test_the_analysis_of_several_steps_says_which(run, tmp_path):
     for step in (0, 1):
         dumps.statistics(tmp_path / "npu" / ("step%d" % step), 1 + step)
