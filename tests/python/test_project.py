@@ -39,3 +39,9 @@ def test_links_in_documents_lead_somewhere():
             if "://" not in target and not (ROOT / file.parent / target).exists():
                 dead.append(f"{file}: {target}")
     assert not dead
+
+
+def test_both_descriptions_lead_to_every_page():
+    links = [set(re.findall(r"\]\(([^)#]+)\)", (ROOT / name).read_text(encoding="utf-8"))) for name in ("README.md", "README.zh-CN.md")]
+    assert links[0] - {"README.zh-CN.md"} == links[1] - {"README.md"}
+    assert {f"docs/{f.name}" for f in (ROOT / "docs").glob("*.md")} - {"docs/README.md"} <= links[0]
