@@ -498,6 +498,11 @@ def test_never_started_is_told(tmp_path):
     assert "nothing was recorded: start() was never called" in result.output
 
 
+def test_a_start_that_failed_was_called(tmp_path):
+    result = collect(tmp_path, lambda d: d.start(), level="L0", status=1)
+    assert "nothing was recorded: start() failed: " in result.output and "level L0 needs start(model)" in result.output.splitlines()[-1]
+
+
 # ---- seen with small programs --------------------------------------------------------------------------------------------------------------------
 
 

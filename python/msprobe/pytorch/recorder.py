@@ -133,6 +133,7 @@ class Recorder:
         self.tokens = None
         self.single = None  # module_dump() is on
         self._opened = False
+        self._start_failed = None  # or why
         self._has_unit = False
         self._values_before = 0
         self._errors = {}
@@ -322,6 +323,14 @@ class Recorder:
             self.model = model
         if self.ended or self.started or os.getpid() != self.pid or self.config.level == "debug":
             return
+        self._start_failed = None
+        try:
+            self._start(token_range)
+        except Exception as e:
+            self._start_failed = str(e)
+            raise
+
+    def _start(self, token_range):
         if self.config.level in ("L0", "mix"):
             self._models()  # a wrong one is told at once, whatever the step
         self._steps_seen.append(self.current_step)
@@ -492,6 +501,8 @@ class Recorder:
         config = self.config
         if config.level == "debug":
             return "save() was never called"
+        if self._start_failed is not None:
+            return "start() failed: %s" % self._start_failed
         if not self._steps_seen:
             return "start() was never called"
         if config.step and not set(config.step) & set(self._steps_seen):
