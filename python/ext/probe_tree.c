@@ -199,8 +199,8 @@ read_gradient(module_name *n, const char *own, const probe_lent *gradient)
     return tokens;
 }
 
-/* Whether nobody has set an attribute on the parameter, and its type has none of this name; the type is asked once for
- * each of its versions. */
+/* Whether nobody has set an attribute on the parameter, and its type has none of this name nor finds them in a way of
+ * its own; the type is asked once for each of its versions. */
 static bool
 has_no_attribute(PyObject *parameter, PyObject *name)
 {
@@ -213,7 +213,7 @@ has_no_attribute(PyObject *parameter, PyObject *name)
         return false;
     if (type == asked && type->tp_version_tag == version && PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG))
         return true;
-    if (_PyType_Lookup(type, name) != NULL)
+    if (type->tp_getattro != PyObject_GenericGetAttr || _PyType_Lookup(type, name) != NULL)
         return false;
     asked = type;
     version = type->tp_version_tag;

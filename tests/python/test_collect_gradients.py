@@ -277,7 +277,13 @@ def test_what_one_of_the_last_eight_modules_returned_belongs_to_it(tmp_path):
 
 
 def test_a_parameters_main_grad_stands_for_its_gradient(tmp_path):
-    """Whether it is set on the parameter or, later, on its type."""
+    """Whether it is set on the parameter, made up when it is asked for, or, later, on the type."""
+
+    class Buffered(nn.Parameter):
+        def __getattr__(self, name):
+            if name == "main_grad":
+                return torch.full_like(self, 5.0)
+            raise AttributeError(name)
 
     def body(d):
         model = fill(nn.Sequential(nn.Linear(3, 2)))
@@ -290,13 +296,16 @@ def test_a_parameters_main_grad_stands_for_its_gradient(tmp_path):
         train()
         del model[0].weight.main_grad
         train()
+        model[0].weight = Buffered(model[0].weight.detach())
+        train()
+        model[0].weight = nn.Parameter(model[0].weight.detach())
         nn.Parameter.main_grad = property(lambda p: torch.full_like(p, 9.0))
         train()
 
     done = collect(tmp_path, body, level="L0")
-    found = [done.data(step=i)["Module.0.Linear.parameters_grad"] for i in range(4)]
-    assert [f["weight"][0]["Max"] for f in found[1:]] == [7.0, found[0]["weight"][0]["Max"], 9.0]
-    assert [f["bias"][0]["Max"] for f in found] == [2.0, 2.0, 2.0, 9.0]
+    found = [done.data(step=i)["Module.0.Linear.parameters_grad"] for i in range(5)]
+    assert [f["weight"][0]["Max"] for f in found[1:]] == [7.0, found[0]["weight"][0]["Max"], 5.0, 9.0]
+    assert [f["bias"][0]["Max"] for f in found] == [2.0, 2.0, 2.0, 2.0, 9.0]
 
 
 class Norm(nn.Module):
