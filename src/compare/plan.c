@@ -157,7 +157,6 @@ add_pair(planner *p, const msp_dump_place *n, const msp_dump_place *b)
 /* ---- levels ------------------------------------------------------------------------------------------------------ */
 
 typedef struct level {
-    const char *what; /* for messages */
     const char *(*name)(const msp_dump_place *p);
     int64_t (*number)(const msp_dump_place *p);
     bool by_number_first; /* equal numbers go together even where both sides have as many runs */
@@ -229,10 +228,13 @@ pair_in_order(planner *p, const level *l, const run_of *n, const run_of *b, size
     msp_status st = MSP_OK;
 
     for (size_t i = 0; i < count && st == MSP_OK; i++) {
-        if (l->number(n[i].first) != l->number(b[i].first))
-            msp_warning("%s %s of the NPU side is compared with %s of the bench side: their numbers differ, they are "
+        const char *x = l->name(n[i].first), *y = l->name(b[i].first);
+
+        /* where one side is the folder of a single rank or step, its user has chosen it */
+        if (l->number(n[i].first) != l->number(b[i].first) && x[0] != '\0' && y[0] != '\0')
+            msp_warning("%s of the NPU side is compared with %s of the bench side: their numbers differ, they are "
                         "paired in order",
-                        l->what, l->name(n[i].first), l->name(b[i].first));
+                        x, y);
         st = l->pair(p, n[i], b[i]);
     }
     return st;
@@ -407,7 +409,7 @@ rank_number(const msp_dump_place *p)
 static msp_status
 pair_ranks(planner *p, run_of n, run_of b)
 {
-    static const level ranks = {"rank", rank_name, rank_number, false, pair_files};
+    static const level ranks = {rank_name, rank_number, false, pair_files};
 
     return pair_level(p, &ranks, n, b);
 }
@@ -427,7 +429,7 @@ step_number(const msp_dump_place *p)
 static msp_status
 pair_steps(planner *p, run_of n, run_of b)
 {
-    static const level steps = {"step", step_name, step_number, true, pair_ranks};
+    static const level steps = {step_name, step_number, true, pair_ranks};
 
     return pair_level(p, &steps, n, b);
 }
@@ -448,7 +450,7 @@ group_number(const msp_dump_place *p)
 static msp_status
 pair_groups(planner *p, run_of n, run_of b)
 {
-    static const level groups = {"folder", group_name, group_number, true, pair_steps};
+    static const level groups = {group_name, group_number, true, pair_steps};
 
     return pair_level(p, &groups, n, b);
 }

@@ -277,8 +277,14 @@ def test_ranks_with_other_numbers_are_paired_in_order_with_a_warning(compare, tr
     npu, bench = tree("npu", "rank0/dump.json", "rank1/dump.json"), tree("bench", "rank2/dump.json", "rank3/dump.json")
     r = compare(npu, bench, "-c", "--format", "csv")
     assert r.code == 0
-    assert "rank0" in r.text and "rank2" in r.text and "numbers differ" in r.text
+    assert "warning: rank0 of the NPU side is compared with rank2 of the bench side: their numbers differ" in r.text
     assert names(r) == ["compare_result_rank0", "compare_result_rank1"]
+
+
+def test_the_folder_of_a_rank_meets_the_only_rank_of_the_other_side_without_a_warning(compare, tree):
+    npu, bench = tree("npu", "rank0/dump.json") / "rank0", tree("bench", "rank0/dump.json")
+    r = compare(npu, bench, "-c", "--format", "csv")
+    assert r.code == 0 and "numbers differ" not in r.text
 
 
 def test_a_rank_that_only_one_side_has_is_named_and_the_others_go_on(compare, tree):
