@@ -45,15 +45,16 @@ MSP_API const char *msp_dump_kind_file(msp_dump_kind k);
 
 enum { MSP_DUMP_NO_NUMBER = -1 };
 
-/* One dump.json, debug.json or .pkl of the older tools. */
+/* One dump.json, debug.json or .pkl of the older tools, or a folder where one should be. */
 typedef struct msp_dump_place {
-    char *path;  /* of that file */
+    char *path;  /* of that file or folder */
     char *group; /* "graph" or "pynative" in the mixed layout, else "" */
     int64_t step;
     int64_t rank;    /* MSP_DUMP_NO_NUMBER for a folder "rank" without a number, a proc<pid>, or a file by itself */
     char *step_name; /* the folder's name ("step0"), "" when none was walked through */
     char *rank_name; /* "rank0", "rank", "proc4711", or "" */
     msp_dump_kind kind;
+    char *error; /* NULL, or why the folder has nothing to read; it begins with the path */
 } msp_dump_place;
 
 /*
@@ -68,7 +69,8 @@ typedef struct msp_dump_layout {
 
 /*
  * Find the dumps at path: a dump.json or debug.json itself, or the folder of a rank, a step (with ranks in it), or a
- * whole dump (with steps in it, or graph/ and pynative/ with steps in them).
+ * whole dump (with steps in it, or graph/ and pynative/ with steps in them). A step's or numbered rank's folder below
+ * path that cannot be read, or a rank's that holds no dump, is a place with its error: others may still be used.
  *
  * Returns MSP_E_NOT_FOUND when there is no such path, or no dump below it (the message says what was there instead),
  * MSP_E_IO, MSP_E_NOMEM, and MSP_E_INVALID for a world-writable file or folder that belongs to somebody else.

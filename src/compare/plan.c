@@ -376,6 +376,8 @@ pair_files(planner *p, run_of n, run_of b)
     msp_status st = MSP_OK;
     bool any = false;
 
+    if (n.first->error != NULL || b.first->error != NULL)
+        return add_pair(p, n.first, b.first);
     if (n.first->kind == MSP_DUMP_LEGACY || b.first->kind == MSP_DUMP_LEGACY)
         return pair_legacy(p, n, b);
     for (size_t i = 0; i < 2 && st == MSP_OK; i++) {

@@ -225,6 +225,22 @@ lacks_a_side(msp_compare_pair *out, const msp_plan_pair *plan)
     msp_buf_release(&text);
 }
 
+/* The error of a folder that could not be read, on either side; NULL when both could. */
+static const char *
+folder_error(const msp_plan_pair *plan)
+{
+    if (plan->npu != NULL && plan->npu->error != NULL)
+        return plan->npu->error;
+    return plan->bench != NULL ? plan->bench->error : NULL;
+}
+
+static void
+folder_failed(msp_compare_pair *out, const char *why)
+{
+    out->status = MSP_E_NOT_FOUND;
+    out->error = msp_result_text(msp_str_of(why));
+}
+
 /* What stands before a pair's error: its label, unless there is none or the error begins with it already. */
 static const char *
 label_before(const msp_compare_pair *pair)
@@ -249,9 +265,12 @@ run_pair(size_t i, void *payload)
     jobs *j = payload;
     const msp_plan_pair *plan = &j->plan->pairs[i];
     msp_compare_pair *out = &j->out->pairs[i];
+    const char *why = folder_error(plan);
 
     if (j->run->cancelled)
         out->status = MSP_E_CANCELLED;
+    else if (why != NULL)
+        folder_failed(out, why);
     else if (plan->npu == NULL || plan->bench == NULL)
         lacks_a_side(out, plan);
     else if (msp_kernel_wanted(j->run->opt))

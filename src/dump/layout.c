@@ -88,7 +88,7 @@ add_place(walk *w, const char *path, msp_dump_kind kind)
 {
     msp_dump_layout *l = w->out;
     msp_dump_place p = {copy_text(path),         copy_text(w->group),     w->step, w->rank,
-                        copy_text(w->step_name), copy_text(w->rank_name), kind};
+                        copy_text(w->step_name), copy_text(w->rank_name), kind,    NULL};
 
     if (!msp_vec_grow((void **)&l->places, &w->cap_places, l->count + 1, sizeof(p))) {
         msp_free(p.path);
@@ -200,15 +200,14 @@ add_legacy_files(walk *w, const char *dir)
     return st;
 }
 
-/* A folder that holds the files themselves. */
+/* The files of a folder that holds them itself. */
 static msp_status
-visit_rank(walk *w, const char *dir, const char *name)
+add_files(walk *w, const char *dir)
 {
     static const msp_dump_kind kinds[] = {MSP_DUMP_API, MSP_DUMP_DEBUG};
     size_t before = w->out->count;
     msp_status st = msp_dump_check_owner(dir, w->err);
 
-    w->rank_name = name;
     for (size_t i = 0; st == MSP_OK && i < 2; i++)
         if (has_file(dir, msp_dump_kind_file(kinds[i]))) {
             char *path = msp_path_join(dir, msp_dump_kind_file(kinds[i]));
@@ -218,8 +217,39 @@ visit_rank(walk *w, const char *dir, const char *name)
         }
     if (st == MSP_OK && w->out->count == before)
         st = add_legacy_files(w, dir);
-    if (st == MSP_OK && w->out->count == before)
-        st = add_stray(w, dir);
+    if (st != MSP_OK || w->out->count > before)
+        return st;
+    if (w->rank == MSP_DUMP_NO_NUMBER)
+        return add_stray(w, dir);
+    return msp_error_set(w->err, MSP_E_NOT_FOUND, "%s: holds no dump.json, no debug.json and no .pkl of ptdbg_ascend",
+                         dir);
+}
+
+/* Walk through a folder; one that cannot be is a place of its own, so that it is named and the others are used. */
+static msp_status
+enter(walk *w, const char *dir, msp_status (*inside)(walk *w, const char *dir))
+{
+    msp_error why, *err = w->err;
+    msp_status st;
+
+    w->err = &why;
+    st = inside(w, dir);
+    w->err = err;
+    if (st == MSP_OK)
+        return MSP_OK;
+    if (st == MSP_E_NOMEM || add_place(w, dir, MSP_DUMP_API) != MSP_OK)
+        return no_memory(w);
+    w->out->places[w->out->count - 1].error = copy_text(why.message);
+    return w->out->places[w->out->count - 1].error == NULL ? no_memory(w) : MSP_OK;
+}
+
+static msp_status
+visit_rank(walk *w, const char *dir, const char *name)
+{
+    msp_status st;
+
+    w->rank_name = name;
+    st = enter(w, dir, add_files);
     w->rank_name = "";
     return st;
 }
@@ -232,7 +262,7 @@ visit_step(walk *w, const char *dir, const char *name)
     msp_status st;
 
     w->step_name = name;
-    st = visit_level(w, dir);
+    st = enter(w, dir, visit_level);
     w->step_name = "";
     w->step = MSP_DUMP_NO_NUMBER;
     return st;
@@ -244,7 +274,7 @@ visit_group(walk *w, const char *dir, const char *name)
     msp_status st;
 
     w->group = name;
-    st = visit_level(w, dir);
+    st = enter(w, dir, visit_level);
     w->group = "";
     return st;
 }
@@ -277,7 +307,7 @@ visit_level(walk *w, const char *dir)
     msp_status st;
 
     if (has_file(dir, "dump.json") || has_file(dir, "debug.json"))
-        return visit_rank(w, dir, "");
+        return add_files(w, dir);
     st = msp_dump_check_owner(dir, w->err);
     if (st == MSP_OK)
         st = msp_dir_list_read(&names, dir, w->err);
@@ -380,6 +410,7 @@ msp_dump_layout_release(msp_dump_layout *l)
         msp_free(l->places[i].group);
         msp_free(l->places[i].step_name);
         msp_free(l->places[i].rank_name);
+        msp_free(l->places[i].error);
     }
     for (size_t i = 0; i < l->nstrays; i++)
         msp_free(l->strays[i]);

@@ -304,6 +304,32 @@ def test_a_rank_that_cannot_be_read_is_named_and_the_others_go_on(compare, tree,
     assert names(r) == ["compare_result_rank1"]
 
 
+def test_a_rank_without_files_is_named_and_the_others_keep_their_partners(compare, tree, tmp_path):
+    places = ["rank%d/dump.json" % i for i in range(3)]
+    npu, bench = tree("npu", *places), tree("bench", *places)
+    (npu / places[0]).unlink()
+    (bench / places[2]).unlink()
+    r = compare(npu, bench, "-c", "--format", "csv")
+    assert r.code == 1 and "numbers differ" not in r.text
+    for folder in (npu / "rank0", bench / "rank2"):
+        assert "error: %s: %s: holds no dump.json" % (folder.name, folder) in r.text
+    assert names(r) == ["compare_result_rank1"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a folder away")
+@pytest.mark.parametrize("folder, left", [("step0/rank1", ["step0/compare_result_rank0", "step1/compare_result_rank0"]),
+                                          ("step0", ["step1/compare_result_rank0"])])
+def test_a_folder_that_must_not_be_read_is_named_and_the_others_go_on(compare, tree, folder, left):
+    places = ["step0/rank0/dump.json", "step0/rank1/dump.json", "step1/rank0/dump.json"]
+    npu, bench = tree("npu", *places), tree("bench", *places)
+    os.chown(npu / folder, 12345, 12345)
+    (npu / folder).chmod(0o777)
+    r = compare(npu, bench, "-c", "--format", "csv")
+    assert r.code == 1
+    assert "error: %s: %s: everybody may write to it" % (folder.replace("/", " "), npu / folder) in r.text
+    assert names(r) == left
+
+
 def test_a_stray_file_is_a_warning(compare, tree, tmp_path):
     npu, bench = tree("npu", "rank0/dump.json"), tree("bench", "rank0/dump.json")
     write(tmp_path / "npu" / "train.log", "x")

@@ -128,10 +128,27 @@ what_is_no_part_of_a_dump_is_a_stray(void **state)
     touch("f/step0/rank0/dump.json");
     touch("f/step0/notes.txt");
     touch("f/step0/ranked/dump.json");
-    touch("f/step0/rank1/empty");
+    touch("f/step0/proc1/empty");
     l = find("f/step0");
     assert_int_equal(l.count, 1);
     assert_int_equal(l.nstrays, 3);
+    msp_dump_layout_release(&l);
+}
+
+static void
+a_rank_without_files_is_a_place_with_an_error(void **state)
+{
+    msp_dump_layout l;
+
+    (void)state;
+    touch("j/step0/rank0/dump.json");
+    touch("j/step0/rank1/stack.json");
+    l = find("j/step0");
+    assert_int_equal(l.count, 2);
+    assert_null(l.places[0].error);
+    assert_string_equal(l.places[1].path, scratch_path("j/step0/rank1"));
+    assert_int_equal(l.places[1].rank, 1);
+    assert_non_null(strstr(l.places[1].error, "rank1: holds no dump.json"));
     msp_dump_layout_release(&l);
 }
 
@@ -178,6 +195,7 @@ no_failing_allocation_leaks(void **state)
     (void)state;
     touch("i/step0/rank0/dump.json");
     touch("i/step0/stray");
+    touch("i/step0/rank1/stack.json");
     for (int64_t n = 0; st != MSP_OK && n < 1000; n++) {
         msp_dump_layout l;
 
@@ -200,6 +218,7 @@ main(void)
         TEST(the_mixed_layout_has_groups),
         TEST(a_rank_folder_and_a_file_stand_for_themselves),
         TEST(what_is_no_part_of_a_dump_is_a_stray),
+        TEST(a_rank_without_files_is_a_place_with_an_error),
         TEST(a_path_without_dumps_is_told_with_what_it_holds),
         TEST(what_everybody_may_write_and_somebody_else_owns_is_refused),
         TEST(no_failing_allocation_leaks),
