@@ -2,6 +2,7 @@
 #include "compare/run.h"
 #include "core/alloc.h"
 #include "core/file.h"
+#include "core/log.h"
 #include "dump/dump_read.h"
 #include "json/yaml.h"
 
@@ -73,4 +74,54 @@ msp_name_map_key(const msp_rows *npu, const msp_row *row, msp_buf *scratch, void
     (void)npu;
     (void)scratch;
     return e == NULL ? name : msp_json_string(msp_json_at(m->doc.root, (size_t)e->value));
+}
+
+/* ---- lines without effect ---------------------------------------------------------------------------------------- */
+
+typedef enum line_use { LINE_UNUSED = 0, LINE_ALONE, LINE_PAIRED } line_use;
+
+static void
+warn_line(const msp_name_map *m, const msp_name_map_files *files, const msp_map_entry *e, line_use use)
+{
+    msp_str bench = msp_json_string(msp_json_at(m->doc.root, (size_t)e->value));
+
+    if (use == LINE_UNUSED)
+        msp_warning("%s: %.*s is no row of %s: its line has no effect", files->mapping, (int)e->key.len, e->key.p,
+                    files->npu);
+    else
+        msp_warning("%s: %.*s is no row of %s: %.*s stays without partner", files->mapping, (int)bench.len, bench.p,
+                    files->bench, (int)e->key.len, e->key.p);
+}
+
+/* N/A is what -lm writes for a row that has none. */
+static bool
+wants_partner(const msp_name_map *m, const msp_map_entry *e)
+{
+    return !msp_str_eq(msp_json_string(msp_json_at(m->doc.root, (size_t)e->value)), MSP_STR("N/A"));
+}
+
+msp_status
+msp_name_map_warn(const msp_name_map *m, const msp_name_map_files *files, const msp_rows *npu, const msp_match *match,
+                  msp_error *err)
+{
+    enum { SHOWN = 5 };
+    uint8_t *use = msp_alloc_zero(m->names.count, 1);
+    size_t wrong = 0;
+
+    if (use == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    for (size_t i = 0; i < match->count; i++) {
+        const msp_map_entry *e = msp_map_get(&m->names, msp_row_name(&npu->rows[i]));
+        uint8_t found = match->bench[i] == MATCH_NONE ? LINE_ALONE : LINE_PAIRED;
+
+        if (e != NULL && use[e - m->names.entries] < found)
+            use[e - m->names.entries] = found;
+    }
+    for (size_t i = 0; i < m->names.count; i++)
+        if (use[i] != LINE_PAIRED && wants_partner(m, &m->names.entries[i]) && wrong++ < SHOWN)
+            warn_line(m, files, &m->names.entries[i], use[i]);
+    if (wrong > SHOWN)
+        msp_warning("%s: %zu more lines name rows that are not there", files->mapping, wrong - SHOWN);
+    msp_free(use);
+    return MSP_OK;
 }

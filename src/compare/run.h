@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include "compare/cross.h"
 #include "compare/diff_analyze.h"
+#include "compare/match.h"
 #include "compare/rows.h"
 #include "core/str.h"
 #include "json/json.h"
@@ -23,6 +24,14 @@ void msp_name_map_release(msp_name_map *m);
 
 /* The msp_match_key of a msp_name_map: the mapped name, or the row's own. */
 msp_str msp_name_map_key(const msp_rows *npu, const msp_row *row, msp_buf *scratch, void *ctx);
+
+typedef struct msp_name_map_files {
+    const char *mapping, *npu, *bench;
+} msp_name_map_files;
+
+/* Warn of lines that name a row which one of the files does not have. */
+MSP_CHECK msp_status msp_name_map_warn(const msp_name_map *m, const msp_name_map_files *files, const msp_rows *npu,
+                                       const msp_match *match, msp_error *err);
 
 typedef struct msp_run {
     const msp_compare_options *opt;

@@ -197,6 +197,22 @@ def test_leaves_without_type_or_statistics_are_no_trouble(pair):
     assert [row["NPU max"] for row in r.rows()] == ["None", "1"]
 
 
+def test_lines_of_a_mapping_that_name_no_row_are_told(compare, tmp_path):
+    path = write(tmp_path / "dump.json", dump({"Torch.add.0.forward": call(), "Torch.mul.0.forward": call()}))
+    lines = ["Torch.add.0.forward.input.0: Torch.mul.0.forward.input.0", "Torch.add.0.forward: Torch.mul.0.forward",
+             "Torch.add.0.forward.output.0: Torch.mul.1.forward.output.0", "Torch.mul.0.forward.output.0: N/A"]
+    mapping = write(tmp_path / "names.yaml", "\n".join(lines))
+    r = compare(path, path, "-c", "-q", "-dm", mapping)
+    assert r.code == 0
+    assert r.text == ("warning: {m}: Torch.add.0.forward is no row of {p}: its line has no effect\n"
+                      "warning: {m}: Torch.mul.1.forward.output.0 is no row of {p}: Torch.add.0.forward.output.0 stays "
+                      "without partner\n").format(m=mapping, p=path)
+    write(mapping, "\n".join("no.%d: other" % i for i in range(9)))
+    r = compare(path, path, "-c", "-q", "-dm", mapping)
+    assert r.text.endswith("no.4 is no row of %s: its line has no effect\n"
+                           "warning: %s: 4 more lines name rows that are not there\n" % (path, mapping))
+
+
 def test_any_path_will_do(compare, tmp_path):
     path = write(tmp_path / "dumps of März, 100 % + more" / "步骤" / "dump.json", dump())
     assert compare(path, path).code == 0
