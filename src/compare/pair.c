@@ -166,6 +166,20 @@ explain_unreadable(msp_pair *p)
                                                : "dump_tensor_data along with dump.json");
 }
 
+/* Real data of which no row has any: arguments that are no tensors, or records that were written without their files.
+ */
+static msp_status
+explain_no_files(msp_pair *p)
+{
+    if (p->out->mode != MSP_MODE_REAL || msp_pair_is_legacy(p) || p->match.matched == 0 || p->with_files > 0)
+        return MSP_OK;
+    return msp_error_set(p->err, MSP_E_NOT_FOUND,
+                         "nothing could be compared: of the %zu rows of %s that have a partner none has a tensor file "
+                         "(data_name) on both sides. Collect again with task tensor, or compare the statistics with "
+                         "-da",
+                         p->match.matched, p->sides[0].path);
+}
+
 static msp_status
 compare_rows(msp_pair *p)
 {
@@ -193,6 +207,8 @@ compare_rows(msp_pair *p)
         st = describe_suspect(p);
     if (st == MSP_OK)
         st = explain_unreadable(p);
+    if (st == MSP_OK)
+        st = explain_no_files(p);
     if (st == MSP_OK && p->match.matched == 0)
         st = nothing_matched(p);
     return st;

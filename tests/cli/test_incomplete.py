@@ -79,6 +79,17 @@ def test_nothing_readable_is_an_error(run, files, tmp_path):
     assert files() == ["advisor_TIME.txt", "compare_result_TIME.xlsx"]
 
 
+def test_real_data_without_any_tensor_file_is_an_error(run, files, tmp_path):
+    for side in ("npu", "bench"):
+        dumps.statistics(tmp_path / side, task="tensor")
+    r = run("compare", "npu", "bench", "-o", "out")
+    assert r.rc == 1
+    assert "nothing could be compared: of the 7 rows of npu/dump.json that have a partner none has a tensor file" in r.err
+    assert "compare the statistics with -da" in r.err
+    assert files() == ["advisor_TIME.txt", "compare_result_TIME.xlsx"]
+    assert run("compare", "npu", "bench", "-q", "-da").rc == 0
+
+
 # ---- which folder is meant --------------------------------------------------------------------------------------------
 
 
