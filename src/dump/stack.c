@@ -1,6 +1,7 @@
 /* stack.c - stack.json: who called which API, in the form of either generation. */
 #include "core/alloc.h"
 #include "core/file.h"
+#include "core/log.h"
 #include "core/map.h"
 #include "dump/dump_read.h"
 
@@ -135,6 +136,9 @@ msp_stack_open(msp_stack **out, const char *path, msp_error *err)
         st = open_parts(s, s->map.addr, s->map.size, err);
         if (st != MSP_OK)
             msp_error_prefix(err, st, "%s: ", path);
+        else if (s->doc.cut || s->map.size == 0)
+            msp_warning("%s: cut off at byte %zu of %zu; the calls after it have no stack", path, s->doc.cut_at,
+                        s->map.size);
     }
     if (st != MSP_OK) {
         msp_stack_close(s);

@@ -1,5 +1,6 @@
 """Never a silent success: what could not be compared is named, counted, and decides the exit status."""
 import json
+import re
 import subprocess
 
 import pytest
@@ -37,6 +38,19 @@ def test_a_file_that_is_cut_off_is_compared_as_far_as_it_goes_and_is_no_success(
     (pair,), (gap,) = doc["pairs"], doc["pairs"][0]["cut_off"]
     assert (r.rc, doc["status"], pair["status"]) == (1, "error", "ok")
     assert gap["path"] == "%s/dump.json" % side and gap["records_read"] == 1 and gap["at_byte"] > 0
+
+
+@pytest.mark.parametrize("size, calls", [(0, 0), (400, 2)])
+def test_a_stack_that_is_cut_off_is_told_and_used_as_far_as_it_goes(run, tmp_path, size, calls):
+    dumps.statistics(tmp_path / "npu")
+    dumps.statistics(tmp_path / "bench")
+    stack = tmp_path / "npu/stack.json"
+    stack.write_text(stack.read_text()[:size])
+    r = run("compare", "npu", "bench", "-o", "out", "--format", "csv")
+    assert r.rc == 0
+    assert re.fullmatch(r"warning: npu/stack.json: cut off at byte \d+ of %d; the calls after it have no stack\n" % size, r.err)
+    table = next((tmp_path / "out").glob("compare_result*.csv")).read_text()
+    assert table.count("train.py") == calls
 
 
 def test_ranks_beside_one_that_is_cut_off_go_on(run, files, tmp_path):
