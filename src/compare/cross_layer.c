@@ -2,9 +2,10 @@
  * cross_layer.c - layer mapping: calls that stand at the same place of the model.
  *
  * A call's place is its scope: the path of the layer it runs in (construct.json), the framework's own function through
- * which the layer reached it (stack.json), and its name; a cell's or module's place is its path, without the class. A
- * yaml file says where the frameworks name layers differently, by the class of the layer above. The k-th forward call
- * at a place of one side belongs to the k-th at the same place of the other, backward calls and gradients likewise.
+ * which the layer reached it (stack.json of the older form), and its name; a cell's or module's place is its path,
+ * without the class. A yaml file says where the frameworks name layers differently, by the class of the layer above.
+ * The k-th forward call at a place of one side belongs to the k-th at the same place of the other, backward calls and
+ * gradients likewise.
  */
 #include <stdio.h>
 #include "compare/cross.h"
@@ -370,7 +371,11 @@ read_construct(scopes *s, const char *json_path, msp_error *err)
     return st;
 }
 
-/* Without a stack the way from the layer to the call is not known, and calls are found by layer and name alone. */
+/*
+ * Without a stack the way from the layer to the call is not known, and calls are found by layer and name alone. So are
+ * those of dumps whose stacks are in numbered groups, as with 8.3: a wrapper's frame no longer tells where the way
+ * begins, and functions inside torch's own layers would all seem to come through "_wrapped_call_impl".
+ */
 static msp_status
 read_stack(scopes *s, const char *json_path, msp_error *err)
 {
@@ -381,6 +386,10 @@ read_stack(scopes *s, const char *json_path, msp_error *err)
         return no_memory(err);
     if (msp_path_kind_of(path) == MSP_PATH_FILE)
         st = msp_stack_open(&s->stack, path, err);
+    if (st == MSP_OK && s->stack != NULL && msp_stack_is_grouped(s->stack)) {
+        msp_stack_close(s->stack);
+        s->stack = NULL;
+    }
     msp_free(path);
     return st;
 }

@@ -35,6 +35,9 @@ bool msp_dump_owns(const msp_dump *d, const void *p);
 /* The i-th record as it stands in the file, which need not be JSON. */
 msp_str msp_dump_record_text(const msp_dump *d, size_t i);
 
+/* True for a file with numbered groups of calls (8.2 and later), false for one with a list of frames per name. */
+bool msp_stack_is_grouped(const msp_stack *s);
+
 /* The frames of a call as a JSON array of strings, or NULL. */
 const msp_json *msp_stack_frames(const msp_stack *s, msp_str name);
 

@@ -166,6 +166,12 @@ msp_stack_open_text(msp_stack **out, const char *text, size_t size, msp_error *e
     return MSP_OK;
 }
 
+bool
+msp_stack_is_grouped(const msp_stack *s)
+{
+    return is_grouped(s->doc.root);
+}
+
 const msp_json *
 msp_stack_frames(const msp_stack *s, msp_str name)
 {

@@ -441,6 +441,28 @@ the_frameworks_own_function_is_part_of_the_place(void **state)
     unlink(scratch_path("bench/stack.json"));
 }
 
+/* As a collector without wrappers writes it: the way leads through torch's own calling of modules. */
+static void
+stacks_in_numbered_groups_are_not_asked(void **state)
+{
+    msp_compare_options opt = {.layer_mapping = ""};
+
+    (void)state;
+    open_sides("MintFunctional.linear.0.forward Cell.fc.Linear.forward.0",
+               "Functional.linear.0.forward Module.fc.Linear.forward.0");
+    write_beside("npu", "construct.json", "{\"MintFunctional.linear.0.forward\":\"Cell.fc.Linear.forward.0\"}");
+    write_beside("bench", "construct.json", "{\"Functional.linear.0.forward\":\"Module.fc.Linear.forward.0\"}");
+    write_beside("bench", "stack.json",
+                 "{\"0\":[[\"Functional.linear.0.forward\"],"
+                 "[\"File /x/site-packages/torch/nn/modules/linear.py, line 134, in forward, \\n y\","
+                 "\"File /x/site-packages/torch/nn/modules/module.py, line 1778, in _wrapped_call_impl, \\n y\","
+                 "\"File /w/a.py, line 1, in forward, \\n y\"]]}");
+    run(&opt);
+    assert_string_equal(partner("MintFunctional.linear.0.forward.input.0"), "Functional.linear.0.forward.input.0");
+    close_sides();
+    unlink(scratch_path("bench/stack.json"));
+}
+
 /* ---- wrong input --------------------------------------------------------------------------------------------- */
 
 static void
@@ -534,6 +556,7 @@ main(void)
         TEST(a_yaml_names_layers_that_differ),
         TEST(stages_of_a_pipeline_count_their_layers_from_zero),
         TEST(the_frameworks_own_function_is_part_of_the_place),
+        TEST(stacks_in_numbered_groups_are_not_asked),
         TEST(wrong_rules_are_refused_with_their_file_and_place),
         TEST(every_failed_allocation_is_reported_and_nothing_leaks),
     };
