@@ -205,7 +205,7 @@ match_init(msp_match *out, const msp_rows *npu)
     return true;
 }
 
-/* Both counts at the end; with ignore_shape one bench row may have several partners. */
+/* Both counts at the end; where names are mapped one bench row may have several partners. */
 static msp_status
 count_matches(msp_match *m, size_t bench_rows, msp_error *err)
 {
@@ -307,7 +307,10 @@ index_bench(matcher *m)
     return true;
 }
 
-/* Give NPU row i the first free bench row called name. */
+/*
+ * Give NPU row i the first free bench row called name. Where names are mapped two calls can have one partner (mint.add
+ * and ops.add are both torch.add), and both are compared with it, as with 8.3.
+ */
 static void
 try_name(matcher *m, size_t i, msp_str name)
 {
@@ -318,7 +321,7 @@ try_name(matcher *m, size_t i, msp_str name)
     if (b == MATCH_NONE || !gate_open(&m->gate, r, &m->bench->rows[b]))
         return;
     m->out->bench[i] = b;
-    if (!m->rule->ignore_shape)
+    if (m->rule->key == NULL)
         m->rows.head[k] = m->rows.next[b];
 }
 

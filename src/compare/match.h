@@ -24,9 +24,9 @@ typedef struct msp_match {
 typedef msp_str msp_match_key(const msp_rows *npu, const msp_row *row, msp_buf *scratch, void *ctx);
 
 typedef struct msp_match_rule {
-    msp_match_key *key; /* NULL: the row's own name */
+    msp_match_key *key; /* NULL: the row's own name; with it one bench row may serve several */
     void *key_ctx;
-    bool ignore_shape;    /* the name alone decides, and one bench row may serve several */
+    bool ignore_shape;    /* the name alone decides */
     bool ignore_dtype;    /* else the types must be equal, or both be 16- or 32-bit floats */
     bool cross_framework; /* then types are compared by class: int, float, bool, complex */
 } msp_match_rule;

@@ -233,6 +233,19 @@ functions_meet_under_their_pytorch_names(void **state)
 
 /* Both spellings of the output lists, a list of entries and an entry by itself. */
 static void
+functions_that_are_one_in_pytorch_have_one_partner(void **state)
+{
+    msp_compare_options opt = {.api_mapping = ""};
+
+    (void)state;
+    open_sides("Mint.add.0.forward Functional.add.0.forward", "Torch.add.0.forward");
+    run(&opt);
+    assert_string_equal(partner("Mint.add.0.forward.input.0"), "Torch.add.0.forward.input.0");
+    assert_string_equal(partner("Functional.add.0.forward.input.0"), "Torch.add.0.forward.input.0");
+    close_sides();
+}
+
+static void
 a_yaml_pairs_arguments_by_position(void **state)
 {
     static const char *const texts[] =
@@ -547,6 +560,7 @@ main(void)
         TEST(the_builtin_tables_are_sorted_and_name_nothing_twice),
         TEST(a_stem_is_a_functions_name_without_its_call),
         TEST(functions_meet_under_their_pytorch_names),
+        TEST(functions_that_are_one_in_pytorch_have_one_partner),
         TEST(a_yaml_pairs_arguments_by_position),
         TEST(a_rule_for_a_function_that_the_bench_lacks_changes_nothing),
         TEST(lists_of_different_length_leave_their_entry_out),
