@@ -41,6 +41,7 @@ def table(folder, start="compare_result"):
 
 
 def test_compare_names_the_first_wrong_call(dumps, tmp_path):
+    (tmp_path / "output").mkdir()
     _, output = record(tmp_path, lambda tool: tool.compare(param(dumps, is_print_compare_log=True), str(tmp_path / "output"), suffix="run1"))
     path, rows = table(tmp_path / "output")
     assert path.startswith("compare_result_run1_")
@@ -50,8 +51,11 @@ def test_compare_names_the_first_wrong_call(dumps, tmp_path):
     first = next(row for row in rows if row["Accuracy Reached or Not"] == "No")
     assert first["NPU Name"] == "Functional_linear_1_forward_input.1" and first["MaxAbsErr"] == "0.500000"
     assert "start comapre: Functional_linear_0_forward_input.0\n" in output
+    assert "-[INFO]Start analyzing the comparison result: %s\n" % (tmp_path / "output" / path) in output
+    assert "-[WARNING]Find Functional_linear_1_forward_input.1 accuracy not reached, the line is %d\n" % (rows.index(first) + 2) in output
     assert "-[INFO]Suspect Nodes: Functional_linear_1_forward_input.1\n" in output
     (advice,) = (tmp_path / "output").glob("advisor_*.txt")
+    assert "-[INFO]The advisor summary is saved in: %s\n" % advice in output
     assert "Functional_linear_1_forward_input.1" in advice.read_text()
 
 
@@ -63,17 +67,37 @@ def test_stacks_are_shown_in_stack_mode(dumps, tmp_path):
 
 
 def test_compare_distributed_pairs_the_ranks(dumps, tmp_path):
-    record(tmp_path, lambda tool: tool.compare_distributed(str(dumps / "out" / "npu_v2.3"), str(dumps / "out" / "bench_v2.3"), str(tmp_path / "output")))
+    npu, bench = str(dumps / "out" / "npu_v2.3"), str(dumps / "out" / "bench_v2.3")
+    (tmp_path / "output").mkdir()
+    record(tmp_path, lambda tool: tool.compare_distributed(npu, bench, str(tmp_path / "output")))
     path, rows = table(tmp_path / "output")
     assert path.startswith("compare_result_rank0-rank0_") and any(row["Accuracy Reached or Not"] == "No" for row in rows)
-    with_suffix = "Traceback"
-    _, output = record(tmp_path, lambda tool: tool.compare_distributed("a", "b", "c", suffix="x"), status=1)
-    assert with_suffix in output and "TypeError" in output
+
+
+def test_compare_distributed_takes_the_optional_arguments_of_compare(dumps, tmp_path):
+    npu, bench = str(dumps / "out" / "npu_v2.3"), str(dumps / "out" / "bench_v2.3")
+
+    def body(tool):
+        def code(*args, **kwargs):
+            with pytest.raises(tool.CompareException) as refused:
+                tool.compare_distributed(*args, **kwargs)
+            return refused.value.code
+
+        tool.compare_distributed(npu, bench, ".", suffix="mine", auto_analyze=False)
+        with pytest.raises(TypeError):
+            tool.compare_distributed(npu, bench, ".", other=1)
+        return [code("none", bench, "."), code(npu, bench, "none"), code(npu, bench, ".", stack_mode=True), code(npu, bench, ".", stack_mode="yes")]
+
+    found, _ = record(tmp_path, body)
+    assert found == [1, 1, 17, 11] and not (tmp_path / "none").exists()
+    assert table(tmp_path)[0].startswith("compare_result_mine_rank0-rank0_") and not list(tmp_path.glob("advisor*"))
 
 
 def test_parse_prints_stack_and_statistics(dumps, tmp_path):
     path = rank_dir(dumps, "stack_npu") / "api_stack_dump.pkl"
     _, output = record(tmp_path, lambda tool: tool.parse(str(path), "Torch_sort_0_forward"))
+    _, spelled = record(tmp_path, lambda tool: tool.parse(pkl_file=str(path), moudule_name_prefix="Torch_sort_0_forward"))
+    assert spelled == output
     text = output.splitlines()
     assert text[:3] == ["", "Statistic Info:", "  [Torch_sort_0_forward_input.0][dtype: torch.float32][shape: [5, 3]][max: %r][min: 0.0][mean: %r]" % tuple(
         next(line for line in lines(path) if line[0] == "Torch_sort_0_forward_input.0")[5][i] for i in (0, 2))]
@@ -109,8 +133,9 @@ def test_wrong_calls_end_with_the_code_of_the_tool(dumps, tmp_path):
             status("x", "."), status(good, 1), status(good, ".", stack_mode="yes"), status(good, ".", suffix=1), status(good, ".", auto_analyze=1), status({}, "."),
             status(dict(good, npu_pkl_path="none.pkl"), "."), status(dict(good, bench_dump_data_dir="none"), "."), status(good, ".", stack_mode=True),
             status(param(dumps, "stack_", "api_stack_dump"), "."), status(mixed, "."), status(dict(good, npu_pkl_path=str(empty)), "."),
+            status(good, "none"), status(good, ".", suffix="a/b"),
         ]
 
     found, output = record(tmp_path, body)
-    assert found == [11, 11, 11, 11, 11, 11, 1, 1, 17, 17, 17, 13]
+    assert found == [11, 11, 11, 11, 11, 11, 1, 1, 17, 17, 17, 13, 1, 11]
     assert output.count("[ERROR]Compare failed, Please check it and do it again!") == len(found)
