@@ -368,6 +368,11 @@ find_file(walk *w, const char *path)
         return add_place(w, path, MSP_DUMP_API);
     if (msp_legacy_is(path))
         return add_place(w, path, MSP_DUMP_LEGACY);
+    if (msp_str_ends(name, MSP_STR(".pkl")))
+        return msp_error_set(w->err, MSP_E_FORMAT,
+                             "%s: it has no line of ptdbg_ascend or torch_npu.hooks: nothing was recorded into it, or "
+                             "another program has written it",
+                             path);
     return msp_error_set(w->err, MSP_E_INVALID,
                          "%s: expected a file named dump.json or debug.json, a .pkl of ptdbg_ascend, or a folder",
                          path);

@@ -288,6 +288,14 @@ def test_a_wrong_line_is_named_with_file_line_and_reason(run, tmp_path):
     assert "n.pkl: line 3, column 13: " in r.err
 
 
+def test_a_file_without_lines_is_said_to_have_none(run, tmp_path):
+    (tmp_path / "good.pkl").write_text(ptdbg("Torch_a_0_forward"))
+    for text in ("", "\n\n", "Torch_a_0_forward\n"):
+        (tmp_path / "n.pkl").write_text(text)
+        r = run("compare", "n.pkl", "good.pkl", "-o", "out")
+        assert r.rc == 1 and "n.pkl: it has no line of ptdbg_ascend or torch_npu.hooks: nothing was recorded into it" in r.err
+
+
 def test_a_real_pickle_is_refused_and_never_loaded(run, tmp_path):
     class Bomb:
         def __reduce__(self):
