@@ -121,6 +121,8 @@ judge_opened(msp_kernel_row *r, const msp_tensor *n, const msp_tensor *b, bool c
         return;
     }
     msp_measure_opened(&m, &r->j, n, b);
+    if (!common && r->j.message.len > 0)
+        msp_buf_char(&r->j.message, '\n'); /* as every message of kernels */
     r->j.verdict = msp_judge_accuracy(&r->j.metric[METRIC_COSINE], &r->j.metric[METRIC_MAX_ABS]);
 }
 

@@ -218,6 +218,15 @@ def test_kernels_of_another_type_or_shape_are_not_compared(run, compare_json, tm
         ("", "Shape of NPU and bench Tensor do not match.\n"), ("Yes", "")]
 
 
+def test_every_message_of_kernels_ends_its_line(run, compare_json, tmp_path):
+    for side, value in (("npu", math.nan), ("bench", 1.0)):
+        kernel(tmp_path / side / "rank_0/Net/0/0", "Add", "output", [value, 2.0, 3.0])
+    compare_json(npu_path="npu", bench_path="bench", step_id=[0])
+    assert run("-f", "mindspore", "compare", "-i", "compare.json", "-o", "out", "--format", "csv").rc == 0
+    row, = rows_of(next((tmp_path / "out").glob("*.csv")))
+    assert row["Err_message"] == "The Position of inf or nan in NPU and bench Tensor do not match.\n"
+
+
 def test_statistic_tables_are_compared(run, compare_json, tmp_path):
     head = ("Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,Max Value,Min Value,Avg Value,"
             "L2Norm Value\n")
