@@ -308,6 +308,31 @@ def test_a_parameters_main_grad_stands_for_its_gradient(tmp_path):
     assert [f["bias"][0]["Max"] for f in found] == [2.0, 2.0, 2.0, 2.0, 9.0]
 
 
+@pytest.mark.skipif(not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"), reason="torch tells of such gradients since 2.1")
+@pytest.mark.parametrize("level", ["L0", "mix"])
+@pytest.mark.parametrize("plain", ["", "all"])
+def test_gradients_of_parameters_of_which_a_hook_of_the_program_makes_the_weight_are_recorded(tmp_path, level, plain):
+    """As nn.utils.weight_norm and spectral_norm do, before the call begins."""
+
+    def body(d):
+        model = fill(nn.Sequential(nn.utils.weight_norm(nn.Linear(3, 3)), nn.utils.spectral_norm(nn.Linear(3, 2))))
+        gradients = []
+        for _ in range(2):
+            step(d, lambda: model(R(2, 3)).sum().backward(), model)
+            gradients.append({name: p.grad.max().item() for name, p in model.named_parameters()})
+            model.zero_grad()
+        return gradients, [p._post_accumulate_grad_hooks for p in model.parameters()]
+
+    done = collect(tmp_path, body, level=level, env={"MSPROBE_PLAIN": plain})
+    gradients, left = done.value
+    for i in range(2):
+        found = {"%s.%s" % (name.split(".")[1], own): record[0]["Max"] for name, value in done.data(step=i).items()
+                 if ".parameters_grad" in name for own, record in value.items()}
+        assert found == gradients[i]
+        assert sum(".parameters_grad" in name for name in done.names(step=i)) == 2  # each once
+    assert left == [None] * 5
+
+
 class Norm(nn.Module):
     def forward(self, x):
         x = x.to(torch.float32)  # no node: it is what the module was given

@@ -11,6 +11,7 @@ import threading
 import torch
 
 TORCH2 = tuple(int(x) for x in torch.__version__.split(".")[:2]) >= (2, 0)
+TELLS_OF_GRADIENTS = hasattr(torch.Tensor, "register_post_accumulate_grad_hook")  # since 2.1
 
 
 def _is_compiling():
@@ -89,15 +90,15 @@ class ModuleHooks:
         self._handles = {}  # id of the module -> handles
         self._hooked = False  # there have been some since the last detach()
         self._calls = threading.local()  # .open: id of the module -> the calls that are open, innermost last
-        self._shards = {}  # parameter of FSDP2 -> handle
-        self._sharded = False  # there are such parameters
+        self._unmet = {}  # parameter that no walk meets -> handle
+        self._has_unmet = False  # there are such parameters
         self.compiled = []  # names of modules that were left alone because torch.compile has them
 
     # ---- in and out --------------------------------------------------------------------------------------------------------
 
     def attach(self, models, parameters_grad):
         """Record every module below the models. Nothing is to be done when they are the same as the last time."""
-        if not self.in_place or self._sharded:
+        if not self.in_place or self._has_unmet:
             self._probe.modules_forget()  # hooks are set anew for each step
         if self._probe.modules_begin([model for _, model in models], int(parameters_grad)):
             return
@@ -141,7 +142,7 @@ class ModuleHooks:
 
     def step(self):
         self._probe.modules_step()
-        self._leave_shards()
+        self._leave_unmet()
 
     def _add(self, module, name, parameters_grad):
         if self._probe.module_known(module):
@@ -165,25 +166,27 @@ class ModuleHooks:
         else:
             self._handles[id(module)] = module.register_forward_pre_hook(before), module.register_forward_hook(after)
 
-    def _watch_shard(self, parameter):
-        """A parameter that FSDP2 keeps in shards is in no graph: torch calls this hook when its shard of the gradient has been reduced. One of tensor
-        parallelism is in the graph, and is known by its node."""
-        self._sharded = True
-        self._shards[parameter] = parameter.register_post_accumulate_grad_hook(_Hook(self._probe.parameter_done))
+    def _watch_unmet(self, parameter):
+        """For a parameter whose node the walk from a call's outputs may not meet; where it does, the node tells first and this hook is not heard. One
+        that FSDP2 keeps in shards is in no graph: torch calls the hook when its shard of the gradient has been reduced."""
+        self._has_unmet = True
+        self._unmet[parameter] = parameter.register_post_accumulate_grad_hook(_Hook(self._probe.parameter_done))
 
-    def _leave_shards(self):
-        for parameter, handle in self._shards.items():
+    def _leave_unmet(self):
+        for parameter, handle in self._unmet.items():
             handle.remove()
             if not parameter._post_accumulate_grad_hooks:
                 parameter._post_accumulate_grad_hooks = None  # as it was before the first hook
-        self._shards.clear()
+        self._unmet.clear()
 
     def _watch_parameters(self, module, name):
+        # the program's own hooks run before the call begins, and may make its weights of its parameters, as weight_norm does
+        early = TELLS_OF_GRADIENTS and any(type(h) is not _Hook for h in module._forward_pre_hooks.values())
         for own, parameter in module.named_parameters(recurse=False):
             if parameter.requires_grad:
                 self._probe.parameter_add(parameter, name, own)
-                if type(parameter).__name__ == "DTensor" and parameter not in self._shards:
-                    self._watch_shard(parameter)
+                if (early or type(parameter).__name__ == "DTensor") and parameter not in self._unmet:
+                    self._watch_unmet(parameter)
 
     # ---- what the hooks do ---------------------------------------------------------------------------------------------------------
 
