@@ -753,6 +753,31 @@ remove_hooks(watched *w)
     Py_CLEAR(w->hooks);
 }
 
+/* Those parameters of a module that got no gradient, while others did, stand as null. */
+static void
+add_missing(const watched *w, const msp_record *null)
+{
+    for (int i = 0; i < w->n; i++)
+        if (w->targets[i].module->nparts > 0 && !has_part(w->targets[i].module, w->targets[i].own))
+            add_part(w->targets[i].module, w->targets[i].own, null);
+}
+
+static void
+complete_parts(void)
+{
+    msp_record *null = msp_probe_record_get();
+
+    if (null == NULL)
+        return;
+    null->len = 0;
+    null->failed = false;
+    msp_record_null(null);
+    for (size_t i = 0; i < tree.parameters.slots; i++)
+        if (tree.parameters.keys[i] != NULL)
+            add_missing(tree.parameters.values[i], null);
+    msp_probe_record_put(null);
+}
+
 /*
  * modules_step(): what waits is written, hooks on parameters go, numbers begin anew. A module some of whose parameters
  * had no gradient is written only here: when it overflowed, and that stops the program, the exception comes at the end.
@@ -766,6 +791,7 @@ msp_probe_modules_step(PyObject *self, PyObject *unused)
     (void)self;
     (void)unused;
     msp_probe_enter(&q);
+    complete_parts();
     for (module_name *n = names; n != NULL; n = n->next) {
         if (write_parts(n) && type == NULL)
             PyErr_Fetch(&type, &value, &trace);

@@ -333,6 +333,26 @@ def test_gradients_of_parameters_of_which_a_hook_of_the_program_makes_the_weight
     assert left == [None] * 5
 
 
+@pytest.mark.parametrize("passes", [1, 2])
+def test_a_parameter_that_got_no_gradient_while_others_of_its_module_did_is_null(tmp_path, passes):
+    class Part(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.unused = nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(3))
+
+        def forward(self, x):
+            return x * self.used
+
+    def body(d):
+        model = nn.Sequential(Part(), nn.Linear(3, 2))
+        step(d, lambda: [model(R(2, 3)).sum().backward() for _ in range(passes)], model)
+
+    data = collect(tmp_path, body, level="L0").data()
+    last = data["Module.0.Part.parameters_grad" + (".1" if passes == 2 else "")]
+    assert set(last) == {"used", "unused"} and last["unused"] == [None] and last["used"][0]["shape"] == [3]
+    assert [None] not in data["Module.1.Linear.parameters_grad"].values()
+
+
 class Norm(nn.Module):
     def forward(self, x):
         x = x.to(torch.float32)  # no node: it is what the module was given
