@@ -753,19 +753,33 @@ remove_hooks(watched *w)
     Py_CLEAR(w->hooks);
 }
 
-/* Those parameters of a module that got no gradient, while others did, stand as null. */
+/* Whether some parameter got a gradient in this step: it is no inference. */
+static bool
+any_gradient(void)
+{
+    for (const module_name *n = names; n != NULL; n = n->next)
+        if (n->written > 0 || n->nparts > 0)
+            return true;
+    return false;
+}
+
+/* A parameter of a module that was called stands as null where no gradient came for it. */
 static void
 add_missing(const watched *w, const msp_record *null)
 {
-    for (int i = 0; i < w->n; i++)
-        if (w->targets[i].module->nparts > 0 && !has_part(w->targets[i].module, w->targets[i].own))
-            add_part(w->targets[i].module, w->targets[i].own, null);
+    for (int i = 0; i < w->n; i++) {
+        module_name *n = w->targets[i].module;
+        bool waits = n->nparts > 0 || (n->written == 0 && n->shown.count > 0 && is_selected(n));
+
+        if (waits && !has_part(n, w->targets[i].own))
+            add_part(n, w->targets[i].own, null);
+    }
 }
 
 static void
 complete_parts(void)
 {
-    msp_record *null = msp_probe_record_get();
+    msp_record *null = any_gradient() ? msp_probe_record_get() : NULL;
 
     if (null == NULL)
         return;

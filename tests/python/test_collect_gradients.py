@@ -353,6 +353,24 @@ def test_a_parameter_that_got_no_gradient_while_others_of_its_module_did_is_null
     assert [None] not in data["Module.1.Linear.parameters_grad"].values()
 
 
+def test_a_called_module_whose_parameters_got_no_gradient_has_nulls_but_in_inference(tmp_path):
+    def body(d):
+        used, unused, never = nn.Linear(3, 2), nn.Linear(3, 2), nn.Linear(3, 2)
+        model = nn.ModuleDict({"used": used, "unused": unused, "never": never})
+
+        def train():
+            unused(R(2, 3))
+            used(R(2, 3)).sum().backward()
+
+        step(d, train, model)
+        step(d, lambda: (used(R(2, 3)), unused(R(2, 3))), model)
+
+    done = collect(tmp_path, body, level="mix")
+    assert done.data()["Module.unused.Linear.parameters_grad"] == {"weight": [None], "bias": [None]}
+    assert [n for n in done.names() + done.names(1) if "parameters_grad" in n and "unused" not in n] == ["Module.used.Linear.parameters_grad"]
+    assert not any("parameters_grad" in n for n in done.names(1))
+
+
 class Norm(nn.Module):
     def forward(self, x):
         x = x.to(torch.float32)  # no node: it is what the module was given
