@@ -38,12 +38,14 @@ COMMON = [
     ("enable_dataloader", "yes", "true or false"), ("enable_dataloader", 1, "true or false"), ("async_dump", "on", "true or false"),
     ("precision", "hihg", '"high"'), ("seed", -1, "at least 0"), ("seed", 2**32, "at most 4294967295"), ("seed", "7", "whole number"),
     ("seed", True, "whole number"), ("is_deterministic", 1, "true or false"), ("acl_config", 5, "string"), ("rm_dropout", "no", "true or false"),
-    ("api_list", "wider", '"wide"'),
+    ("api_list", "wider", '"wide"'), ("task", 0, "statistics"), ("task", {}, "statistics"), ("level", 0, "L0, L1, L2, mix, debug"),
+    ("step", ["\u00b2"], "3-5"), ("step", ["9" * 5000], "3-5"), ("dump_path", "/dev/null/dump", "folder"), ("dump_path", "n" * 300, "folder"),
 ]
 PARTS = [
     ("statistics", "scope", "Torch.relu", "list of strings"), ("statistics", "scope", ["Torch.relu.0.forward"], "2"),
     ("statistics", "list", "relu", "list of strings"), ("statistics", "list", [3], "list of strings"), ("statistics", "data_mode", ["forwards"], '"forward"'),
-    ("statistics", "data_mode", ["all", "input"], "alone"), ("statistics", "summary_mode", "md6", '"md5"'), ("statistics", "tensor_list", "relu", "list of strings"),
+    ("statistics", "data_mode", ["all", "input"], "alone"), ("statistics", "summary_mode", "md6", '"md5"'), ("statistics", "summary_mode", 0, "statistics, md5"),
+    ("statistics", "tensor_list", "relu", "list of strings"),
     ("tensor", "file_format", "txt", "npy, bin"), ("tensor", "backward_input", 5, "list of strings"), ("tensor", "online_run_ut", "maybe", "true or false"),
     ("tensor", "nfs_path", 5, "string"), ("tensor", "host", "999.1.1.1", "IPv4"), ("tensor", "port", 70000, "at most 65535"), ("tensor", "port", "80", "whole number"),
     ("tensor", "tls_path", ["x"], "string"), ("tensor", "summary_mode", "xor", "statistics, md5"),
@@ -70,6 +72,53 @@ def test_a_wrong_common_key_is_named_with_what_is_allowed(tmp_path, key, value, 
     with pytest.raises(MsprobeException) as e:
         read(tmp_path, **{key: value})
     names_key_value_and_choice(str(e.value), key, value, words)
+
+
+def test_a_dump_path_that_is_a_file_or_no_path_is_told_before_training(tmp_path):
+    (tmp_path / "taken").write_text("")
+    for path in (str(tmp_path / "taken"), str(tmp_path / "taken" / "below"), "a\0b"):
+        with pytest.raises(MsprobeException, match="dump_path is .*folder"):
+            read(tmp_path, dump_path=path)
+
+
+def test_a_dump_path_that_is_lost_after_the_first_step_does_not_end_training(tmp_path):
+    def body(d):
+        step(d, lambda: None)
+        (tmp_path / "dump").write_text("in the way")
+        step(d, lambda: torch.relu(torch.ones(2)))
+        return "trained"
+
+    done = collect(tmp_path, body, step=[1])
+    assert done.value == "trained" and "[ERROR]" in done.output
+
+
+def kernels_of_relu(folder, path):
+    def body(d):
+        x = torch.ones(2, requires_grad=True)
+        try:
+            step(d, lambda: torch.relu(x).sum().backward())
+        except MsprobeException as e:
+            return str(e)
+        return x.grad.tolist()
+
+    return collect(folder, body, task="tensor", level="L2", part={"scope": ["Torch.relu.0.backward"], "backward_input": str(path)})
+
+
+def test_gradients_for_kernels_that_are_not_there_are_told_by_start(tmp_path):
+    told = kernels_of_relu(tmp_path, tmp_path / "nowhere.pt").value
+    assert 'backward_input is "' in told and "earlier dump" in told
+
+
+def test_gradients_for_kernels_that_do_not_fit_do_not_end_training(tmp_path):
+    torch.save(torch.ones(5), tmp_path / "other.pt")
+    done = kernels_of_relu(tmp_path, tmp_path / "other.pt")
+    assert done.value == [1.0, 1.0] and "[ERROR] The kernel dump of Torch.relu.0.backward" in done.output
+
+
+def test_a_config_nested_without_end_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text("[" * 200000)
+    with pytest.raises(MsprobeException, match="cannot be read as JSON"):
+        Config(str(tmp_path / "config.json"))
 
 
 @pytest.mark.parametrize("task, key, value, words", PARTS)

@@ -73,6 +73,35 @@ def whole(key, value, least, most=None):
     return value
 
 
+def given(value, default):
+    """null and "" are the same: not set."""
+    return default if value is None or value == "" else value
+
+
+def folder(key, value):
+    """One that is there, or that can be made."""
+    if not isinstance(value, (str, os.PathLike)) or not value:
+        raise wrong('The %s not found: it is %r and must name a folder, as in "%s": "./dump_path"' % (key, value, key))
+    path = os.fspath(value)
+    there = os.path.abspath(path)
+    try:
+        while not _is_there(there):
+            there = os.path.dirname(there)
+    except (OSError, ValueError) as e:  # a part of it is no folder, or it cannot be a path at all
+        raise wrong("%s is %r; it must name a folder that is there or can be made: %s" % (key, path, getattr(e, "strerror", None) or e)) from None
+    if not os.path.isdir(there) or not os.access(there, os.W_OK | os.X_OK):
+        raise wrong("%s is %r; it must name a folder that is there or can be made, and %s is no folder to write to" % (key, path, there))
+    return path
+
+
+def _is_there(path):
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def text(key, value):
     """None and "" are the same: not set."""
     if value is None:
@@ -112,15 +141,21 @@ def numbers(key, value):
     return sorted(out)
 
 
+def decimal(word):
+    """Its number, None: it is none. One that is far too long, which int() would refuse, is too large."""
+    return None if not re.match("^[0-9]+$", word) else MOST + 1 if len(word) > 100 else int(word)
+
+
 def span(key, item):
-    if item.isdigit() and int(item) <= MOST:
-        return [int(item)]
+    single = decimal(item)
+    if single is not None and single <= MOST:
+        return [single]
     parts = item.split("-")
     if len(parts) != 2:
         raise wrong('The string parameter for %s only supports formats like "3-5". Now string parameter for %s is "%s".' % (key, key, item))
-    if not (parts[0].isdigit() and parts[1].isdigit()):
+    low, high = decimal(parts[0]), decimal(parts[1])
+    if low is None or high is None:
         raise wrong('The hyphen(-) must start and end with decimal numbers. %s is "%s".' % (key, item))
-    low, high = int(parts[0]), int(parts[1])
     if low > high:
         raise wrong('For the hyphen(-) in %s, the left boundary (%d) cannot be greater than the right boundary (%d). It is "%s".' % (key, low, high, item))
     if high > MOST:
@@ -155,7 +190,7 @@ def load(path):
     try:
         with open(path, encoding="utf-8") as f:
             config = json.load(f)
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as e:
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as e:
         raise wrong("%s: cannot be read as JSON: %s" % (path, e)) from None
     if not isinstance(config, dict):
         raise wrong("%s: must hold a JSON object" % path)
@@ -170,12 +205,9 @@ class Config:
             config_path = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "config.json")
         self.path = config_path
         raw = load(config_path)
-        self.task = choice("task", task or raw.get("task") or "statistics", TASKS)
-        self.level = choice("level", level or raw.get("level") or "L1", LEVELS)
-        self.dump_path = dump_path or raw.get("dump_path")
-        if not isinstance(self.dump_path, (str, os.PathLike)) or not self.dump_path:
-            raise wrong('The dump_path not found: it is %r and must name a folder, as in "dump_path": "./dump_path"' % (self.dump_path,))
-        self.dump_path = os.fspath(self.dump_path)
+        self.task = choice("task", given(task, given(raw.get("task"), "statistics")), TASKS)
+        self.level = choice("level", given(level, given(raw.get("level"), "L1")), LEVELS)
+        self.dump_path = folder("dump_path", given(dump_path, raw.get("dump_path")))
         self.step = numbers("step", raw.get("step") if step is None else step)
         self.rank = numbers("rank", raw.get("rank"))
         self._read_common(raw)
@@ -206,7 +238,7 @@ class Config:
         self.list = texts("list", part.get("list"))
         self.tensor_list = texts("tensor_list", part.get("tensor_list")) if self.task == "statistics" else []
         self.data_mode = data_mode(part.get("data_mode"))
-        self.summary_mode = choice("summary_mode", part.get("summary_mode") or "statistics", ("statistics", "md5"))
+        self.summary_mode = choice("summary_mode", given(part.get("summary_mode"), "statistics"), ("statistics", "md5"))
         self.overflow_nums = 1
         self.backward_input = []
         reader = getattr(self, "_read_" + self.task, None)
@@ -237,16 +269,16 @@ class Config:
         self.overflow_nums = 1 if nums is None else whole("overflow_nums", nums, -1)
         if self.overflow_nums == 0:
             raise wrong("overflow_nums is 0; it must be -1 (never stop) or a positive whole number")
-        choice("check_mode", part.get("check_mode") or "all", ("all", "aicore", "atomic"))
+        choice("check_mode", given(part.get("check_mode"), "all"), ("all", "aicore", "atomic"))
 
     def _read_free_benchmark(self, part):
-        device = choice("fuzz_device", part.get("fuzz_device") or "npu", ("npu", "cpu"))
-        mode = choice("pert_mode", part.get("pert_mode") or "improve_precision", PERT_MODES)
+        device = choice("fuzz_device", given(part.get("fuzz_device"), "npu"), ("npu", "cpu"))
+        mode = choice("pert_mode", given(part.get("pert_mode"), "improve_precision"), PERT_MODES)
         if (device == "cpu") != (mode == "to_cpu"):
             raise wrong('fuzz_device is "%s" and pert_mode is "%s"; "cpu" goes with "to_cpu" and with nothing else' % (device, mode))
-        handler = choice("handler_type", part.get("handler_type") or "check", ("check", "fix"))
-        stage = choice("fuzz_stage", part.get("fuzz_stage") or "forward", ("forward", "backward"))
-        choice("fuzz_level", part.get("fuzz_level") or "L1", ("L1",))
+        handler = choice("handler_type", given(part.get("handler_type"), "check"), ("check", "fix"))
+        stage = choice("fuzz_stage", given(part.get("fuzz_stage"), "forward"), ("forward", "backward"))
+        choice("fuzz_level", given(part.get("fuzz_level"), "L1"), ("L1",))
         preheat = boolean("if_preheat", part.get("if_preheat", False))
         whole("preheat_step", 15 if part.get("preheat_step") is None else part["preheat_step"], 1)
         whole("max_sample", 20 if part.get("max_sample") is None else part["max_sample"], 1)
@@ -267,7 +299,7 @@ class Config:
 
     @staticmethod
     def _read_grad_probe(part):
-        choice("grad_level", part.get("grad_level") or "L1", ("L0", "L1", "L2"))
+        choice("grad_level", given(part.get("grad_level"), "L1"), ("L0", "L1", "L2"))
         texts("param_list", part.get("param_list"))
         bounds = [-1, 0, 1] if part.get("bounds") is None else part["bounds"]
         good = isinstance(bounds, list) and all(isinstance(b, (int, float)) and not isinstance(b, bool) and -2**63 <= b < 2**63 for b in bounds)

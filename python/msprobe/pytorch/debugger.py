@@ -57,6 +57,8 @@ class PrecisionDebugger:
         self.config = config
         recorder = Recorder(config)
         recorder.model = model
+        if model is not None:
+            recorder.check_model()
         PrecisionDebugger._recorder = recorder
         if config.enable_dataloader:
             _follow_data_loaders(recorder)

@@ -10,6 +10,7 @@ import sys
 
 import torch
 
+from msprobe.pytorch.config import wrong
 from msprobe.pytorch.log import log
 
 
@@ -94,6 +95,12 @@ class KernelDump:
             json.dump({"dump": {"dump_list": [], "dump_path": step, "dump_mode": "all", "dump_op_switch": "on"}}, f, indent=4)
         return path
 
+    def check(self):
+        """Told by the first start(), whatever the step: the file may be made after the debugger was built."""
+        for path in self._config.backward_input if self.backward else ():
+            if not os.path.isfile(path):
+                raise wrong('backward_input is "%s", which is no file; it must name gradients of an earlier dump, such as %s.input.0.pt' % (path, self.name))
+
     def run(self, function, args, kwargs):
         """The chosen call, made by the extension instead of the function itself."""
         if not self.backward:
@@ -102,7 +109,10 @@ class KernelDump:
             self._say()
             return result
         if self._config.backward_input:
-            self._repeat_backward(function, args, kwargs)
+            try:
+                self._repeat_backward(function, args, kwargs)
+            except Exception as e:  # gradients of another shape, a file that is none: the program has no part in it
+                log.error("The kernel dump of %s with the gradients of %s failed: %s", self.name, self._config.backward_input[0], e)
             return function(*args, **kwargs)
         before = {t.grad_fn for t in _tensors([args, list(kwargs.values())])}
         result = function(*args, **kwargs)

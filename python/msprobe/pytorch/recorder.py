@@ -17,7 +17,7 @@ import torch
 from msprobe._core import probe
 from msprobe.core.common.exceptions import MsprobeException
 from msprobe.pytorch import apis, device, selftest, stacks
-from msprobe.pytorch.config import nearest
+from msprobe.pytorch.config import nearest, wrong
 from msprobe.pytorch.describe import describe, unseen
 from msprobe.pytorch.kernels import KernelDump, npu_module
 from msprobe.pytorch.log import log, set_rank
@@ -273,8 +273,8 @@ class Recorder:
         try:
             return self._make_unit()
         except OSError as e:
-            if not self._opened and not is_full(e):
-                raise  # a dump_path that cannot be used: before training starts
+            if not self._opened and not is_full(e) and len(self._steps_seen) <= 1:  # training has not begun
+                raise wrong("dump_path is %r; it must name a folder that is there or can be made: %s" % (self.config.dump_path, e.strerror)) from None
             self._on_failure(str(e))
             return False
 
@@ -331,8 +331,9 @@ class Recorder:
             raise
 
     def _start(self, token_range):
-        if self.config.level in ("L0", "mix"):
-            self._models()  # a wrong one is told at once, whatever the step
+        self.check_model()
+        if self._kernels and not self._steps_seen:
+            self._kernels.check()
         self._steps_seen.append(self.current_step)
         if self.config.step and self.current_step > max(self.config.step):
             self._end_well()
@@ -365,6 +366,11 @@ class Recorder:
         probe.stop()
         self._registry.uninstall()
         self._modules.detach()
+
+    def check_model(self):
+        """A wrong one is told at once, whatever the step."""
+        if self.config.level in ("L0", "mix"):
+            self._models()
 
     def _models(self):
         model = self.model
