@@ -16,6 +16,7 @@ from collecting import R, begin, collect, fill, finish, step, torch, until, writ
 
 import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
+from msprobe.core.common.exceptions import MsprobeException  # noqa: E402
 
 FILES = ("dump.json", "stack.json", "construct.json")
 COMMAND = shutil.which("msprobe", path=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
@@ -260,12 +261,13 @@ def test_a_full_disk_ends_recording_and_not_the_training(small_disk, task):
 
 
 def test_a_folder_that_cannot_be_made_is_told_at_start(tmp_path):
-    (tmp_path / "dump").write_text("a file is in the way")
+    """One that stood in the way before is told by the constructor."""
 
     def body(d):
-        with pytest.raises(Exception) as e:
+        (tmp_path / "dump").write_text("a file is in the way")
+        with pytest.raises(MsprobeException) as e:
             step(d, lambda: torch.sin(R(2)))
         return str(e.value)
 
     result = collect(tmp_path, body)
-    assert str(tmp_path / "dump") in result.value + result.output
+    assert "dump_path is %r" % str(tmp_path / "dump") in result.value
