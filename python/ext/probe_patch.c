@@ -229,11 +229,15 @@ prepare_setitem(probe_api *api)
     return 0;
 }
 
+/* Names that are used for hundreds of objects in every step; the interpreter's cache of types' attributes keeps the text
+ * that it was asked with last. */
+static PyObject *str_subclasses, *str_code, *str_signature;
+
 /* Exchange the pointer in a type and in all that inherited it. */
 static void
 exchange_slot(PyTypeObject *type, objobjargproc from, objobjargproc to)
 {
-    PyObject *below = PyObject_CallMethod((PyObject *)type, "__subclasses__", NULL);
+    PyObject *below = PyObject_CallMethodObjArgs((PyObject *)type, str_subclasses, NULL);
 
     if (type->tp_as_mapping != NULL && type->tp_as_mapping->mp_ass_subscript == from)
         type->tp_as_mapping->mp_ass_subscript = to;
@@ -465,7 +469,7 @@ msp_probe_prepare(PyObject *target, probe_name *name, unsigned flags)
 static bool
 set_code(PyObject *function, PyObject *code)
 {
-    if (PyObject_SetAttrString(function, "__code__", code) == 0)
+    if (PyObject_SetAttr(function, str_code, code) == 0)
         return true;
     PyErr_Clear();
     return false;
@@ -477,8 +481,8 @@ set_signature(probe_api *api, bool there)
 {
     if (api->signature == Py_None)
         return;
-    if (there ? PyObject_SetAttrString(api->target, "__signature__", api->signature)
-              : PyObject_DelAttrString(api->target, "__signature__"))
+    if (there ? PyObject_SetAttr(api->target, str_signature, api->signature)
+              : PyObject_DelAttr(api->target, str_signature))
         PyErr_Clear();
 }
 #endif
@@ -690,7 +694,10 @@ msp_probe_patch_setup(PyObject *module)
 {
     PyObject *sample;
 
-    if (PyType_Ready(&entry_type) != 0 || PyType_Ready(&sample_type) != 0 || msp_probe_wrapper_setup() != 0)
+    str_subclasses = PyUnicode_InternFromString("__subclasses__");
+    str_code = PyUnicode_InternFromString("__code__");
+    str_signature = PyUnicode_InternFromString("__signature__");
+    if (PyErr_Occurred() || PyType_Ready(&entry_type) != 0 || PyType_Ready(&sample_type) != 0 || msp_probe_wrapper_setup() != 0)
         return -1;
     sample = PyCFunction_New(&sample_function, NULL);
     if (sample == NULL || PyModule_AddObject(module, "sample", sample) != 0) {
