@@ -138,7 +138,9 @@ class Recorder:
         self._values_before = 0
         self._errors = {}
         self._said = set()
-        self._steps_seen = []
+        self._starts = 0
+        self._steps = None  # (lowest, highest) in which start() was called
+        self._step_ran = False  # one of those that step selects
         self._names_called = []
         self._world_size = 1
         self._refused = False  # rank selects other processes
@@ -273,7 +275,7 @@ class Recorder:
         try:
             return self._make_unit()
         except OSError as e:
-            if not self._opened and not is_full(e) and len(self._steps_seen) <= 1:  # training has not begun
+            if not self._opened and not is_full(e) and self._starts <= 1:  # training has not begun
                 raise wrong("dump_path is %r; it must name a folder that is there or can be made: %s" % (self.config.dump_path, e.strerror)) from None
             self._on_failure(str(e))
             return False
@@ -330,11 +332,17 @@ class Recorder:
             self._start_failed = str(e)
             raise
 
+    def _note_step(self, step):
+        low, high = self._steps or (step, step)
+        self._starts += 1
+        self._steps = min(low, step), max(high, step)
+        self._step_ran = self._step_ran or step in self.config.step
+
     def _start(self, token_range):
         self.check_model()
-        if self._kernels and not self._steps_seen:
+        if self._kernels and self._starts == 0:
             self._kernels.check()
-        self._steps_seen.append(self.current_step)
+        self._note_step(self.current_step)
         if self.config.step and self.current_step > max(self.config.step):
             self._end_well()
             return
@@ -509,10 +517,10 @@ class Recorder:
             return "save() was never called"
         if self._start_failed is not None:
             return "start() failed: %s" % self._start_failed
-        if not self._steps_seen:
+        if self._starts == 0:
             return "start() was never called"
-        if config.step and not set(config.step) & set(self._steps_seen):
-            return "step selects %s, and the steps that ran are %d to %d" % (config.step, min(self._steps_seen), max(self._steps_seen))
+        if config.step and not self._step_ran:
+            return "step selects %s, and the steps that ran are %d to %d" % (config.step, *self._steps)
         if config.rank and self.rank not in config.rank:
             if self.rank is None:
                 return "rank selects %s, and this process has no rank: torch.distributed was not initialised when start() was called" % config.rank
@@ -536,12 +544,12 @@ class Recorder:
         return (shown + (", ... (%d more)" % (len(names) - NAMES_SHOWN) if len(names) > NAMES_SHOWN else "")) if names else "none"
 
     def _say_overflows(self):
-        if self.config.task != "overflow_check" or not self._steps_seen:
+        if self.config.task != "overflow_check" or self._starts == 0:
             return
         if self.overflows:
             log.warning("%d overflow(s); the first one in %s", self.overflows, self.first_overflow)
         elif not self._is_other_rank():
-            log.info("no overflow in step %d to %d", min(self._steps_seen), max(self._steps_seen))
+            log.info("no overflow in step %d to %d", *self._steps)
 
     def _say_if_empty(self):
         """A process that was to record and has nothing says why."""
