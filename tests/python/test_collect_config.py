@@ -223,7 +223,7 @@ def test_wrong_arguments_of_the_calls_are_named(tmp_path):
         for call in (lambda: d.start(model, token_range=[3, 1]), lambda: d.start(model, token_range=5), lambda: d.start(token_range=[0, 1]),
                      lambda: d.start(5), lambda: d.set_init_step(-1), lambda: d.set_init_step("1"), lambda: d.register_custom_api(F, "rellu"),
                      lambda: d.register_custom_api(F, 5), lambda: d.register_custom_api(F, "relu", 7), lambda: d.module_dump(5, "name"),
-                     lambda: d.module_dump(model, 5), lambda: d.monitor(model)):
+                     lambda: d.module_dump(model, 5), lambda: d.monitor(model), lambda: d.register_custom_api(F, "__doc__")):
             with pytest.raises(MsprobeException) as e:
                 call()
             said.append(str(e.value))
@@ -232,9 +232,19 @@ def test_wrong_arguments_of_the_calls_are_named(tmp_path):
     said = collect(tmp_path, body, level="mix").value
     for text, words in zip(said, (["token_range", "[3, 1]"], ["token_range", "5"], ["token_range", "model"], ["model", "int", "torch.nn.Module"],
                                   ["step", "-1", "at least 0"], ["step", "'1'"], ["rellu", "torch.nn.functional", "relu"], ["api", "5"], ["api_prefix", "7"],
-                                  ["module", "int"], ["dump_name", "5"], ["grad_probe"])):
+                                  ["module", "int"], ["dump_name", "5"], ["grad_probe"], ["__doc__", "has no function of that name"])):
         for word in words:
             assert word in text, (text, words)
+    assert 'did you mean "__doc__"' not in said[-1]  # it is there, and no function
+
+
+def test_a_wrong_model_of_the_constructor_is_all_that_is_told(tmp_path):
+    from msprobe.pytorch import PrecisionDebugger
+
+    path = write_config(tmp_path, level="L0")
+    status, output, _ = in_process(tmp_path, lambda: PrecisionDebugger(path, model=3))
+    assert status == 1 and "model is int; level L0 needs" in output
+    assert "nothing was recorded" not in output
 
 
 def test_methods_before_the_constructor_are_told(tmp_path):

@@ -55,10 +55,7 @@ class PrecisionDebugger:
         if config.rm_dropout if config.rm_dropout is not None else config.seed is not None:
             remove_dropout()
         self.config = config
-        recorder = Recorder(config)
-        recorder.model = model
-        if model is not None:
-            recorder.check_model()
+        recorder = Recorder(config, model)
         PrecisionDebugger._recorder = recorder
         if config.enable_dataloader:
             _follow_data_loaders(recorder)

@@ -119,9 +119,11 @@ class Recorder:
 
     separator = "."  # between the parts of a function's name in a dump
 
-    def __init__(self, config):
+    def __init__(self, config, model=None):
         self.config = config
-        self.model = None
+        self.model = model
+        if model is not None:
+            self._check_model()
         self.loop = 0
         self.init_step = 0
         self.ended = False  # nothing more will be recorded
@@ -339,7 +341,7 @@ class Recorder:
         self._step_ran = self._step_ran or step in self.config.step
 
     def _start(self, token_range):
-        self.check_model()
+        self._check_model()
         if self._kernels and self._starts == 0:
             self._kernels.check()
         self._note_step(self.current_step)
@@ -375,7 +377,7 @@ class Recorder:
         self._registry.uninstall()
         self._modules.detach()
 
-    def check_model(self):
+    def _check_model(self):
         """A wrong one is told at once, whatever the step."""
         if self.config.level in ("L0", "mix"):
             self._models()
@@ -471,7 +473,7 @@ class Recorder:
         target = apis.look_up(module, api)
         if not callable(target):
             raise MsprobeException(MsprobeException.INVALID_PARAM_ERROR, "api is %r; %s has no function of that name%s"
-                                   % (api, getattr(module, "__name__", module), nearest(api, dir(module))))
+                                   % (api, getattr(module, "__name__", module), nearest(api, [n for n in dir(module) if callable(getattr(module, n, None))])))
         if self.config.level in ("L1", "mix"):
             self._registry.add_custom(module, api, target, "%s.%s" % (prefix, api.rpartition(".")[2]))
 
