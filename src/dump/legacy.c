@@ -432,7 +432,7 @@ begin(msp_legacy_reader *r, msp_error *err)
                              "ptdbg_ascend or torch_npu.hooks is text, one JSON array per line",
                              r->path);
     if (size < r->size) {
-        if (!r->quiet)
+        if (!r->quiet && r->text[0] == '[') /* else it is no such file at all */
             msp_warning("%s: %zu zero bytes at its end are left out: was the machine stopped while it was written?",
                         r->path, r->size - size);
         r->size = size;

@@ -281,6 +281,12 @@ def test_zeros_at_the_end_are_told_of_once(run, tmp_path):
     assert r.err.count("n.pkl: 64 zero bytes at its end are left out") == 1
 
 
+def test_zeros_at_the_end_of_another_file_are_not_told_of(run, tmp_path):
+    (tmp_path / "n.pkl").write_bytes(b"PK\5\6\nmore\n" + bytes(18))
+    r = run("parse", "n.pkl", "Torch_a")
+    assert r.rc == 1 and "zero bytes" not in r.err and "n.pkl: line 1" in r.err
+
+
 def test_a_wrong_line_is_named_with_file_line_and_reason(run, tmp_path):
     (tmp_path / "n.pkl").write_text(ptdbg("Torch_a_0_forward") + '["x", 1, [] "y"]\n' + ptdbg("Torch_b_0_forward"))
     r = run("compare", "n.pkl", "n.pkl", "-o", "out")
