@@ -12,6 +12,8 @@
 #endif
 
 static _Atomic int limit = -1; /* -1: not read from the environment yet */
+static _Atomic int chosen =
+    -1; /* -1: not found yet. It is asked for each tensor, and finding it takes 60 instructions */
 
 #if defined(__x86_64__)
 /* On top of what AVX2 takes. */
@@ -79,21 +81,33 @@ msp_cpu_has(msp_cpu_level level)
     return level <= best;
 }
 
+static int
+find_best(void)
+{
+    int level = MSP_CPU_LEVELS - 1, l = current_limit();
+
+    while (level > l || !msp_cpu_has((msp_cpu_level)level))
+        level--;
+    return level;
+}
+
 msp_cpu_level
 msp_cpu_best(void)
 {
-    int l = current_limit();
+    int level = atomic_load_explicit(&chosen, memory_order_relaxed);
 
-    for (int level = MSP_CPU_LEVELS - 1; level > MSP_CPU_SCALAR; level--)
-        if (level <= l && msp_cpu_has((msp_cpu_level)level))
-            return (msp_cpu_level)level;
-    return MSP_CPU_SCALAR;
+    if (level < 0) {
+        level = find_best();
+        atomic_store(&chosen, level);
+    }
+    return (msp_cpu_level)level;
 }
 
 void
 msp_cpu_limit(msp_cpu_level level)
 {
     atomic_store(&limit, (int)level);
+    atomic_store(&chosen, -1);
 }
 
 const char *
