@@ -229,8 +229,8 @@ prepare_setitem(probe_api *api)
     return 0;
 }
 
-/* Names that are used for hundreds of objects in every step; the interpreter's cache of types' attributes keeps the text
- * that it was asked with last. */
+/* Names that are used for hundreds of objects in every step; the interpreter's cache of types' attributes keeps the
+ * text that it was asked with last. */
 static PyObject *str_subclasses, *str_code, *str_signature;
 
 /* Exchange the pointer in a type and in all that inherited it. */
@@ -697,7 +697,8 @@ msp_probe_patch_setup(PyObject *module)
     str_subclasses = PyUnicode_InternFromString("__subclasses__");
     str_code = PyUnicode_InternFromString("__code__");
     str_signature = PyUnicode_InternFromString("__signature__");
-    if (PyErr_Occurred() || PyType_Ready(&entry_type) != 0 || PyType_Ready(&sample_type) != 0 || msp_probe_wrapper_setup() != 0)
+    if (PyErr_Occurred() || PyType_Ready(&entry_type) != 0 || PyType_Ready(&sample_type) != 0 ||
+        msp_probe_wrapper_setup() != 0)
         return -1;
     sample = PyCFunction_New(&sample_function, NULL);
     if (sample == NULL || PyModule_AddObject(module, "sample", sample) != 0) {
