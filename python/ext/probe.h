@@ -609,6 +609,9 @@ PyObject *msp_probe_versions(PyObject *self, PyObject *use);
 /* The module when its calls are recorded, or NULL. */
 probe_module *msp_probe_module_find(PyObject *module);
 
+/* From now on to modules_end() hooks that Python has set record it, or not. */
+void msp_probe_module_hooked(probe_module *of, bool hooked);
+
 /* A module's dict (NULL: it has none), and an attribute that a module sets on itself, or NULL; new references.
  * nn.Module has no slots and hides none: asking its dict first is three times as fast. */
 PyObject *msp_probe_attributes(PyObject *module);

@@ -408,7 +408,7 @@ call_module(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *
     if (msp_probe.on && PyVectorcall_NARGS(nargsf) > 0)
         of = msp_probe_module_find(args[0]);
     if (of != NULL && !of->hooked && has_hooks(of, args[0]))
-        of->hooked = hook_module(args[0]);
+        msp_probe_module_hooked(of, hook_module(args[0]));
     if (of == NULL || of->hooked)
         return call_impl_original(callable, args, nargsf, kwnames);
     return record_call(of, callable, args, nargsf, kwnames);

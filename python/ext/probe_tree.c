@@ -26,7 +26,8 @@ struct probe_module_name {
 
 typedef struct probe_module_name module_name;
 
-static module_name *names; /* never freed: a name that comes back counts on */
+static module_name *names,
+    **names_end = &names; /* in the order of the model; never freed: one that comes back counts on */
 static PyObject *names_by_text;
 
 /* The name with this text, made when it is new; NULL with an exception set. */
@@ -55,8 +56,8 @@ find_name(PyObject *text)
     Py_DECREF(address);
     n->shown.text = memcpy(n + 1, p, (size_t)len + 1);
     n->shown.len = (size_t)len;
-    n->next = names;
-    names = n;
+    *names_end = n;
+    names_end = &n->next;
     return n;
 }
 
@@ -317,8 +318,11 @@ msp_probe_parameter_done(PyObject *w, PyObject *parameter, const probe_lent *arr
 
 static struct {
     address_map modules;    /* -> module_name */
-    address_map parameters; /* -> watched, a reference */
+    address_map parameters; /* -> watched */
     address_map handles;    /* of the parameters -> watched */
+    held watched;           /* those of both, in the order of the model */
+    bool has_lists;         /* one of them has a list of hooks */
+    bool hooked;            /* hooks that Python has set record one of the modules */
     address_map nodes;      /* those in the lists of hooks, which keep them */
     held alive;             /* both while we record: no address is used again */
     bool recording;         /* between modules_begin() and modules_end() */
@@ -368,6 +372,7 @@ msp_probe_watched_hooks(PyObject *w)
 
     if (of->hooks == NULL)
         of->hooks = PyList_New(0);
+    tree.has_lists = true;
     return of->hooks;
 }
 
@@ -525,12 +530,10 @@ forget(void)
 {
     if (tree.retired == NULL)
         tree.retired = PyList_New(0);
-    for (size_t i = 0; i < tree.parameters.slots; i++)
-        if (tree.parameters.keys[i] != NULL) {
-            if (tree.retired == NULL || PyList_Append(tree.retired, tree.parameters.values[i]) != 0)
-                PyErr_Clear();
-            Py_DECREF((PyObject *)tree.parameters.values[i]);
-        }
+    for (size_t i = 0; i < tree.watched.n; i++)
+        if (tree.retired == NULL || PyList_Append(tree.retired, tree.watched.items[i]) != 0)
+            PyErr_Clear();
+    let_go(&tree.watched);
     for (module_name *n = names; n != NULL; n = n->next)
         n->expected = 0;
     map_release(&tree.parameters);
@@ -596,10 +599,10 @@ msp_probe_modules_end(PyObject *self, PyObject *unused)
 {
     (void)self;
     (void)unused;
-    for (size_t i = 0; i < tree.modules.slots; i++)
+    for (size_t i = 0; tree.hooked && i < tree.modules.slots; i++)
         if (tree.modules.values[i] != NULL)
             ((probe_module *)tree.modules.values[i])->hooked = false;
-    tree.recording = false;
+    tree.recording = tree.hooked = false;
     let_go(&tree.alive);
     Py_RETURN_NONE;
 }
@@ -611,6 +614,13 @@ msp_probe_modules_forget(PyObject *self, PyObject *unused)
     Py_DECREF(Py_None);
     forget();
     Py_RETURN_NONE;
+}
+
+void
+msp_probe_module_hooked(probe_module *of, bool hooked)
+{
+    of->hooked = hooked;
+    tree.hooked |= hooked;
 }
 
 /* module_add(module, name, hooked): record its calls under this name; hooked: Python's hooks on it do */
@@ -630,7 +640,7 @@ msp_probe_module_add(PyObject *self, PyObject *all)
     tree.recording = true;
     if (!hold(&tree.alive, module) || !map_put(&tree.modules, module, n))
         return PyErr_NoMemory();
-    n->shown.hooked = hooked;
+    msp_probe_module_hooked(&n->shown, hooked);
     Py_RETURN_NONE;
 }
 
@@ -678,6 +688,7 @@ msp_probe_parameter_add(PyObject *self, PyObject *all)
     const char *own;
     module_name *n;
     watched *w;
+    bool held;
 
     (void)self;
     if (!PyArg_ParseTuple(all, "OUs", &parameter, &text, &own) || PyType_Ready(&watched_type) != 0)
@@ -693,11 +704,11 @@ msp_probe_parameter_add(PyObject *self, PyObject *all)
         w->hooks = NULL;
         w->parameter = parameter;
         w->generation = -1;
-        if (!map_put(&tree.parameters, parameter, w) ||
-            (msp_probe_tensor_is_fast() && !map_put(&tree.handles, *(void **)msp_probe_tensor_handle(parameter), w))) {
-            Py_DECREF(w);
+        held = hold(&tree.watched, (PyObject *)w) && map_put(&tree.parameters, parameter, w) &&
+               (!msp_probe_tensor_is_fast() || map_put(&tree.handles, *(void **)msp_probe_tensor_handle(parameter), w));
+        Py_DECREF(w);
+        if (!held)
             return PyErr_NoMemory();
-        }
     }
     if (n == NULL || !add_target(w, n, own))
         return PyErr_Occurred() ? NULL : PyErr_NoMemory();
@@ -738,7 +749,7 @@ msp_probe_modules_called(PyObject *self, PyObject *unused)
         if (n->shown.count == 0)
             continue;
         text = PyUnicode_FromFormat("%s.forward.0", n->shown.text);
-        if (text == NULL || PyList_Insert(list, 0, text) != 0)
+        if (text == NULL || PyList_Append(list, text) != 0)
             Py_CLEAR(list);
         Py_XDECREF(text);
     }
@@ -753,14 +764,24 @@ remove_hooks(watched *w)
     Py_CLEAR(w->hooks);
 }
 
-/* Whether some parameter got a gradient in this step: it is no inference. */
+/* Whether a module that was called waits for gradients of its parameters, or has got none. */
 static bool
-any_gradient(void)
+lacks_gradients(const module_name *n)
 {
-    for (const module_name *n = names; n != NULL; n = n->next)
-        if (n->written > 0 || n->nparts > 0)
-            return true;
-    return false;
+    return n->nparts > 0 || (n->written == 0 && n->shown.count > 0 && n->expected > 0);
+}
+
+/* Whether one of them does, while some parameter got a gradient in this step: without any it is inference. */
+static bool
+any_lacks_gradients(void)
+{
+    bool any = false, lacks = false;
+
+    for (const module_name *n = names; n != NULL && !(any && lacks); n = n->next) {
+        any |= n->written > 0 || n->nparts > 0;
+        lacks |= lacks_gradients(n);
+    }
+    return any && lacks;
 }
 
 /* A parameter of a module that was called stands as null where no gradient came for it. */
@@ -769,9 +790,8 @@ add_missing(const watched *w, const msp_record *null)
 {
     for (int i = 0; i < w->n; i++) {
         module_name *n = w->targets[i].module;
-        bool waits = n->nparts > 0 || (n->written == 0 && n->shown.count > 0 && is_selected(n));
 
-        if (waits && !has_part(n, w->targets[i].own))
+        if (lacks_gradients(n) && (n->nparts > 0 || is_selected(n)) && !has_part(n, w->targets[i].own))
             add_part(n, w->targets[i].own, null);
     }
 }
@@ -779,16 +799,15 @@ add_missing(const watched *w, const msp_record *null)
 static void
 complete_parts(void)
 {
-    msp_record *null = any_gradient() ? msp_probe_record_get() : NULL;
+    msp_record *null = any_lacks_gradients() ? msp_probe_record_get() : NULL;
 
     if (null == NULL)
         return;
     null->len = 0;
     null->failed = false;
     msp_record_null(null);
-    for (size_t i = 0; i < tree.parameters.slots; i++)
-        if (tree.parameters.keys[i] != NULL)
-            add_missing(tree.parameters.values[i], null);
+    for (size_t i = 0; i < tree.watched.n; i++)
+        add_missing((watched *)tree.watched.items[i], null);
     msp_probe_record_put(null);
 }
 
@@ -814,9 +833,9 @@ msp_probe_modules_step(PyObject *self, PyObject *unused)
     }
     msp_probe_leave(&q);
     msp_node_clean();
-    for (size_t i = 0; i < tree.parameters.slots; i++)
-        if (tree.parameters.keys[i] != NULL)
-            remove_hooks(tree.parameters.values[i]);
+    for (size_t i = 0; tree.has_lists && i < tree.watched.n; i++)
+        remove_hooks((watched *)tree.watched.items[i]);
+    tree.has_lists = false;
     map_release(&tree.nodes);
     tree.retired = NULL;
     for (Py_ssize_t i = 0; retired != NULL && i < PyList_GET_SIZE(retired); i++)

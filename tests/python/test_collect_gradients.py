@@ -371,6 +371,23 @@ def test_a_called_module_whose_parameters_got_no_gradient_has_nulls_but_in_infer
     assert not any("parameters_grad" in n for n in done.names(1))
 
 
+def test_nulls_stand_in_the_order_of_the_model(tmp_path):
+    def body(d):
+        model = nn.Sequential(*[nn.Linear(3, 3) for _ in range(20)])
+
+        def train():
+            for layer in reversed(model):
+                layer(R(2, 3))
+            model[7](R(2, 3)).sum().backward()
+
+        step(d, train, model)
+
+    data = collect(tmp_path, body, level="L0").data()
+    unused = ["Module.%d.Linear.parameters_grad" % i for i in range(20) if i != 7]
+    assert [n for n in data if n in unused] == unused
+    assert all(list(data[n]) == ["weight", "bias"] for n in unused)
+
+
 class Norm(nn.Module):
     def forward(self, x):
         x = x.to(torch.float32)  # no node: it is what the module was given
