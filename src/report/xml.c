@@ -400,7 +400,7 @@ static msp_status
 tag(msp_xml *x, msp_xml_event *event, msp_error *err)
 {
     msp_status st;
-    size_t end;
+    size_t end = 0; /* set with MSP_OK, which gcc does not see in every build */
 
     st = find_tag_end(x, &end, err);
     if (st != MSP_OK)
