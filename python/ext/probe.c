@@ -422,7 +422,7 @@ static PyMethodDef functions[] = {
     {"module_remove", msp_probe_module_remove, METH_O, "module_remove(module)"},
     {"module_known", msp_probe_module_known, METH_O, "module_known(module)"},
     {"parameter_add", msp_probe_parameter_add, METH_VARARGS, "parameter_add(parameter, module, own)"},
-    {"parameter_done", msp_probe_py_parameter_done, METH_O, "parameter_done(parameter)"},
+    {"parameter_done", msp_probe_py_parameter_done, METH_VARARGS, "parameter_done(parameter, gradient=None)"},
     {"nodes", msp_probe_nodes, METH_VARARGS, "nodes(tensors, kinds)"},
     {"state", msp_probe_state, METH_O, "state(use)"},
     {"frames", msp_probe_frames, METH_O, "frames(use)"},

@@ -645,7 +645,7 @@ PyObject *msp_probe_module_add(PyObject *self, PyObject *all);
 PyObject *msp_probe_module_remove(PyObject *self, PyObject *module);
 PyObject *msp_probe_module_known(PyObject *self, PyObject *module);
 PyObject *msp_probe_parameter_add(PyObject *self, PyObject *all);
-PyObject *msp_probe_py_parameter_done(PyObject *self, PyObject *parameter);
+PyObject *msp_probe_py_parameter_done(PyObject *self, PyObject *all);
 PyObject *msp_probe_modules_called(PyObject *self, PyObject *unused);
 PyObject *msp_probe_modules_step(PyObject *self, PyObject *unused);
 

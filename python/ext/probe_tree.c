@@ -321,6 +321,7 @@ static struct {
     address_map parameters; /* -> watched */
     address_map handles;    /* of the parameters -> watched */
     held watched;           /* those of both, in the order of the model */
+    address_map met;        /* parameters of an earlier tree of this step whose nodes still tell of their gradients */
     bool has_lists;         /* one of them has a list of hooks */
     bool hooked;            /* hooks that Python has set record one of the modules */
     address_map nodes;      /* those in the lists of hooks, which keep them */
@@ -525,14 +526,26 @@ note_module(shape *s, PyObject *module, int depth)
     PyErr_Clear();
 }
 
+/* Whether a node tells of its gradients in this step. */
+static bool
+is_met(const watched *w)
+{
+    return w->generation == msp_probe.generation || (w->hooks != NULL && PyList_GET_SIZE(w->hooks) > 0);
+}
+
 static void
 forget(void)
 {
     if (tree.retired == NULL)
         tree.retired = PyList_New(0);
-    for (size_t i = 0; i < tree.watched.n; i++)
+    for (size_t i = 0; i < tree.watched.n; i++) {
+        const watched *w = (const watched *)tree.watched.items[i];
+
+        if (is_met(w))
+            map_put(&tree.met, w->parameter, w->parameter); /* without memory its gradient may be there twice */
         if (tree.retired == NULL || PyList_Append(tree.retired, tree.watched.items[i]) != 0)
             PyErr_Clear();
+    }
     let_go(&tree.watched);
     for (module_name *n = names; n != NULL; n = n->next)
         n->expected = 0;
@@ -715,21 +728,27 @@ msp_probe_parameter_add(PyObject *self, PyObject *all)
     Py_RETURN_NONE;
 }
 
-/* parameter_done(parameter): its gradient is there, and no node of a graph could tell */
+/* parameter_done(parameter, gradient): its gradient is there, and no node of a graph could tell; without the gradient
+ * it is what the parameter has */
 PyObject *
-msp_probe_py_parameter_done(PyObject *self, PyObject *parameter)
+msp_probe_py_parameter_done(PyObject *self, PyObject *all)
 {
-    watched *w = map_get(&tree.parameters, parameter);
+    PyObject *parameter, *gradient = NULL;
+    probe_lent arrived = {0};
     probe_quiet q;
+    watched *w;
     bool stop;
 
     (void)self;
-    if (w == NULL || !msp_probe.live || w->generation == msp_probe.generation ||
-        (w->hooks != NULL && PyList_GET_SIZE(w->hooks) > 0))
+    if (!PyArg_ParseTuple(all, "O|O", &parameter, &gradient))
+        return NULL;
+    w = map_get(&tree.parameters, parameter);
+    if (w == NULL || !msp_probe.live || is_met(w) || map_get(&tree.met, parameter) != NULL)
         Py_RETURN_NONE;
+    arrived.object = gradient;
     Py_INCREF(w);
     msp_probe_enter(&q);
-    stop = msp_probe_parameter_done((PyObject *)w, parameter, NULL);
+    stop = msp_probe_parameter_done((PyObject *)w, parameter, gradient == NULL ? NULL : &arrived);
     msp_probe_leave(&q);
     Py_DECREF(w);
     if (stop)
@@ -837,6 +856,7 @@ msp_probe_modules_step(PyObject *self, PyObject *unused)
         remove_hooks((watched *)tree.watched.items[i]);
     tree.has_lists = false;
     map_release(&tree.nodes);
+    map_clear(&tree.met);
     tree.retired = NULL;
     for (Py_ssize_t i = 0; retired != NULL && i < PyList_GET_SIZE(retired); i++)
         remove_hooks((watched *)PyList_GET_ITEM(retired, i));

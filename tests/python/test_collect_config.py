@@ -39,7 +39,7 @@ COMMON = [
     ("precision", "hihg", '"high"'), ("seed", -1, "at least 0"), ("seed", 2**32, "at most 4294967295"), ("seed", "7", "whole number"),
     ("seed", True, "whole number"), ("is_deterministic", 1, "true or false"), ("acl_config", 5, "string"), ("rm_dropout", "no", "true or false"),
     ("api_list", "wider", '"wide"'), ("task", 0, "statistics"), ("task", {}, "statistics"), ("level", 0, "L0, L1, L2, mix, debug"),
-    ("step", ["\u00b2"], "3-5"), ("step", ["9" * 5000], "3-5"), ("dump_path", "/dev/null/dump", "folder"), ("dump_path", "n" * 300, "folder"),
+    ("step", ["\u00b2"], "3-5"), ("step", ["9" * 5000], "3-5"),
 ]
 PARTS = [
     ("statistics", "scope", "Torch.relu", "list of strings"), ("statistics", "scope", ["Torch.relu.0.forward"], "2"),
@@ -76,9 +76,36 @@ def test_a_wrong_common_key_is_named_with_what_is_allowed(tmp_path, key, value, 
 
 def test_a_dump_path_that_is_a_file_or_no_path_is_told_before_training(tmp_path):
     (tmp_path / "taken").write_text("")
-    for path in (str(tmp_path / "taken"), str(tmp_path / "taken" / "below"), "a\0b"):
-        with pytest.raises(MsprobeException, match="dump_path is .*folder"):
-            read(tmp_path, dump_path=path)
+    for path in (str(tmp_path / "taken"), str(tmp_path / "taken" / "below"), "a\0b", "/dev/null/dump", "n" * 300):
+        config = write_config(tmp_path, dump=path)
+        status, output, _ = in_process(tmp_path, lambda: PrecisionDebugger(config))
+        assert status == 1 and "dump_path is %r" % path in output and "folder" in output
+
+
+def test_a_rank_that_is_not_selected_needs_no_dump_path(tmp_path):
+    config = write_config(tmp_path, dump="/dev/null/dump", rank=[0])
+
+    def body():
+        d = PrecisionDebugger(config)
+        step(d, lambda: torch.relu(torch.ones(2)))
+        return "trained"
+
+    status, output, value = in_process(tmp_path, body, env={"RANK": "1", "WORLD_SIZE": "2"})
+    assert (status, value) == (0, "trained"), output
+
+
+def test_a_list_of_models_may_be_filled_after_the_constructor(tmp_path):
+    config = write_config(tmp_path, level="L0")
+
+    def body():
+        models = []
+        d = PrecisionDebugger(config, model=models)
+        models.append(nn.Linear(2, 2))
+        step(d, lambda: models[0](torch.ones(2)), models)
+        return "trained"
+
+    status, output, value = in_process(tmp_path, body)
+    assert (status, value) == (0, "trained"), output
 
 
 def test_a_dump_path_that_is_lost_after_the_first_step_does_not_end_training(tmp_path):

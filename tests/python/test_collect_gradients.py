@@ -388,6 +388,53 @@ def test_nulls_stand_in_the_order_of_the_model(tmp_path):
     assert all(list(data[n]) == ["weight", "bias"] for n in unused)
 
 
+def normed():
+    model = fill(nn.Sequential(nn.utils.weight_norm(nn.Linear(3, 2))))
+    return model
+
+
+@pytest.mark.skipif(not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"), reason="this torch does not tell of such gradients")
+@pytest.mark.parametrize("plain", ["", "node", "all"])
+def test_a_parameter_that_a_pre_hook_uses_has_each_pass_once(tmp_path, plain):
+    """However often recording is stopped and started again in the step, and with the gradient of that pass alone."""
+    def body(d):
+        model, x = normed(), R(4, 3)
+        keep = [p.expand_as(p).grad_fn.next_functions[0][0] for p in model.parameters()]  # as a distributed model does
+        d.start(model)
+        model(x)
+        d.stop()
+        for _ in range(3):
+            d.start(model)
+            model(x).sum().backward()
+            d.stop()
+        d.step()
+        hooks = [p._backward_hooks for p in model.parameters()]
+        return hooks, [p.grad.max().item() / 3 for p in model[0].parameters()], len(keep)
+
+    done = collect(tmp_path, body, level="L0", env={"MSPROBE_PLAIN": plain})
+    hooks, expected, _ = done.value
+    found = {n: v for n, v in done.data().items() if "parameters_grad" in n}
+    assert hooks == [None] * 3
+    assert list(found) == ["Module.0.Linear.parameters_grad" + tail for tail in ("", ".1", ".2")]
+    for record in found.values():
+        assert sorted(record) == ["bias", "weight_g", "weight_v"]
+        assert [record[n][0]["Max"] for n in ("bias", "weight_g", "weight_v")] == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_tensor_of_a_graph_among_the_parameters_does_not_end_training(tmp_path):
+    """As clones of modules have them that learn how to learn."""
+    def body(d):
+        model = nn.Linear(3, 2)
+        model.register_forward_pre_hook(lambda m, x: None)
+        weight = model.weight.clone()
+        del model.weight
+        model._parameters["weight"] = weight
+        step(d, lambda: model(R(2, 3)).sum().backward(), model)
+        return "trained"
+
+    assert collect(tmp_path, body, level="L0").value == "trained"
+
+
 class Norm(nn.Module):
     def forward(self, x):
         x = x.to(torch.float32)  # no node: it is what the module was given

@@ -78,11 +78,14 @@ def given(value, default):
     return default if value is None or value == "" else value
 
 
-def folder(key, value):
-    """One that is there, or that can be made."""
+def named_folder(key, value):
     if not isinstance(value, (str, os.PathLike)) or not value:
         raise wrong('The %s not found: it is %r and must name a folder, as in "%s": "./dump_path"' % (key, value, key))
-    path = os.fspath(value)
+    return os.fspath(value)
+
+
+def check_folder(key, path):
+    """It is there, or can be made."""
     there = os.path.abspath(path)
     try:
         while not _is_there(there):
@@ -91,7 +94,6 @@ def folder(key, value):
         raise wrong("%s is %r; it must name a folder that is there or can be made: %s" % (key, path, getattr(e, "strerror", None) or e)) from None
     if not os.path.isdir(there) or not os.access(there, os.W_OK | os.X_OK):
         raise wrong("%s is %r; it must name a folder that is there or can be made, and %s is no folder to write to" % (key, path, there))
-    return path
 
 
 def _is_there(path):
@@ -207,7 +209,7 @@ class Config:
         raw = load(config_path)
         self.task = choice("task", given(task, given(raw.get("task"), "statistics")), TASKS)
         self.level = choice("level", given(level, given(raw.get("level"), "L1")), LEVELS)
-        self.dump_path = folder("dump_path", given(dump_path, raw.get("dump_path")))
+        self.dump_path = named_folder("dump_path", given(dump_path, raw.get("dump_path")))
         self.step = numbers("step", raw.get("step") if step is None else step)
         self.rank = numbers("rank", raw.get("rank"))
         self._read_common(raw)

@@ -7,9 +7,9 @@ import threading
 import torch
 
 from msprobe.core.common.exceptions import MsprobeException
-from msprobe.pytorch.config import Config, wrong
+from msprobe.pytorch.config import Config, check_folder, wrong
 from msprobe.pytorch.log import log
-from msprobe.pytorch.recorder import Recorder, TokenRange
+from msprobe.pytorch.recorder import Recorder, TokenRange, may_record
 from msprobe.pytorch.seed import remove_dropout, seed_all
 
 _lock = threading.RLock()
@@ -50,6 +50,8 @@ class PrecisionDebugger:
         if config.task in ("free_benchmark", "run_ut", "grad_probe"):
             raise MsprobeException(MsprobeException.INTERFACE_USAGE_ERROR, 'task "%s" is not available yet; PrecisionDebugger has statistics, '
                                    'tensor, overflow_check and structure' % config.task)
+        if may_record(config):
+            check_folder("dump_path", config.dump_path)
         if config.seed is not None:
             seed_all(config.seed, config.is_deterministic)
         if config.rm_dropout if config.rm_dropout is not None else config.seed is not None:

@@ -5,6 +5,7 @@ for those that have hooks of the program's own, and for all of them where the ot
 autograd nodes, so that no node of ours is in the graph and no gradient is summed in another order.
 """
 
+import functools
 import sys
 import threading
 
@@ -141,8 +142,10 @@ class ModuleHooks:
         return self._probe.modules_called()
 
     def step(self):
-        self._probe.modules_step()
-        self._leave_unmet()
+        try:
+            self._probe.modules_step()
+        finally:
+            self._leave_unmet()
 
     def _add(self, module, name, parameters_grad):
         if self._probe.module_known(module):
@@ -166,17 +169,22 @@ class ModuleHooks:
         else:
             self._handles[id(module)] = module.register_forward_pre_hook(before), module.register_forward_hook(after)
 
-    def _watch_unmet(self, parameter):
-        """For a parameter whose node the walk from a call's outputs may not meet; where it does, the node tells first and this hook is not heard. One
-        that FSDP2 keeps in shards is in no graph: torch calls the hook when its shard of the gradient has been reduced."""
+    def _watch_unmet(self, parameter, sharded):
+        """For a parameter whose node the walk from a call's outputs may not meet; where it does, the node tells and this hook is not heard. One that
+        FSDP2 keeps in shards is in no graph: torch calls the hook when its shard of the gradient has been reduced."""
         self._has_unmet = True
-        self._unmet[parameter] = parameter.register_post_accumulate_grad_hook(_Hook(self._probe.parameter_done))
+        done = self._probe.parameter_done
+        if sharded:
+            handle = parameter.register_post_accumulate_grad_hook(_Hook(done))
+        else:
+            handle = parameter.register_hook(_Hook(functools.partial(done, parameter)))
+        self._unmet[parameter] = handle, "_post_accumulate_grad_hooks" if sharded else "_backward_hooks"
 
     def _leave_unmet(self):
-        for parameter, handle in self._unmet.items():
+        for parameter, (handle, hooks) in self._unmet.items():
             handle.remove()
-            if not parameter._post_accumulate_grad_hooks:
-                parameter._post_accumulate_grad_hooks = None  # as it was before the first hook
+            if not getattr(parameter, hooks):
+                setattr(parameter, hooks, None)  # as it was before the first hook
         self._unmet.clear()
 
     def _watch_parameters(self, module, name):
@@ -185,8 +193,9 @@ class ModuleHooks:
         for own, parameter in module.named_parameters(recurse=False):
             if parameter.requires_grad:
                 self._probe.parameter_add(parameter, name, own)
-                if (early or type(parameter).__name__ == "DTensor") and parameter not in self._unmet:
-                    self._watch_unmet(parameter)
+                sharded = type(parameter).__name__ == "DTensor"
+                if (sharded or (early and parameter.is_leaf)) and parameter not in self._unmet:
+                    self._watch_unmet(parameter, sharded)
 
     # ---- what the hooks do ---------------------------------------------------------------------------------------------------------
 

@@ -114,6 +114,11 @@ def current_rank():
     return None, 1
 
 
+def may_record(config):
+    """Whether rank selects this process, as far as is known before the first step."""
+    return not config.rank or current_rank()[0] in config.rank
+
+
 class Recorder:
     """One per process."""
 
@@ -122,7 +127,7 @@ class Recorder:
     def __init__(self, config, model=None):
         self.config = config
         self.model = model
-        if model is not None:
+        if model is not None and not isinstance(model, list):  # which may be filled later
             self._check_model()
         self.loop = 0
         self.init_step = 0
@@ -342,7 +347,7 @@ class Recorder:
 
     def _start(self, token_range):
         self._check_model()
-        if self._kernels and self._starts == 0:
+        if self._kernels and self._starts == 0 and may_record(self.config):
             self._kernels.check()
         self._note_step(self.current_step)
         if self.config.step and self.current_step > max(self.config.step):
@@ -473,7 +478,7 @@ class Recorder:
         target = apis.look_up(module, api)
         if not callable(target):
             raise MsprobeException(MsprobeException.INVALID_PARAM_ERROR, "api is %r; %s has no function of that name%s"
-                                   % (api, getattr(module, "__name__", module), nearest(api, [n for n in dir(module) if callable(getattr(module, n, None))])))
+                                   % (api, getattr(module, "__name__", module), nearest(api, [n for n in dir(module) if n != api])))
         if self.config.level in ("L1", "mix"):
             self._registry.add_custom(module, api, target, "%s.%s" % (prefix, api.rpartition(".")[2]))
 
