@@ -167,11 +167,12 @@ explain_unreadable(msp_pair *p)
 }
 
 /* Real data of which no row has any: arguments that are no tensors, or records that were written without their files.
- */
+ * Single values may well be numbers alone. */
 static msp_status
 explain_no_files(msp_pair *p)
 {
-    if (p->out->mode != MSP_MODE_REAL || msp_pair_is_legacy(p) || p->match.matched == 0 || p->with_files > 0)
+    if (p->out->mode != MSP_MODE_REAL || p->plan->npu->kind != MSP_DUMP_API || p->match.matched == 0 ||
+        p->with_files > 0)
         return MSP_OK;
     return msp_error_set(p->err, MSP_E_NOT_FOUND,
                          "nothing could be compared: of the %zu rows of %s that have a partner none has a tensor file "
