@@ -30,7 +30,8 @@ read_names(msp_name_map *m, msp_error *err)
             return msp_error_set(err, MSP_E_NOMEM, "out of memory");
         e->value = (int64_t)i;
     }
-    return MSP_OK;
+    m->use = msp_alloc_zero(m->names.count, sizeof(*m->use));
+    return m->use == NULL ? msp_error_set(err, MSP_E_NOMEM, "out of memory") : MSP_OK;
 }
 
 msp_status
@@ -61,6 +62,7 @@ msp_name_map_release(msp_name_map *m)
     msp_map_release(&m->names);
     msp_json_doc_release(&m->doc);
     msp_free(m->text);
+    msp_free(m->use);
     *m = (msp_name_map){0};
 }
 
@@ -80,17 +82,33 @@ msp_name_map_key(const msp_rows *npu, const msp_row *row, msp_buf *scratch, void
 
 typedef enum line_use { LINE_UNUSED = 0, LINE_ALONE, LINE_PAIRED } line_use;
 
+void
+msp_name_map_note(msp_name_map *m, const msp_rows *npu, const msp_match *match)
+{
+    atomic_store(&m->is_used, true);
+    for (size_t i = 0; i < match->count; i++) {
+        const msp_map_entry *e = msp_map_get(&m->names, msp_row_name(&npu->rows[i]));
+        unsigned char found = match->bench[i] == MATCH_NONE ? LINE_ALONE : LINE_PAIRED, known;
+
+        if (e == NULL)
+            continue;
+        known = atomic_load(&m->use[e - m->names.entries]);
+        while (known < found && !atomic_compare_exchange_weak(&m->use[e - m->names.entries], &known, found))
+            ;
+    }
+}
+
 static void
-warn_line(const msp_name_map *m, const msp_name_map_files *files, const msp_map_entry *e, line_use use)
+warn_line(const msp_name_map *m, const msp_compare_options *opt, const msp_map_entry *e, line_use use)
 {
     msp_str bench = msp_json_string(msp_json_at(m->doc.root, (size_t)e->value));
 
     if (use == LINE_UNUSED)
-        msp_warning("%s: %.*s is no row of %s: its line has no effect", files->mapping, (int)e->key.len, e->key.p,
-                    files->npu);
+        msp_warning("%s: %.*s is no row of %s: its line has no effect", opt->data_mapping, (int)e->key.len, e->key.p,
+                    opt->npu_path);
     else
-        msp_warning("%s: %.*s is no row of %s: %.*s stays without partner", files->mapping, (int)bench.len, bench.p,
-                    files->bench, (int)e->key.len, e->key.p);
+        msp_warning("%s: %.*s is no row of %s: %.*s stays without partner", opt->data_mapping, (int)bench.len, bench.p,
+                    opt->bench_path, (int)e->key.len, e->key.p);
 }
 
 /* N/A is what -lm writes for a row that has none. */
@@ -100,28 +118,15 @@ wants_partner(const msp_name_map *m, const msp_map_entry *e)
     return !msp_str_eq(msp_json_string(msp_json_at(m->doc.root, (size_t)e->value)), MSP_STR("N/A"));
 }
 
-msp_status
-msp_name_map_warn(const msp_name_map *m, const msp_name_map_files *files, const msp_rows *npu, const msp_match *match,
-                  msp_error *err)
+void
+msp_name_map_warn(const msp_name_map *m, const msp_compare_options *opt)
 {
     enum { SHOWN = 5 };
-    uint8_t *use = msp_alloc_zero(m->names.count, 1);
     size_t wrong = 0;
 
-    if (use == NULL)
-        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
-    for (size_t i = 0; i < match->count; i++) {
-        const msp_map_entry *e = msp_map_get(&m->names, msp_row_name(&npu->rows[i]));
-        uint8_t found = match->bench[i] == MATCH_NONE ? LINE_ALONE : LINE_PAIRED;
-
-        if (e != NULL && use[e - m->names.entries] < found)
-            use[e - m->names.entries] = found;
-    }
-    for (size_t i = 0; i < m->names.count; i++)
-        if (use[i] != LINE_PAIRED && wants_partner(m, &m->names.entries[i]) && wrong++ < SHOWN)
-            warn_line(m, files, &m->names.entries[i], use[i]);
+    for (size_t i = 0; m->is_used && i < m->names.count; i++)
+        if (m->use[i] != LINE_PAIRED && wants_partner(m, &m->names.entries[i]) && wrong++ < SHOWN)
+            warn_line(m, opt, &m->names.entries[i], m->use[i]);
     if (wrong > SHOWN)
-        msp_warning("%s: %zu more lines name rows that are not there", files->mapping, wrong - SHOWN);
-    msp_free(use);
-    return MSP_OK;
+        msp_warning("%s: %zu more lines name rows that are not there", opt->data_mapping, wrong - SHOWN);
 }

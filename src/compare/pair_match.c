@@ -98,7 +98,6 @@ find_partners(msp_pair *p)
     const msp_rows *n = &p->sides[0].rows, *b = &p->sides[1].rows;
     msp_framework nf = p->out->framework[0], bf = p->out->framework[1];
     msp_match_rule rule = {.cross_framework = nf != bf && nf != MSP_FRAMEWORK_UNKNOWN && bf != MSP_FRAMEWORK_UNKNOWN};
-    msp_name_map_files files = {p->run->opt->data_mapping, p->sides[0].path, p->sides[1].path};
     msp_status st;
 
     if (msp_pair_is_legacy(p)) {
@@ -109,11 +108,11 @@ find_partners(msp_pair *p)
             st = msp_match_rows(&p->match, n, b, &rule, p->err);
     } else if (p->run->names != NULL) {
         rule.key = msp_name_map_key;
-        rule.key_ctx = (void *)p->run->names;
+        rule.key_ctx = p->run->names;
         rule.ignore_shape = rule.ignore_dtype = true;
         st = msp_match_rows(&p->match, n, b, &rule, p->err);
         if (st == MSP_OK)
-            st = msp_name_map_warn(p->run->names, &files, n, &p->match, p->err);
+            msp_name_map_note(p->run->names, n, &p->match);
     } else if (p->fuzzy) {
         st = msp_match_rows_fuzzy(&p->match, n, b, &rule, p->err);
     } else {

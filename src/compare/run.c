@@ -413,6 +413,8 @@ run_plan(msp_run *run, const msp_plan *plan, msp_compare_result *out, msp_error 
     msp_run_expect(run, 0, run->progress.json_total);
     if (st == MSP_OK) {
         run_pairs(&j);
+        if (run->names != NULL)
+            msp_name_map_warn(run->names, run->opt);
         st = analyse(&j, err);
     }
     if (st == MSP_OK)

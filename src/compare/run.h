@@ -15,7 +15,9 @@
 typedef struct msp_name_map {
     msp_json_doc doc;
     char *text;
-    msp_map names; /* value: index of the member in doc */
+    msp_map names;       /* value: index of the member in doc */
+    atomic_uchar *use;   /* of each name, by all pairs together */
+    atomic_bool is_used; /* by a pair */
 } msp_name_map;
 
 /* MSP_E_NOT_FOUND, MSP_E_IO, MSP_E_FORMAT (no YAML), MSP_E_INVALID (not a flat map of names). */
@@ -25,21 +27,17 @@ void msp_name_map_release(msp_name_map *m);
 /* The msp_match_key of a msp_name_map: the mapped name, or the row's own. */
 msp_str msp_name_map_key(const msp_rows *npu, const msp_row *row, msp_buf *scratch, void *ctx);
 
-typedef struct msp_name_map_files {
-    const char *mapping, *npu, *bench;
-} msp_name_map_files;
-
-/* Warn of lines that name a row which one of the files does not have. */
-MSP_CHECK msp_status msp_name_map_warn(const msp_name_map *m, const msp_name_map_files *files, const msp_rows *npu,
-                                       const msp_match *match, msp_error *err);
+/* Note which lines found rows in a pair, from any thread; then warn of those that found none in any of them. */
+void msp_name_map_note(msp_name_map *m, const msp_rows *npu, const msp_match *match);
+void msp_name_map_warn(const msp_name_map *m, const msp_compare_options *opt);
 
 typedef struct msp_run {
     const msp_compare_options *opt;
-    int threads;               /* for the whole run */
-    int row_threads;           /* for the rows of one pair: 1 while pairs run beside each other */
-    const char *timestamp;     /* in the names of results */
-    const msp_name_map *names; /* NULL: no data_mapping */
-    const msp_cross *cross;    /* NULL: no mapping across frameworks; it wins over names */
+    int threads;            /* for the whole run */
+    int row_threads;        /* for the rows of one pair: 1 while pairs run beside each other */
+    const char *timestamp;  /* in the names of results */
+    msp_name_map *names;    /* NULL: no data_mapping */
+    const msp_cross *cross; /* NULL: no mapping across frameworks; it wins over names */
 
     pthread_mutex_t lock; /* guards what is below */
     msp_compare_progress progress;
