@@ -263,19 +263,38 @@ pair_by_number(planner *p, const level *l, const run_of *n, size_t nn, const run
     return st;
 }
 
+/* Take those out that cannot be read, so that they are named, and the others keep their order. */
+static msp_status
+set_aside(planner *p, run_of *runs, size_t *count, bool npu)
+{
+    msp_status st = MSP_OK;
+    size_t kept = 0;
+
+    for (size_t i = 0; i < *count && st == MSP_OK; i++)
+        if (runs[i].first->error != NULL)
+            st = add_lonely(p, runs[i], npu);
+        else
+            runs[kept++] = runs[i];
+    *count = kept;
+    return st;
+}
+
 static msp_status
 pair_level(planner *p, const level *l, run_of npu, run_of bench)
 {
     size_t nn, nb;
     run_of *n = split(l, npu, &nn), *b = split(l, bench, &nb);
-    msp_status st;
+    msp_status st = n == NULL || b == NULL ? no_memory(p) : MSP_OK;
 
-    if (n == NULL || b == NULL)
-        st = no_memory(p);
-    else if (nn == nb && (nn == 1 || !l->by_number_first || count_common(l, n, nn, b, nb) == 0))
-        st = pair_in_order(p, l, n, b, nn);
-    else
-        st = pair_by_number(p, l, n, nn, b, nb);
+    if (st == MSP_OK && nn != nb && count_common(l, n, nn, b, nb) == 0) {
+        st = set_aside(p, n, &nn, true);
+        if (st == MSP_OK)
+            st = set_aside(p, b, &nb, false);
+    }
+    if (st == MSP_OK)
+        st = nn == nb && (nn == 1 || !l->by_number_first || count_common(l, n, nn, b, nb) == 0)
+                 ? pair_in_order(p, l, n, b, nn)
+                 : pair_by_number(p, l, n, nn, b, nb);
     msp_free(n);
     msp_free(b);
     return st;
@@ -495,7 +514,7 @@ count_folders(const msp_dump_layout *l, const char *(*name)(const msp_dump_place
     for (size_t i = 0; i < l->count; i++) {
         const char *here = name(&l->places[i]);
 
-        if (here[0] == '\0' || strcmp(here, last) == 0)
+        if (here[0] == '\0' || strcmp(here, last) == 0 || l->places[i].error != NULL)
             continue;
         last = here;
         n++;

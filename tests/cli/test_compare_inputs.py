@@ -332,6 +332,25 @@ def test_a_rank_without_files_is_named_and_the_others_keep_their_partners(compar
     assert names(r) == ["compare_result_rank1"]
 
 
+@pytest.mark.parametrize("other", ["rank4", "rank"])
+def test_a_rank_without_files_leaves_the_order_of_the_others(compare, tree, other):
+    npu, bench = tree("npu", "rank0/dump.json", "rank1/dump.json"), tree("bench", other + "/dump.json")
+    (npu / "rank1/dump.json").unlink()
+    r = compare(npu, bench, "-c", "--format", "csv")
+    assert r.code == 1 and "error: rank1: %s: holds no dump.json" % (npu / "rank1") in r.text
+    assert len(names(r)) == 1 and "could not be compared" not in r.text.partition("rank1")[0]
+
+
+def test_a_mapping_that_covers_several_ranks_is_told_of_once(compare, tree, tmp_path):
+    npu, bench = tree("npu", "rank0/dump.json", "rank1/dump.json"), tree("bench", "rank0/dump.json", "rank1/dump.json")
+    for side in (npu, bench):
+        write(side / "rank1/dump.json", dump({"Torch.mul.0.forward": call()}))
+        write(side / "rank0/dump.json", dump({"Torch.add.0.forward": call()}))
+    lines = ["Torch.%s.0.forward.input.0: Torch.%s.0.forward.input.0" % (n, n) for n in ("add", "mul")] + ["no: other"]
+    r = compare(npu, bench, "-c", "-q", "-dm", write(tmp_path / "names.yaml", "\n".join(lines)))
+    assert r.code == 0 and r.text.count("warning: ") == 1 and "no is no row of %s" % npu in r.text
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a folder away")
 @pytest.mark.parametrize("folder, left", [("step0/rank1", ["step0/compare_result_rank0", "step1/compare_result_rank0"]),
                                           ("step0", ["step1/compare_result_rank0"])])
