@@ -105,6 +105,12 @@ MSP_API void msp_record_fill(msp_record *r, uint32_t number);
 MSP_API void msp_record_site(msp_record *r, uint32_t unit, const char *name, size_t len, uint32_t stack,
                              const char *parent, size_t parent_len);
 
+/*
+ * The same in one with the call's value: between the end of that and commit. For units of JSON files, and not with
+ * msp_record_fill().
+ */
+MSP_API void msp_record_place(msp_record *r, uint32_t stack, const char *parent, size_t parent_len);
+
 /* Values. Containers hold what is put between begin and end; in an object every value follows a key. */
 MSP_API void msp_record_object(msp_record *r);
 MSP_API void msp_record_array(msp_record *r);
@@ -136,6 +142,13 @@ typedef struct msp_tensor_note {
  * tensors, integers for 0-d integer tensors, floats otherwise.
  */
 MSP_API void msp_record_tensor(msp_record *r, const msp_tensor_note *note);
+
+/*
+ * The same of a tensor that is measured here: for small ones, of which there are many. False, and nothing was put: it
+ * is not small, has gaps, is of another type than float32, float16 or bfloat16, or holds NaN or infinity.
+ */
+MSP_API bool msp_record_small(msp_record *r, msp_dtype dtype, int32_t ndim, const int64_t *shape,
+                              const int64_t *strides, const void *data, bool requires_grad);
 
 /* The same, left open: further fields (keys and values) may follow, then msp_record_end(). */
 MSP_API void msp_record_tensor_open(msp_record *r, const msp_tensor_note *note);

@@ -10,6 +10,7 @@
 #include "collect/record.h"
 #include "core/alloc.h"
 #include "io/pieces.h"
+#include "kernels/brief.h"
 #include "msprobe/collect.h"
 
 static unsigned char *
@@ -148,6 +149,19 @@ msp_record_site(msp_record *r, uint32_t unit, const char *name, size_t len, uint
     put_text(r, name, len);
     put_byte(r, parent != NULL);
     put_text(r, parent == NULL ? "" : parent, parent == NULL ? 0 : parent_len);
+}
+
+void
+msp_record_place(msp_record *r, uint32_t stack, const char *parent, size_t parent_len)
+{
+    unsigned char *at = put_text_behind(r, 2, parent == NULL ? "" : parent, parent == NULL ? 0 : parent_len);
+
+    if (at == NULL)
+        return;
+    at[0] = TOKEN_SITE;
+    at[1] = parent != NULL;
+    ((frame_header *)r->p)->kind = FRAME_CALL;
+    ((frame_header *)r->p)->arg = stack;
 }
 
 void
@@ -325,6 +339,45 @@ msp_record_tensor_open(msp_record *r, const msp_tensor_note *note)
     put_tensor(r, note, true);
 }
 
+static bool
+has_gaps(int32_t ndim, const int64_t *shape, const int64_t *strides)
+{
+    int64_t step = 1;
+
+    for (int32_t i = ndim - 1; i >= 0; i--) {
+        if (shape[i] != 1 && strides[i] != step)
+            return true;
+        step *= shape[i];
+    }
+    return false;
+}
+
+bool
+msp_record_small(msp_record *r, msp_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides,
+                 const void *data, bool requires_grad)
+{
+    const tensor_token head =
+        {TOKEN_TENSOR, (uint8_t)dtype, (uint8_t)ndim, STATS_FLOAT, requires_grad ? TENSOR_GRAD : 0, 0};
+    msp_stats_four four;
+    unsigned char *at;
+    int64_t n = 1;
+
+    for (int32_t i = 0; i < ndim; i++)
+        n *= shape[i];
+    if (has_gaps(ndim, shape, strides) || !msp_stats_brief(&four, dtype, data, n))
+        return false;
+    at = room(r, sizeof(head) + (size_t)ndim * sizeof(*shape) + STATS_BYTES);
+    if (at == NULL)
+        return true; /* the record has failed */
+    memcpy(at, &head, sizeof(head));
+    at += sizeof(head);
+    for (int32_t i = 0; i < ndim; i++, at += sizeof(*shape))
+        memcpy(at, &shape[i], sizeof(*shape));
+    _Static_assert(sizeof(four) == STATS_BYTES, "the four stand there as pack_stats() has them");
+    memcpy(at, &four, sizeof(four));
+    return true;
+}
+
 /* ---- statistics that come later ---------------------------------------------------------------------------------- */
 
 /* How many bytes a text takes at p: its length, and itself. */
@@ -369,6 +422,8 @@ token_bytes(const unsigned char *p)
         return 1 + text_bytes(p + 1);
     case TOKEN_TENSOR:
         return tensor_bytes(p);
+    case TOKEN_SITE:
+        return 2 + text_bytes(p + 2);
     default:
         return 1;
     }
@@ -409,7 +464,7 @@ msp_record_settle(msp_record *r, msp_settle_find *find, void *payload)
     bool all = true;
     size_t at;
 
-    if (r->failed || r->len < sizeof(*h) || h->kind != FRAME_VALUE)
+    if (r->failed || r->len < sizeof(*h) || (h->kind != FRAME_VALUE && h->kind != FRAME_CALL))
         return true;
     at = sizeof(*h) + text_bytes(r->p + sizeof(*h));
     for (; at < r->len; at += token_bytes(r->p + at))

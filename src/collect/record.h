@@ -78,7 +78,7 @@ bool msp_record_read_tensor(record_reader *r, record_tensor *out);
 int64_t msp_record_read_i64(record_reader *r);
 double msp_record_read_f64(record_reader *r);
 
-/* Write the value at r as JSON; false when the tokens are not one well-formed value. */
+/* Write the value at r as JSON, and stop behind it; false when the tokens are not one well-formed value. */
 bool msp_record_to_json(record_reader *r, msp_json_writer *w);
 
 #endif

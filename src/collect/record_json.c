@@ -329,5 +329,5 @@ msp_record_to_json(record_reader *r, msp_json_writer *w)
         }
         want_key = depth > 0 && is_object[depth - 1];
     } while (depth > 0);
-    return !r->bad && r->p == r->end;
+    return !r->bad;
 }

@@ -26,7 +26,8 @@ typedef enum frame_kind {
     FRAME_ERROR, /* text for dump_error_info.log */
     FRAME_CLOSE, /* the unit is complete */
     FRAME_FLUSH, /* arg: ticket to publish */
-    FRAME_SPILL  /* text: path of a file that holds one whole frame too large for the ring */
+    FRAME_SPILL, /* text: path of a file that holds one whole frame too large for the ring */
+    FRAME_CALL   /* FRAME_VALUE and FRAME_SITE in one: text: name; then a value and TOKEN_SITE; arg: stack id */
 } frame_kind;
 
 typedef struct frame_header {
@@ -48,7 +49,8 @@ typedef enum token {
     TOKEN_OBJECT,
     TOKEN_ARRAY,
     TOKEN_END,
-    TOKEN_TENSOR /* packed: see tensor_token in record.c */
+    TOKEN_TENSOR, /* packed: see tensor_token in record.h */
+    TOKEN_SITE    /* u8: parent is there; text: parent */
 } token;
 
 #endif

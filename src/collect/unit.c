@@ -212,14 +212,14 @@ fill_hole(msp_unit *u, uint32_t number, size_t from, msp_error *err)
 }
 
 static msp_status
-add_value(msp_unit *u, uint32_t hole, record_reader *r, int64_t *damaged, msp_error *err)
+add_value(msp_unit *u, msp_str name, uint32_t hole, bool is_call, record_reader *r, int64_t *damaged, msp_error *err)
 {
     msp_json_writer w = member_writer(&u->data_text, 2);
     size_t before = u->data_text.len;
     msp_status st;
 
-    msp_json_write_key(&w, msp_record_read_text(r));
-    if (!msp_record_to_json(r, &w)) {
+    msp_json_write_key(&w, name);
+    if (!msp_record_to_json(r, &w) || (is_call ? msp_record_read_byte(r) != TOKEN_SITE : r->p != r->end)) {
         (*damaged)++;
         u->data_text.len = before;
     } else {
@@ -230,9 +230,8 @@ add_value(msp_unit *u, uint32_t hole, record_reader *r, int64_t *damaged, msp_er
 }
 
 static msp_status
-add_site(msp_unit *u, const frame_header *h, record_reader *r, int64_t *damaged, msp_error *err)
+add_site(msp_unit *u, msp_str name, uint32_t stack, record_reader *r, int64_t *damaged, msp_error *err)
 {
-    msp_str name = msp_record_read_text(r);
     bool has_parent = msp_record_read_byte(r) != 0;
     msp_str parent = msp_record_read_text(r);
     char *copy;
@@ -247,14 +246,26 @@ add_site(msp_unit *u, const frame_header *h, record_reader *r, int64_t *damaged,
         msp_json_write_key(&w, name);
         parent.len > 0 ? msp_json_write_string(&w, parent) : msp_json_write_null(&w);
     }
-    if (h->arg != 0) {
+    if (stack != 0) {
         copy = msp_arena_text(&u->names, name.p, name.len);
         if (copy == NULL || !msp_vec_grow((void **)&u->sites, &u->sites_cap, u->nsites + 1, sizeof(*u->sites)))
             return msp_error_set(err, MSP_E_NOMEM, "out of memory");
-        u->sites[u->nsites] = (unit_site){h->arg, (uint32_t)u->nsites, {copy, name.len}};
+        u->sites[u->nsites] = (unit_site){stack, (uint32_t)u->nsites, {copy, name.len}};
         u->nsites++;
     }
     return msp_buf_status(&u->construct_text, err);
+}
+
+/* A value and where it belongs. */
+static msp_status
+add_call(msp_unit *u, msp_str name, uint32_t stack, record_reader *r, int64_t *damaged, msp_error *err)
+{
+    const int64_t before = *damaged;
+    msp_status st = add_value(u, name, 0, true, r, damaged, err);
+
+    if (st != MSP_OK || *damaged != before)
+        return st;
+    return add_site(u, name, stack, r, damaged, err);
 }
 
 static msp_status
@@ -302,17 +313,21 @@ msp_unit_add(msp_unit *u, const frame_header *h, const unit_stack *stacks, size_
              msp_error *err)
 {
     record_reader r = body_of(h);
+    msp_str name;
 
     if (is_lines(u))
         return add_lines(u, h, h->arg > 0 && h->arg <= nstacks ? &stacks[h->arg - 1] : NULL, damaged, err);
-    if (h->kind == FRAME_VALUE)
-        return add_value(u, h->arg, &r, damaged, err);
     if (h->kind == FRAME_HOLE)
         return add_hole(u, h->arg, err);
-    if (h->kind == FRAME_SITE && !u->debug)
-        return add_site(u, h, &r, damaged, err);
     if (h->kind == FRAME_ERROR)
         return add_error(u, &r, err);
+    name = msp_record_read_text(&r);
+    if (h->kind == FRAME_VALUE)
+        return add_value(u, name, h->arg, false, &r, damaged, err);
+    if (h->kind == FRAME_CALL && !u->debug)
+        return add_call(u, name, h->arg, &r, damaged, err);
+    if (h->kind == FRAME_SITE && !u->debug)
+        return add_site(u, name, h->arg, &r, damaged, err);
     return MSP_OK;
 }
 

@@ -220,6 +220,12 @@ take_in_spilled(writer *w, const frame_header *h, msp_error *err)
     return st;
 }
 
+static bool
+is_value(const frame_header *h)
+{
+    return h->kind == FRAME_VALUE || h->kind == FRAME_CALL;
+}
+
 static msp_status
 take_in(writer *w, const frame_header *h, msp_error *err)
 {
@@ -233,7 +239,7 @@ take_in(writer *w, const frame_header *h, msp_error *err)
     }
     if (h->kind == FRAME_SPILL)
         return take_in_spilled(w, h, err);
-    if (h->unit >= w->nunits || ((h->kind == FRAME_SITE || h->kind == FRAME_VALUE) && h->arg > w->nstacks))
+    if (h->unit >= w->nunits || ((is_value(h) || h->kind == FRAME_SITE) && h->arg > w->nstacks))
         st = read_side(w, err);
     if (st != MSP_OK)
         return st;
@@ -242,7 +248,7 @@ take_in(writer *w, const frame_header *h, msp_error *err)
         w->damaged += h->kind != FRAME_CLOSE; /* which an earlier writer may have obeyed, and died */
         return MSP_OK;
     }
-    w->records += h->kind == FRAME_VALUE;
+    w->records += is_value(h);
     if (h->kind == FRAME_CLOSE) {
         if (!msp_unit_is_published(u)) /* mostly it is, and the next unit, which waits for its files, is left alone */
             st = publish(w, err);
@@ -319,7 +325,7 @@ peek(writer *w, msp_unit *more, const frame_header *h, msp_error *err)
         h = spilled;
     }
     if (st == MSP_OK && h != NULL && h->unit < w->nunits && w->units[h->unit].open &&
-        (h->kind == FRAME_VALUE || h->kind == FRAME_SITE || h->kind == FRAME_HOLE))
+        (is_value(h) || h->kind == FRAME_SITE || h->kind == FRAME_HOLE))
         st = msp_unit_add(&more[h->unit], h, w->stacks, w->nstacks, &damaged, err);
     msp_free(spilled);
     return st;

@@ -18,6 +18,10 @@ enum { THREADS_FROM_BYTES = 1 << 20 }; /* below, waking a thread costs more than
     {                                                                                       \
         .family = MSP_STATS_FLOAT, .part = (type), .part_shift = (shift), .inf = (inf_bits) \
     }
+#define SHORT(type, shift, inf_bits)                                                                       \
+    {                                                                                                      \
+        .family = MSP_STATS_FLOAT, .part = (type), .part_shift = (shift), .inf = (inf_bits), .is_short = 1 \
+    }
 #define COMPLEX(type, shift, inf_bits)                                                                       \
     {                                                                                                        \
         .family = MSP_STATS_FLOAT, .part = (type), .part_shift = (shift), .inf = (inf_bits), .is_complex = 1 \
@@ -37,9 +41,9 @@ enum { THREADS_FROM_BYTES = 1 << 20 }; /* below, waking a thread costs more than
 static const msp_stats_plan plans[MSP_DTYPE_COUNT] = {
     [MSP_DTYPE_NONE] = {.family = MSP_STATS_NONE},
     [MSP_F64] = FLOAT(MSP_F64, 3, F64_INF),
-    [MSP_F32] = FLOAT(MSP_F32, 2, F32_INF),
-    [MSP_F16] = FLOAT(MSP_F16, 1, F16_INF),
-    [MSP_BF16] = FLOAT(MSP_BF16, 1, BF16_INF),
+    [MSP_F32] = SHORT(MSP_F32, 2, F32_INF),
+    [MSP_F16] = SHORT(MSP_F16, 1, F16_INF),
+    [MSP_BF16] = SHORT(MSP_BF16, 1, BF16_INF),
     /*
      * The exponents' biases are 15, 7 and 8 against float16's 15. The fourth has 16, and finite numbers where float16
      * has infinity: bfloat16, whose bias is 127, takes them.
@@ -186,12 +190,12 @@ compute_blocks(msp_stats *out, const msp_stats_plan *plan, const msp_tensor *t, 
     finish(out, &j);
 }
 
-/* Most tensors of a small model are one block. */
+/* Most tensors of a small model are one block; then *out is complete. */
 static bool
 compute_one_block(msp_stats *out, const msp_stats_plan *plan, const msp_tensor *t)
 {
-    if (plan->family != MSP_STATS_FLOAT || plan->part == MSP_F64 || plan->is_complex || plan->is_f8 ||
-        t->numel > MSP_STATS_BLOCK_BYTES >> plan->part_shift || !msp_tensor_is_contiguous(t))
+    if (!plan->is_short || t->numel > MSP_STATS_BLOCK_BYTES >> plan->part_shift || t->numel == 0 ||
+        !msp_tensor_is_contiguous(t))
         return false;
     return msp_stats_float_one_block(out, plan, best_kernels(), t->data, (size_t)t->numel);
 }
@@ -202,14 +206,31 @@ compute(msp_stats *out, const msp_tensor *t, int nthreads)
     const msp_stats_plan *plan = &plans[(unsigned)t->dtype < MSP_DTYPE_COUNT ? t->dtype : MSP_DTYPE_NONE];
     msp_fpmode mode;
 
-    begin_stats(out, plan->is_complex);
-    if (plan->family == MSP_STATS_NONE || t->numel == 0)
-        return;
-    out->count = t->numel;
     msp_fpmode_enter(&mode);
-    if (!compute_one_block(out, plan, t))
-        compute_blocks(out, plan, t, nthreads);
+    if (!compute_one_block(out, plan, t)) {
+        begin_stats(out, plan->is_complex);
+        if (plan->family != MSP_STATS_NONE && t->numel > 0) {
+            out->count = t->numel;
+            compute_blocks(out, plan, t, nthreads);
+        }
+    }
     msp_fpmode_leave(&mode);
+}
+
+bool
+msp_stats_brief(msp_stats_four *out, msp_dtype dtype, const void *p, int64_t n)
+{
+    const msp_stats_plan *plan = &plans[(unsigned)dtype < MSP_DTYPE_COUNT ? dtype : MSP_DTYPE_NONE];
+    msp_stats_floats b;
+    msp_fpmode mode;
+    bool done;
+
+    if (!plan->is_short || n <= 0 || n > MSP_STATS_BLOCK_BYTES >> plan->part_shift)
+        return false;
+    msp_fpmode_enter(&mode);
+    done = msp_stats_float_brief(out, &b, plan, best_kernels(), p, (size_t)n);
+    msp_fpmode_leave(&mode);
+    return done;
 }
 
 void

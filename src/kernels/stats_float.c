@@ -408,27 +408,47 @@ msp_stats_float_finish(msp_stats *out, const msp_stats_job *j, const msp_float_t
 /* The same steps as above with everything left out that one block of finite numbers does not need: the bits are the
  * same, in a third of the time. */
 bool
-msp_stats_float_one_block(msp_stats *out, const msp_stats_plan *plan, const msp_stats_kernels *kernels, const void *p,
-                          size_t n)
+msp_stats_float_brief(msp_stats_four *out, msp_stats_floats *b, const msp_stats_plan *plan,
+                      const msp_stats_kernels *kernels, const void *p, size_t n)
 {
     msp_exact_sum sum = {0, 0};
-    msp_stats_floats b;
     block_sums sums;
     double mean;
 
-    begin_block(&b, true);
-    run_kernel(kernels, plan->part, &b, p, n);
-    if (largest(&b.range, plan) >= plan->inf)
+    begin_block(b, true);
+    run_kernel(kernels, plan->part, b, p, n);
+    if (largest(&b->range, plan) >= plan->inf)
         return false;
-    sums = fold_lanes(&b);
+    sums = fold_lanes(b);
     msp_exact_add(&sum, sums.even);
     msp_exact_add(&sum, sums.odd);
     mean = msp_exact_value(&sum) / (double)n;
-    out->max = out->max_finite = value_of_bits(plan->part, msp_stats_max_bits(&b.range));
-    out->min = out->min_finite = value_of_bits(plan->part, msp_stats_min_bits(&b.range, 8 << plan->part_shift));
+    out->max = value_of_bits(plan->part, msp_stats_max_bits(&b->range));
+    out->min = value_of_bits(plan->part, msp_stats_min_bits(&b->range, 8 << plan->part_shift));
     out->mean = mean > out->max ? out->max : mean < out->min ? out->min : mean;
     out->norm = sqrt(sums.square);
+    return true;
+}
+
+bool
+msp_stats_float_one_block(msp_stats *out, const msp_stats_plan *plan, const msp_stats_kernels *kernels, const void *p,
+                          size_t n)
+{
+    msp_stats_floats b;
+    msp_stats_four four;
+
+    if (!msp_stats_float_brief(&four, &b, plan, kernels, p, n))
+        return false;
+    out->count = (int64_t)n;
+    out->max = out->max_finite = four.max;
+    out->min = out->min_finite = four.min;
+    out->mean = four.mean;
+    out->norm = four.norm;
+    out->mean_imag = 0;
+    out->max_int = out->min_int = 0;
+    out->nan = out->pos_inf = out->neg_inf = 0;
     out->zero = b.zero;
     out->subnormal = b.tiny - b.zero;
+    out->first_bad = -1;
     return true;
 }

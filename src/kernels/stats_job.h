@@ -10,6 +10,7 @@
 #define MSP_KERNELS_STATS_JOB_H
 
 #include <stdbool.h>
+#include "kernels/brief.h"
 #include "kernels/gather.h"
 #include "kernels/stats_kernel.h"
 #include "msprobe/stats.h"
@@ -30,6 +31,7 @@ typedef struct msp_stats_plan {
     uint8_t part_shift; /* log2 of the bytes of a part as the kernel sees it */
     uint8_t is_complex; /* two parts per element */
     uint8_t is_f8;      /* parts are widened to 16 bits */
+    uint8_t is_short;   /* of fewer than 64 bits, and neither of those: one block needs little */
     uint8_t scale;      /* the kernel sees values divided by 2^scale */
     msp_stats_f8 f8;    /* how they are widened */
     uint64_t inf;       /* bits of +infinity as the kernel sees it */
@@ -139,7 +141,9 @@ void msp_stats_float_merge(msp_float_tally *into, const msp_float_tally *t);
 void msp_stats_float_finish(msp_stats *out, const msp_stats_job *j, const msp_float_tally *t);
 
 /* All of a real tensor of 16 or 32 bits that is one block without gaps; false: something in it is not finite, and
- * nothing was done. */
+ * nothing was done. The first with the block's own sums in *b. */
+bool msp_stats_float_brief(msp_stats_four *out, msp_stats_floats *b, const msp_stats_plan *plan,
+                           const msp_stats_kernels *kernels, const void *p, size_t n);
 bool msp_stats_float_one_block(msp_stats *out, const msp_stats_plan *plan, const msp_stats_kernels *kernels,
                                const void *p, size_t n);
 

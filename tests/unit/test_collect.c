@@ -6,6 +6,7 @@
 #include "collects.h"
 #include <dirent.h>
 #include <fcntl.h>
+#include <math.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -57,6 +58,78 @@ the_text_is_what_python_writes(void **state)
     assert_int_equal(hidden_files(dir), 0);
     assert_int_equal(hidden_files(unit_dir), 0);
     msp_free(r.p);
+}
+
+static char *
+read_unit(const char *dir, const char *name)
+{
+    char *text;
+    size_t size;
+
+    assert_int_equal(msp_file_read(&text, &size, in_dir(dir, name), 1 << 20, NULL), MSP_OK);
+    return text;
+}
+
+static void
+a_call_in_one_record_reads_as_its_value_and_its_site(void **state)
+{
+    const char *dir = scratch_path("one"), *apart = scratch_path("one/apart"), *together = scratch_path("one/together");
+    const char *const frames[] = {"File a.py, line 3, in f, \n y = g(x)"}, *const names[] = {"dump.json", "stack.json",
+                                                                                             "construct.json"};
+    msp_collect *c = open_collect(dir, false);
+    uint32_t units[] = {open_unit(c, apart), open_unit(c, together)}, stack;
+    msp_record r = {0};
+
+    (void)state;
+    assert_int_equal(msp_collect_stack(c, &stack, frames, 1, NULL), MSP_OK);
+    for (int i = 0; i < 2; i++) {
+        msp_record_begin(&r, units[i], "Functional.relu.0.forward", 25);
+        msp_record_object(&r);
+        msp_record_key(&r, "a", 1);
+        msp_record_int(&r, 7);
+        msp_record_end(&r);
+        if (i == 1)
+            msp_record_place(&r, stack, "Module.a.Linear.forward.0", 25);
+        assert_int_equal(msp_collect_commit(c, &r, NULL, NULL, NULL), MSP_OK);
+    }
+    commit_site(c, &r, units[0], 0, stack);
+    flush(c);
+    for (int i = 0; i < 3; i++) {
+        char *one = read_unit(apart, names[i]), *other = read_unit(together, names[i]);
+
+        assert_string_equal(other, one);
+        assert_non_null(strstr(one, "Functional.relu.0.forward"));
+        msp_free(one);
+        msp_free(other);
+    }
+    msp_collect_close(c);
+    msp_free(r.p);
+}
+
+static void
+a_small_tensor_is_recorded_as_any_other(void **state)
+{
+    const float values[12] = {1.5f, -2, 0.25f, 3, 4, -0.0f, 7, 8, 9, 10, 11, 12};
+    const float bad[2] = {1, INFINITY};
+    const int64_t shape[2] = {3, 4}, strides[2] = {4, 1}, columns[2] = {1, 3}, two = 2, one = 1;
+    msp_record small = {0}, usual = {0};
+    msp_stats stats;
+    msp_tensor t;
+    msp_tensor_note note = {.shape_of = &t, .stats = &stats, .requires_grad = true};
+
+    (void)state;
+    assert_int_equal(msp_tensor_view(&t, values, MSP_F32, 2, shape, NULL), MSP_OK);
+    msp_stats_compute(&stats, &t);
+    msp_record_tensor(&usual, &note);
+    assert_true(msp_record_small(&small, MSP_F32, 2, shape, strides, values, true));
+    assert_int_equal(small.len, usual.len);
+    assert_memory_equal(small.p, usual.p, usual.len);
+    assert_false(msp_record_small(&small, MSP_F32, 2, shape, columns, values, true));
+    assert_false(msp_record_small(&small, MSP_F32, 1, &two, &one, bad, true));
+    assert_false(msp_record_small(&small, MSP_F64, 1, &one, &one, values, true));
+    assert_int_equal(small.len, usual.len);
+    msp_record_release(&small);
+    msp_record_release(&usual);
 }
 
 static void
@@ -561,6 +634,8 @@ main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         TEST(the_text_is_what_python_writes),
+        TEST(a_call_in_one_record_reads_as_its_value_and_its_site),
+        TEST(a_small_tensor_is_recorded_as_any_other),
         TEST(more_than_the_ring_holds_waits_for_the_writer_and_nothing_is_lost),
         TEST(a_record_larger_than_the_ring_arrives),
         TEST(a_late_record_stands_where_its_place_was_kept),

@@ -16,6 +16,8 @@
 #include "core/cpu.h"
 #include "core/pool.h"
 #include "dtype/convert.h"
+#include "kernels/brief.h"
+#include "kernels/stats_kernel.h"
 #include "msprobe/stats.h"
 
 /* ---- data ------------------------------------------------------------------------------------------------------ */
@@ -178,6 +180,24 @@ check_same(const msp_stats *want, const msp_tensor *t, const char *how, int numb
                  (long long)got.zero, (long long)want->zero, (long long)got.subnormal, (long long)want->subnormal);
 }
 
+/* The short way has its answer for exactly those it is for, and the same bits. */
+static void
+check_brief(const msp_stats *want, const msp_tensor *t)
+{
+    const bool is_short = t->dtype == MSP_F32 || t->dtype == MSP_F16 || t->dtype == MSP_BF16;
+    const bool fits = t->numel > 0 && (size_t)t->numel * msp_dtype_size(t->dtype) <= MSP_STATS_BLOCK_BYTES;
+    const bool finite = want->nan + want->pos_inf + want->neg_inf == 0;
+    msp_stats_four four;
+
+    assert_int_equal(msp_stats_brief(&four, t->dtype, t->data, t->numel), is_short && fits && finite);
+    if (is_short && fits && finite) {
+        assert_memory_equal(&four.max, &want->max, sizeof(double));
+        assert_memory_equal(&four.min, &want->min, sizeof(double));
+        assert_memory_equal(&four.mean, &want->mean, sizeof(double));
+        assert_memory_equal(&four.norm, &want->norm, sizeof(double));
+    }
+}
+
 /* n elements of data in other layouts: odd address, every third of a larger array, columns of a matrix. */
 static void
 check_layouts(const msp_stats *want, msp_dtype t, const char *data, size_t n)
@@ -221,6 +241,7 @@ check_everything(msp_dtype t, kind k, size_t n)
             continue;
         msp_cpu_limit((msp_cpu_level)level);
         check_same(&want, &tensor, "contiguous", 0);
+        check_brief(&want, &tensor);
         if (n > 1 && n < 100000)
             check_layouts(&want, t, data, n);
         for (int threads = 2; threads <= 8 && n * msp_dtype_size(t) >= 1 << 20; threads += 3)
