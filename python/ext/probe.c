@@ -210,6 +210,23 @@ rules(PyObject *self, PyObject *args, PyObject *kwargs)
     Py_RETURN_NONE;
 }
 
+/* Nothing that the rules ask for is more than numbers, or changes from one hook to the next. */
+static bool
+hooks_may_wait(void)
+{
+    const probe_rules *r = &msp_probe.rules;
+
+    return msp_node_usable() && msp_node_tells_state() && !r->overflow && r->list == NULL && r->scope_begin == NULL &&
+           msp_probe.data_dir == NULL && msp_probe.queue_callback != NULL && msp_probe.collect != NULL &&
+           !msp_probe_is_legacy();
+}
+
+static bool
+is_quick(const probe_rules *r)
+{
+    return r->statistics && !r->checksum && !r->overflow && msp_probe.data_dir == NULL && !msp_probe_is_legacy();
+}
+
 static PyObject *
 start(PyObject *self, PyObject *arg)
 {
@@ -227,6 +244,8 @@ start(PyObject *self, PyObject *arg)
         msp_probe_patch_all();
     msp_probe_grad_start();
     msp_probe_modules_start();
+    msp_batch_start(hooks_may_wait());
+    msp_probe.quick = msp_node_usable() && is_quick(&msp_probe.rules);
     msp_probe.on = msp_probe.live = true;
     Py_RETURN_NONE;
 }
@@ -240,6 +259,7 @@ stop(PyObject *self, PyObject *unused)
     msp_probe_unpatch_all();
     msp_probe_grad_stop();
     msp_probe_modules_stop();
+    msp_batch_work();
     Py_RETURN_NONE;
 }
 
@@ -251,6 +271,7 @@ step(PyObject *self, PyObject *unused)
 
     (void)self;
     (void)unused;
+    msp_batch_work();
     msp_probe_grad_flush();
     msp_probe_pending_flush();
     msp_probe_device_end();
@@ -277,6 +298,7 @@ flush(PyObject *self, PyObject *unused)
 
     (void)self;
     (void)unused;
+    msp_batch_work();
     msp_probe_grad_flush();
     msp_probe_device_flush();
     if (msp_probe.collect == NULL)
@@ -295,6 +317,8 @@ close_collect(PyObject *self, PyObject *unused)
 
     (void)self;
     (void)unused;
+    msp_batch_end();
+    msp_batch_work();
     msp_probe.on = msp_probe.live = msp_probe.has_unit = false;
     msp_probe_unpatch_all();
     msp_probe_grad_stop();
@@ -332,6 +356,7 @@ forked(PyObject *self, PyObject *unused)
 {
     (void)self;
     (void)unused;
+    msp_batch_forked();
     msp_probe.on = msp_probe.live = false;
     msp_probe_unpatch_all();
     msp_probe_grad_stop();
@@ -424,6 +449,7 @@ static PyMethodDef functions[] = {
     {"parameter_add", msp_probe_parameter_add, METH_VARARGS, "parameter_add(parameter, module, own)"},
     {"parameter_done", msp_probe_py_parameter_done, METH_VARARGS, "parameter_done(parameter, gradient=None)"},
     {"nodes", msp_probe_nodes, METH_VARARGS, "nodes(tensors, kinds)"},
+    {"fields", msp_probe_fields, METH_O, "fields(tensors)"},
     {"state", msp_probe_state, METH_O, "state(use)"},
     {"frames", msp_probe_frames, METH_O, "frames(use)"},
     {"version", msp_probe_version, METH_O, "version(dict)"},

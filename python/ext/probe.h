@@ -17,6 +17,7 @@
  *     probe_edges.c   before a call: the edges on which the gradients of its inputs will arrive
  *     probe_walk.c    after it: which autograd nodes it made, and which of their edges carry its gradients
  *     probe_grad.c    gradients, by hooks on these nodes
+ *     probe_batch.c   what these hooks are shown, worked out for many of them at a time
  *     probe_parameter.c gradients of parameters
  *     probe_follow.c  gradients of calls that hand on what their module was given
  *     probe_node.c    nodes read and hooked without going through Python
@@ -24,6 +25,7 @@
  *     probe_module.c  calls of modules, and single values
  *     probe_parent.c  the modules that are open, and the one that a gradient belongs to
  *     probe_tree.c    the modules of a model, and the gradients of their parameters
+ *     probe_shape.c   whether that model is the one of the last step
  *     probe_legacy.c  calls and modules as the older tools record them
  */
 #ifndef MSP_PY_PROBE_H
@@ -110,6 +112,7 @@ typedef struct probe_state {
     bool on;   /* between start() and stop() */
     bool live; /* gradients of this step are still taken: until step() */
     bool in_scope;
+    bool quick;         /* of tensors nothing but statistics is asked for */
     int64_t generation; /* the step's number, so that late gradients are told */
     probe_rules rules;
     char *data_dir;                  /* dump_tensor_data, NULL: none */
@@ -147,16 +150,27 @@ typedef struct kept_tensor kept_tensor;
 
 /* Per thread. */
 typedef struct probe_thread {
-    int depth;             /* inside a recorded call: what it calls itself is not recorded */
-    bool overflowed;       /* a tensor that was read since this was reset held inf or NaN */
-    kept_tensor **keep;    /* overflow_check: where copies of what is read go, or NULL */
-    uint32_t stack;        /* of the call that was looked at last, as msp_collect_stack() numbered it */
-    bool saving;           /* elements are written to files and nothing else is done */
-    const char *no_values; /* why the values of what is read mean nothing, or NULL */
-    bool transforming;     /* inside vmap, grad, ...: tensors are wrappers without memory */
+    int depth;                 /* inside a recorded call: what it calls itself is not recorded */
+    bool overflowed;           /* a tensor that was read since this was reset held inf or NaN */
+    kept_tensor **keep;        /* overflow_check: where copies of what is read go, or NULL */
+    uint32_t stack;            /* of the call that was looked at last, as msp_collect_stack() numbered it */
+    bool saving;               /* elements are written to files and nothing else is done */
+    const char *no_values;     /* why the values of what is read mean nothing, or NULL */
+    bool transforming;         /* inside vmap, grad, ...: tensors are wrappers without memory */
+    struct probe_batch *batch; /* what hooks were shown on this thread, or NULL */
 } probe_thread;
 
 extern __thread probe_thread msp_probe_thread;
+
+/* Its address is a call, which a compiler would rather make again than keep what it said. */
+static inline probe_thread *
+msp_probe_here(void)
+{
+    probe_thread *here = &msp_probe_thread;
+
+    __asm__("" : "+r"(here));
+    return here;
+}
 
 /* ---- one call (probe_call.c) ------------------------------------------------------------------------------------ */
 
@@ -273,6 +287,9 @@ void msp_probe_swallow(const char *where, const char *name);
 struct probe_site;
 void msp_probe_note_site(const char *name, size_t len, const struct probe_site *site, bool selected);
 
+/* The same in one with the record of a selected call, which is complete. */
+void msp_probe_place(msp_record *r, const struct probe_site *site);
+
 /* An exception of our own becomes the field "error" of what is being recorded, and is told once. */
 void msp_probe_mark(msp_record *r, const char *where, const char *name);
 
@@ -340,6 +357,12 @@ int msp_probe_plain_members(msp_record *r, PyObject *dict, int depth);
  */
 int msp_probe_tensor_as(msp_record *r, PyObject *t, probe_path *path, const char *type, PyObject *grad_of,
                         PyObject *extra, PyObject *shape);
+
+/*
+ * The record of a tensor that is small and plain in every respect, while nothing else than its statistics is asked for
+ * (msp_probe.quick). False, and nothing was written: it is not. Without the interpreter lock.
+ */
+bool msp_probe_quick(msp_record *r, const void *handle);
 
 /* The memory of a tensor: 1 and *view, 0 when it has none that can be read plainly, -1 with an exception set. */
 int msp_probe_tensor_view(msp_tensor *view, PyObject *t);
@@ -426,11 +449,20 @@ bool msp_probe_grad_enabled(void);
 void *msp_probe_tensor_handle(PyObject *t);
 bool msp_probe_tensor_is_fast(void);
 
-/* A tensor that is not ours: a Python object, or only torch's own, by its handle (object NULL). */
+/* A tensor that is not ours: a Python object, or torch's own, by its handle, or the tokens of its record, which was
+ * made before; everything is NULL where there is none. */
 typedef struct probe_lent {
     PyObject *object;
     const void *handle;
+    const unsigned char *tokens;
+    size_t len;
 } probe_lent;
+
+static inline bool
+msp_probe_is_lent(const probe_lent *lent)
+{
+    return lent->object != NULL || lent->handle != NULL || lent->tokens != NULL;
+}
 
 /* Its record; and a new reference to the Python object that stands for it, or NULL with an exception set. */
 void msp_probe_lent(msp_record *r, const probe_lent *lent, probe_path *path);
@@ -440,6 +472,15 @@ PyObject *msp_probe_lent_object(const probe_lent *lent);
  * one something of the program may have run. */
 void msp_probe_shown_anew(void);
 int msp_probe_tensor_at(msp_record *r, const void *handle, probe_path *path);
+
+/* The same without the interpreter lock; false: it takes Python to read it. */
+bool msp_probe_read_unlocked(msp_record *r, const void *handle);
+
+/* Whether it is plain memory, and so little that it may be held for a while. */
+bool msp_probe_is_small(const void *handle);
+
+/* fields(tensors): see probe_view.c */
+PyObject *msp_probe_fields(PyObject *self, PyObject *tensors);
 
 /* Find torch's C functions, and prove on a tensor that they tell the truth; false: the slow way is used. */
 bool msp_probe_tensor_setup(PyObject *sample);
@@ -502,6 +543,16 @@ void msp_probe_grad_start(void);
 void msp_probe_grad_stop(void);
 PyObject *msp_probe_registrar(PyObject *self, PyObject *all);
 
+/* What hooks were shown and is not a record yet becomes one: everything, or, before something else is recorded, what
+ * this thread's were shown. */
+void msp_batch_work(void);
+void msp_batch_work_own(void);
+
+/* Recording begins: whether hooks may be worked out later. Nothing is recorded any more; and in a child of fork(). */
+void msp_batch_start(bool may);
+void msp_batch_end(void);
+void msp_batch_forked(void);
+
 /* nodes(tensors), state(use): see probe_node.c */
 PyObject *msp_probe_nodes(PyObject *self, PyObject *tensors);
 PyObject *msp_probe_state(PyObject *self, PyObject *use);
@@ -515,6 +566,9 @@ bool msp_node_has_function_mode(void);
 bool msp_node_is_transforming(void);
 int64_t msp_node_task(void);
 
+/* Whether the three take no interpreter lock. */
+bool msp_node_tells_state(void);
+
 /* Whether nodes and gradients are asked for directly now. */
 bool msp_node_usable(void);
 
@@ -523,6 +577,9 @@ bool msp_node_usable(void);
 bool msp_node_requires_grad(const void *handle);
 bool msp_node_is_plain(const void *handle);
 PyObject *msp_node_wrap(const void *handle);
+
+/* Memory of this process, at an address that may mean nothing; false: there is none. */
+bool msp_node_peek(void *out, const void *address, size_t size);
 
 /* Take out the hook that node.register_hook() gave this handle for. */
 void msp_probe_unhook(PyObject *handle);
@@ -606,6 +663,16 @@ PyObject *msp_probe_version(PyObject *self, PyObject *dict);
 /* versions(use): whether a module's dicts are looked up only when the version of its own has changed. */
 PyObject *msp_probe_versions(PyObject *self, PyObject *use);
 
+/* Whether the models, and how they are recorded, are as they were the last time; and forget that. What they consist of
+ * is held in alive, and what that held is let go. */
+struct held;
+bool msp_probe_shape_is_same(PyObject *models, long how, struct held *alive);
+void msp_probe_shape_forget(void);
+
+/* Whether dicts have versions that may be relied on, and that of one; 0: it has none. */
+bool msp_probe_has_versions(void);
+uint64_t msp_probe_dict_version(PyObject *dict);
+
 /* The module when its calls are recorded, or NULL. */
 probe_module *msp_probe_module_find(PyObject *module);
 
@@ -637,6 +704,12 @@ void msp_probe_note_hooked(PyObject *node);
 /* A backward pass has brought the parameter's gradient; arrived NULL: it is what the parameter has. Returns true when
  * the program is to be stopped, with an exception set. */
 bool msp_probe_parameter_done(PyObject *watched, PyObject *parameter, const probe_lent *arrived);
+
+/* The same with the gradient that counts. */
+bool msp_probe_parameter_came(PyObject *watched, const probe_lent *gradient);
+
+/* Whether what its node was shown is known to be the gradient that counts. Without the interpreter lock. */
+bool msp_probe_parameter_is_plain(PyObject *parameter);
 
 PyObject *msp_probe_modules_begin(PyObject *self, PyObject *all);
 PyObject *msp_probe_modules_end(PyObject *self, PyObject *unused);

@@ -356,6 +356,13 @@ postpone(call *c, PyObject *self, PyObject *args, PyObject *kwargs, PyObject *re
     return true;
 }
 
+/* Whether the place of the call is told apart from its record, which may come late or not at all. */
+static bool
+has_own_site(const call *c)
+{
+    return c->held.record == NULL || msp_probe.rules.overflow || (c->api->flags & PROBE_DISTRIBUTED);
+}
+
 /*
  * Outputs, and the record is handed over; in task overflow_check only when there is something to see. result NULL: the
  * call raised. Returns true when the call made inf or NaN; what others made and it was given is recorded, too, but does
@@ -380,7 +387,10 @@ conclude(call *c, PyObject *self, PyObject *args, PyObject *kwargs, PyObject *re
     }
     if (wanted) {
         msp_record_end(c->held.record);
-        msp_record_fill(c->held.record, hole);
+        if (has_own_site(c))
+            msp_record_fill(c->held.record, hole);
+        else
+            msp_probe_place(c->held.record, &c->site);
         msp_probe_commit_value(c->held.record);
     }
     msp_probe_record_put(c->held.record);
@@ -482,7 +492,8 @@ end(call *c, PyObject *self, PyObject *args, PyObject *kwargs, PyObject *result)
 {
     bool stop = false;
 
-    msp_probe_note_site(c->text, c->len, &c->site, c->selected);
+    if (has_own_site(c))
+        msp_probe_note_site(c->text, c->len, &c->site, c->selected);
     if (c->held.record != NULL && finish_record(c, self, args, kwargs, result))
         stop = msp_probe_overflow(c->text, c->site.stack);
     msp_probe_scope_leave(c->text, c->len);

@@ -219,7 +219,9 @@ put_sum(msp_record *r, PyObject *list, PyObject *less, probe_path *path)
         negate(&sum);
     }
     ok = ok && add_all(&sum, list);
-    if (ok && msp_probe_memory(r, &sum, path) != 0)
+    if (ok && msp_probe.quick && msp_record_small(r, sum.dtype, sum.ndim, sum.shape, sum.strides, sum.data, false))
+        ; /* as most are */
+    else if (ok && msp_probe_memory(r, &sum, path) != 0)
         msp_probe_swallow("reading a gradient", path->text);
     if (data != small)
         PyMem_Free(data);
@@ -243,7 +245,7 @@ put_zeros(msp_record *r, const msp_tensor *like, probe_path *path)
 static void
 put_slot(msp_record *r, const slot *s, probe_path *path)
 {
-    if (s->now.object != NULL || s->now.handle != NULL)
+    if (msp_probe_is_lent(&s->now))
         msp_probe_lent(r, &s->now, path);
     else if (s->kept != NULL && PyList_GET_SIZE(s->kept) == 1 && s->own == NULL)
         msp_probe_value(r, PyList_GET_ITEM(s->kept, 0), path, 0);
@@ -273,16 +275,21 @@ put_slots(msp_record *r, const grad_call *g, const slot *s, int n, const char *s
     msp_record_end(r);
 }
 
+/* Where its gradients stand, in one with their record, or (NULL) alone. */
 static void
-note_parent(const grad_call *g)
+note_parent(const grad_call *g, msp_record *record)
 {
-    msp_record *r = msp_probe_record_get();
     char name[512], parent[512];
-    size_t n = call_name(name, sizeof(name), g);
     size_t len = msp_probe_backward_text(parent, sizeof(parent), g->parent, g->parent_len);
+    msp_record *r;
 
+    if (record != NULL) {
+        msp_record_place(record, 0, parent, len);
+        return;
+    }
+    r = msp_probe_record_get();
     if (r != NULL) {
-        msp_record_site(r, msp_probe.unit, name, n, 0, parent, len);
+        msp_record_site(r, msp_probe.unit, name, call_name(name, sizeof(name), g), 0, parent, len);
         msp_probe_commit(r);
     }
     msp_probe_record_put(r);
@@ -328,6 +335,8 @@ record_gradients(grad_call *g)
     overflowed = put_gradients(r, g, &poisoned) | msp_probe_device_overflowed();
     if (overflowed || poisoned || !msp_probe.rules.overflow) {
         msp_record_end(r);
+        if (msp_probe.rules.construct && !msp_probe.rules.overflow)
+            note_parent(g, r);
         msp_probe_commit_value(r);
     }
     if (msp_probe.rules.overflow && (overflowed || poisoned)) {
@@ -385,9 +394,11 @@ commit_grads(grad_call *g)
         return false;
     g->done = true;
     if (g->generation == msp_probe.generation) {
-        if (msp_probe.rules.construct)
-            note_parent(g);
-        if (msp_probe_wants_gradients() && selects(g))
+        const bool recorded = msp_probe_wants_gradients() && selects(g);
+
+        if (msp_probe.rules.construct && (!recorded || msp_probe.rules.overflow))
+            note_parent(g, NULL);
+        if (recorded)
             stop = record_gradients(g);
         msp_probe_scope_leave(g->name, g->len);
         stop = stop || commit_led(g);
@@ -440,6 +451,7 @@ end_hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     (void)args;
     (void)kwargs;
+    msp_batch_work();
     if (msp_probe.live)
         flush(((end_hook *)self)->task);
     Py_RETURN_NONE;
@@ -467,6 +479,8 @@ await_end(int64_t task)
     if (h != NULL) {
         h->task = task;
         done = PyObject_CallFunctionObjArgs(msp_probe.queue_callback, (PyObject *)h, NULL);
+        if (done != NULL)
+            msp_batch_begin_pass(task);
         Py_XDECREF(done);
         Py_DECREF(h);
     }
@@ -508,7 +522,7 @@ take_gradient(grad_call *g, slot *s, probe_lent v, const char *section, int inde
 {
     probe_path path;
 
-    if (v.object == NULL && v.handle == NULL)
+    if (!msp_probe_is_lent(&v))
         return;
     s->got++;
     if (s->expected > 1 || s->followed || msp_probe.rules.overflow) {
@@ -540,7 +554,7 @@ take_gradients(const grad_hook *h, const grad_shown *leaving, const grad_shown *
         int at = h->map[i].at, number = h->map[i].slot;
         probe_lent v = at < 0 ? msp_probe_grad_item(entering, -1 - at) : msp_probe_grad_item(leaving, at);
 
-        if (number < 0 && msp_probe.rules.inputs && (v.object != NULL || v.handle != NULL))
+        if (number < 0 && msp_probe.rules.inputs && msp_probe_is_lent(&v))
             keep(&g->in[-1 - number].own, &v);
         else if (number >= 0 && (msp_probe.rules.outputs || g->nled > 0))
             take_gradient(g, &g->out[number], v, "output", number);
@@ -549,7 +563,7 @@ take_gradients(const grad_hook *h, const grad_shown *leaving, const grad_shown *
 
 /* A node that fires again begins another pass over the same graph, with a record of its own. */
 static bool
-begin_pass(grad_hook *h)
+begin_pass(grad_hook *h, int64_t task)
 {
     grad_call *g = h->call;
     bool stop = false;
@@ -563,16 +577,16 @@ begin_pass(grad_hook *h)
     h->passes = g->passes + 1;
     if (g->fired == 0 && !stop) {
         msp_probe_scope_enter(g->name, g->len);
-        g->task = msp_node_task();
+        g->task = task;
     }
     return stop;
 }
 
 static bool
-fire(grad_hook *h, const grad_shown *leaving, const grad_shown *entering)
+fire(grad_hook *h, const grad_shown *leaving, const grad_shown *entering, int64_t task)
 {
     grad_call *g = h->call;
-    bool stop = begin_pass(h);
+    bool stop = begin_pass(h, task);
 
     if (stop || g->done)
         return stop;
@@ -582,7 +596,8 @@ fire(grad_hook *h, const grad_shown *leaving, const grad_shown *entering)
         return commit_grads(g);
     if (g->next == NULL) {
         link_call(g);
-        await_end(g->task);
+        if (msp_node_task() == g->task)
+            await_end(g->task);
     }
     return false;
 }
@@ -604,7 +619,7 @@ grad_hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
     if (!PyTuple_Check(leaving.tuple) || !PyTuple_Check(entering.tuple))
         Py_RETURN_NONE; /* compiled autograd hands out something else */
     msp_probe_enter(&q);
-    stop = fire(h, &leaving, &entering);
+    stop = fire(h, &leaving, &entering, msp_node_task());
     msp_probe_leave(&q);
     if (stop)
         return NULL;
@@ -729,19 +744,68 @@ fire_directly(grad_hook *h, const grad_shown *leaving, const grad_shown *enterin
     if (!msp_probe.live || h->call->generation != msp_probe.generation)
         return;
     msp_probe_enter(&q);
-    fire(h, leaving, entering);
+    fire(h, leaving, entering, msp_node_task());
     msp_probe_leave(&q);
 }
 
 void
 msp_probe_grad_fire(PyObject *hook, const void *leaving, const void *entering)
 {
-    const grad_shown out = {NULL, leaving}, in = {NULL, entering};
+    const grad_shown out = {.list = leaving}, in = {.list = entering};
 
+    await_end(msp_node_task());
     if (Py_TYPE(hook) == &msp_probe_grad_hook_type)
         fire_directly((grad_hook *)hook, &out, &in);
     else
         msp_probe_parameter_fire(hook, &in);
+    if (PyErr_Occurred())
+        PyErr_Clear();
+}
+
+/* ---- the same, worked out later ---------------------------------------------------------------------------------- */
+
+static bool
+is_alive(const grad_hook *h)
+{
+    return msp_probe.live && h->call->generation == msp_probe.generation;
+}
+
+/* What the hook will ask for: as take_gradients() does. Where other calls or other hooks have a part in it, it is not
+ * for this way, but for several contributions to one sum, which are kept. */
+bool
+msp_probe_grad_note(probe_batch *b, PyObject *hook, const void *leaving, const void *entering)
+{
+    const grad_hook *h = (const grad_hook *)hook;
+    const grad_call *g = h->call;
+
+    if (!is_alive(h) || !msp_probe_wants_gradients())
+        return true;
+    if (g->nled > 0)
+        return false;
+    for (int i = 0; i < h->nin + h->nout; i++) {
+        const bool enters = i < h->nin, shown_entering = enters || h->map[i].at < 0;
+        const int at = h->map[i].at < 0 ? -1 - h->map[i].at : h->map[i].at;
+        const void *tensor;
+
+        if (h->map[i].slot < 0)
+            return false;
+        if (!(enters ? msp_probe.rules.inputs : msp_probe.rules.outputs))
+            continue;
+        tensor = msp_node_item(shown_entering ? entering : leaving, at);
+        if (tensor != NULL &&
+            !msp_batch_note(b, shown_entering, at, tensor, (enters ? g->in : g->out)[h->map[i].slot].expected > 1))
+            return false;
+    }
+    return true;
+}
+
+void
+msp_probe_grad_work(PyObject *hook, const probe_shown *shown, int64_t task)
+{
+    const grad_shown leaving = {.noted = shown}, entering = {.noted = shown, .entering = true};
+
+    if (is_alive((grad_hook *)hook))
+        fire((grad_hook *)hook, &leaving, &entering, task);
     if (PyErr_Occurred())
         PyErr_Clear();
 }

@@ -8,6 +8,7 @@
  *     probe_follow.c    calls that hand on what their module was given
  *     probe_node.c      nodes read and hooked directly, where that was proven
  *     probe_register.c  the other way to put hooks on them
+ *     probe_batch.c     what hooks that were put on nodes directly are shown, until it is worked out
  */
 #ifndef MSP_PY_PROBE_GRAD_H
 #define MSP_PY_PROBE_GRAD_H
@@ -72,6 +73,27 @@ void msp_probe_grad_watch(void *accumulate, bool direct);
 /* A hook that was put on a node directly: what the node put on its edges, and what had arrived, lists of torch's. */
 void msp_probe_grad_fire(PyObject *hook, const void *leaving, const void *entering);
 
+/* ---- the same later (probe_batch.c) ------------------------------------------------------------------------------ */
+
+typedef struct probe_batch probe_batch;
+typedef struct probe_shown probe_shown;
+
+/* Note what the hooks of one node are shown, without the interpreter lock. False: they must be run now. */
+bool msp_batch_take(const node_link *first, const void *leaving, const void *entering);
+
+/* ... each of them the tensors that it will ask for, by msp_batch_note(): whole, or only its record. */
+bool msp_probe_grad_note(probe_batch *b, PyObject *hook, const void *leaving, const void *entering);
+bool msp_probe_parameter_note(probe_batch *b, PyObject *hook, const void *entering);
+bool msp_batch_note(probe_batch *b, bool entering, int at, const void *handle, bool whole);
+
+/* ... and run the hook with what was noted. */
+void msp_probe_grad_work(PyObject *hook, const probe_shown *shown, int64_t task);
+void msp_probe_parameter_work(PyObject *hook, const probe_shown *shown);
+probe_lent msp_batch_item(const probe_shown *of, bool entering, int at);
+
+/* The end of this backward pass will be told of: what its hooks are shown on this thread may wait until then. */
+void msp_batch_begin_pass(int64_t task);
+
 /* node.register_hook(hook): a handle for msp_probe_unhook(), or NULL with an exception set. */
 PyObject *msp_probe_hook(PyObject *node, PyObject *hook);
 
@@ -80,23 +102,74 @@ PyObject *msp_probe_hook(PyObject *node, PyObject *hook);
 /* A tensor's grad_fn (NULL: none) and output_nr. */
 void *msp_node_of(PyObject *tensor, int64_t *nr);
 
-bool msp_node_is_accumulate(const void *node);
-int64_t msp_node_sequence(const void *node);
+/* Where a node has what, in bytes; and what the first word of an AccumulateGrad node is. */
+typedef struct node_layout {
+    const char *accumulate;
+    size_t sequence, edges, hooks, variable;
+} node_layout;
+
+extern node_layout msp_node_layout;
+
+/* std::vector of libstdc++ and libc++ */
+typedef struct cpp_vector {
+    char *begin, *end, *limit;
+} cpp_vector;
+
+typedef struct cpp_edge {
+    void *node;
+    uint32_t nr;
+} cpp_edge;
+
+static inline bool
+msp_node_is_accumulate(const void *node)
+{
+    return *(const char *const *)node == msp_node_layout.accumulate;
+}
+
+static inline int64_t
+msp_node_sequence(const void *node)
+{
+    return *(const int64_t *)((const char *)node + msp_node_layout.sequence);
+}
 
 /* next_functions: how many there are, and one of them; NULL: that input needs no gradient. */
-int msp_node_edges(const void *node);
-void *msp_node_edge(const void *node, int i, int64_t *nr);
+static inline int
+msp_node_edges(const void *node)
+{
+    const cpp_vector *v = (const void *)((const char *)node + msp_node_layout.edges);
+
+    return (int)((size_t)(v->end - v->begin) / sizeof(cpp_edge));
+}
+
+static inline void *
+msp_node_edge(const void *node, int i, int64_t *nr)
+{
+    const cpp_vector *v = (const void *)((const char *)node + msp_node_layout.edges);
+    const cpp_edge *e = (const cpp_edge *)v->begin + i;
+
+    *nr = e->nr;
+    return e->node;
+}
 
 /* The tensor of an AccumulateGrad node, as *msp_probe_tensor_handle() is one. */
-const void *msp_node_variable(const void *accumulate);
+static inline const void *
+msp_node_variable(const void *accumulate)
+{
+    return *(const void *const *)((const char *)accumulate + msp_node_layout.variable);
+}
 
 /* Have msp_probe_grad_fire() called for the node, with this object, which is on no other; and the object of the first
  * such hook, or NULL. */
 bool msp_node_hook(void *node, hook_base *hook);
 PyObject *msp_node_hooked(void *node);
+PyObject *msp_node_object(const node_link *h);
 
 /* An item of a list that such a hook is shown: a tensor's handle, NULL: there is none. */
 const void *msp_node_item(const void *list, int at);
+
+/* Hold a tensor: its handle, or NULL; and let it go. Without the interpreter lock. */
+void *msp_node_hold(const void *handle);
+void msp_node_drop(void *handle);
 
 int msp_probe_edges_setup(void);
 int msp_probe_walk_setup(void);
@@ -110,22 +183,26 @@ msp_probe_wants_gradients(void)
     return msp_probe.rules.backward && !msp_probe.rules.structure;
 }
 
-/* What a hook is shown: a tuple, or a list of torch's own. */
+/* What a hook is shown: a tuple, a list of torch's own, or what was noted of that. */
 typedef struct grad_shown {
-    PyObject *tuple; /* NULL: the list */
+    PyObject *tuple;
     const void *list;
+    const probe_shown *noted;
+    bool entering; /* with noted: which of the two lists */
 } grad_shown;
 
-/* Both are NULL when there is no gradient in that place. */
+/* Nothing when there is no gradient in that place. */
 static inline probe_lent
 msp_probe_grad_item(const grad_shown *of, int at)
 {
     PyObject *v;
 
+    if (of->noted != NULL)
+        return msp_batch_item(of->noted, of->entering, at);
     if (of->tuple == NULL)
-        return (probe_lent){NULL, msp_node_item(of->list, at)};
+        return (probe_lent){.handle = msp_node_item(of->list, at)};
     v = at < PyTuple_GET_SIZE(of->tuple) ? PyTuple_GET_ITEM(of->tuple, at) : NULL;
-    return (probe_lent){v != NULL && msp_probe_is_tensor(v) ? v : NULL, NULL};
+    return (probe_lent){.object = v != NULL && msp_probe_is_tensor(v) ? v : NULL};
 }
 
 /* A hook on an AccumulateGrad node was shown a gradient. Returns true when the program is to be stopped, with an

@@ -47,6 +47,18 @@ msp_probe_version(PyObject *self, PyObject *dict)
     return PyLong_FromUnsignedLongLong(PyDict_Check(dict) ? version_of(dict) : 0);
 }
 
+bool
+msp_probe_has_versions(void)
+{
+    return versions;
+}
+
+uint64_t
+msp_probe_dict_version(PyObject *dict)
+{
+    return dict != NULL && PyDict_Check(dict) ? version_of(dict) : 0;
+}
+
 PyObject *
 msp_probe_versions(PyObject *self, PyObject *use)
 {
@@ -295,6 +307,8 @@ end_record(module_call *m, PyObject *output)
     KEY(m->held.record, "is_recompute");
     msp_record_bool(m->held.record, m->site.recompute);
     msp_record_end(m->held.record);
+    if (!msp_probe.rules.overflow)
+        msp_probe_place(m->held.record, &m->site);
     msp_probe_commit_value(m->held.record);
     return msp_probe.rules.overflow && overflowed && msp_probe_overflow(m->name, m->site.stack);
 }
@@ -308,9 +322,10 @@ finish(module_call *m, PyObject *output)
     if (m->generation != msp_probe.generation || !msp_probe.live)
         return false;
     selected = msp_probe_selects(m->name, m->len);
-    msp_probe_note_site(m->name, m->len, &m->site, selected);
     if (selected && m->held.record == NULL && m->held.args != NULL && wants_record(m))
         begin_record(m, m->held.args, m->held.kwargs);
+    if (!selected || m->held.record == NULL || msp_probe.rules.overflow)
+        msp_probe_note_site(m->name, m->len, &m->site, selected);
     return selected && m->held.record != NULL && end_record(m, output);
 }
 

@@ -19,11 +19,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* std::vector of libstdc++ and libc++ */
-typedef struct cpp_vector {
-    char *begin, *end, *limit;
-} cpp_vector;
-
 /* The virtual functions of FunctionPostHook, and what stands before them. */
 typedef struct hook_table {
     ptrdiff_t offset_to_top;
@@ -34,8 +29,8 @@ typedef struct hook_table {
     void (*compiled_args)(const void *self, void *args);
 } hook_table;
 
-static PyObject *
-object_of(const node_link *h)
+PyObject *
+msp_node_object(const node_link *h)
 {
     return (PyObject *)((char *)(uintptr_t)h - offsetof(hook_base, link));
 }
@@ -47,13 +42,15 @@ static struct {
     bool (*requires_grad)(const void *impl);
     PyObject *(*wrap)(const void *tensor);
     int32_t (*is_defined)(const void *tensor, bool *out);
+    int32_t (*hold)(const void *tensor, void **out);
+    int32_t (*drop)(void *tensor);
     void *(*allocate)(size_t size);
     void (*release)(void *memory);
-    const char *accumulate; /* what the first word of an AccumulateGrad node is */
-    size_t sequence, edges, hooks, variable;
     size_t keys;         /* in a tensor: what kinds of it there are, a set of bits */
     uint64_t plain_keys; /* those of a tensor that is nothing but memory of this machine */
 } torch_node;
+
+node_layout msp_node_layout;
 
 /* ---- what torch is doing on this thread -------------------------------------------------------------------------- */
 
@@ -66,6 +63,12 @@ static struct {
     uint64_t (*sequence_nr)(void);
     int (*task_id)(void);
 } torch_state;
+
+bool
+msp_node_tells_state(void)
+{
+    return torch_state.ready;
+}
 
 static int64_t
 ask_number(PyObject *function)
@@ -189,47 +192,6 @@ msp_node_is_plain(const void *handle)
     return (keys & ~torch_node.plain_keys) == 0;
 }
 
-bool
-msp_node_is_accumulate(const void *node)
-{
-    return *(const char *const *)node == torch_node.accumulate;
-}
-
-const void *
-msp_node_variable(const void *accumulate)
-{
-    return *(const void *const *)((const char *)accumulate + torch_node.variable);
-}
-
-int64_t
-msp_node_sequence(const void *node)
-{
-    return *(const int64_t *)((const char *)node + torch_node.sequence);
-}
-
-typedef struct cpp_edge {
-    void *node;
-    uint32_t nr;
-} cpp_edge;
-
-int
-msp_node_edges(const void *node)
-{
-    const cpp_vector *v = (const void *)((const char *)node + torch_node.edges);
-
-    return (int)((size_t)(v->end - v->begin) / sizeof(cpp_edge));
-}
-
-void *
-msp_node_edge(const void *node, int i, int64_t *nr)
-{
-    const cpp_vector *v = (const void *)((const char *)node + torch_node.edges);
-    const cpp_edge *e = (const cpp_edge *)v->begin + i;
-
-    *nr = e->nr;
-    return e->node;
-}
-
 /* ---- gradients that are lent to a hook --------------------------------------------------------------------------- */
 
 static bool
@@ -244,6 +206,20 @@ PyObject *
 msp_node_wrap(const void *tensor)
 {
     return torch_node.wrap(tensor);
+}
+
+void *
+msp_node_hold(const void *handle)
+{
+    void *held = NULL;
+
+    return torch_node.hold(handle, &held) == 0 ? held : NULL;
+}
+
+void
+msp_node_drop(void *handle)
+{
+    torch_node.drop(handle);
 }
 
 const void *
@@ -275,11 +251,12 @@ msp_node_clean(void)
         return;
     h = atomic_exchange(&gone, NULL);
     atomic_store(&ngone, 0);
+    msp_batch_work(); /* notes lend hooks */
     for (; h != NULL; h = next) {
         next = h->then != NULL ? h->then : h->next;
         if (h->then != NULL)
             h->then->next = h->next;
-        Py_DECREF(object_of(h));
+        Py_DECREF(msp_node_object(h));
     }
 }
 
@@ -311,13 +288,16 @@ static cpp_vector
 hook_run(void *self, cpp_vector *outputs, cpp_vector *inputs)
 {
     cpp_vector same = *outputs;
-    PyGILState_STATE gil = PyGILState_Ensure();
+    PyGILState_STATE gil;
 
-    msp_node_clean();
-    msp_probe_shown_anew();
-    for (const node_link *h = self; h != NULL; h = h->then)
-        msp_probe_grad_fire(object_of(h), outputs, inputs);
-    PyGILState_Release(gil);
+    if (msp_probe.live && !msp_batch_take(self, outputs, inputs)) {
+        gil = PyGILState_Ensure();
+        msp_node_clean();
+        msp_probe_shown_anew();
+        for (const node_link *h = self; h != NULL; h = h->then)
+            msp_probe_grad_fire(msp_node_object(h), outputs, inputs);
+        PyGILState_Release(gil);
+    }
     *outputs = (cpp_vector){0};
     return same;
 }
@@ -335,7 +315,7 @@ static hook_table table = {0, NULL, hook_destroy, hook_destroy_and_free, hook_ru
 static cpp_vector *
 hooks_of(void *node)
 {
-    return (void *)((char *)node + torch_node.hooks);
+    return (void *)((char *)node + msp_node_layout.hooks);
 }
 
 static bool
@@ -351,7 +331,7 @@ msp_node_hooked(void *node)
 
     for (node_link *const *at = (void *)v->begin; at != (void *)v->end; at++)
         if (is_ours(*at))
-            return object_of(*at);
+            return msp_node_object(*at);
     return NULL;
 }
 
@@ -397,9 +377,8 @@ msp_node_hook(void *node, hook_base *hook)
 
 /* ---- proof ------------------------------------------------------------------------------------------------------- */
 
-/* Memory of this process, at an address that may mean nothing; false: there is none. */
-static bool
-peek(void *out, const void *address, size_t size)
+bool
+msp_node_peek(void *out, const void *address, size_t size)
 {
     struct iovec here = {out, size}, there = {(void *)(uintptr_t)address, size};
 
@@ -418,6 +397,8 @@ find_functions(void)
         *(void **)&torch_node.output_nr = dlsym(torch, "_ZNK2at10TensorBase9output_nrEv");
         *(void **)&torch_node.requires_grad = dlsym(torch, "_ZNK3c1010TensorImpl13requires_gradEv");
         *(void **)&torch_node.is_defined = dlsym(torch, "aoti_torch_is_defined");
+        *(void **)&torch_node.hold = dlsym(torch, "aoti_torch_new_tensor_handle");
+        *(void **)&torch_node.drop = dlsym(torch, "aoti_torch_delete_tensor_object");
         *(void **)&torch_node.wrap = dlsym(python, "_Z16THPVariable_WrapRKN2at10TensorBaseE");
         *(void **)&torch_node.allocate = dlsym(torch, "_Znwm");
         *(void **)&torch_node.release = dlsym(torch, "_ZdlPv");
@@ -430,10 +411,11 @@ find_functions(void)
         dlclose(python);
     if (accumulate == NULL)
         return false;
-    torch_node.accumulate = accumulate + offsetof(hook_table, destroy);
+    msp_node_layout.accumulate = accumulate + offsetof(hook_table, destroy);
     return torch_node.grad_fn != NULL && torch_node.output_nr != NULL && torch_node.requires_grad != NULL &&
-           torch_node.is_defined != NULL && torch_node.wrap != NULL && torch_node.allocate != NULL &&
-           torch_node.release != NULL && table.type_info != NULL;
+           torch_node.is_defined != NULL && torch_node.hold != NULL && torch_node.drop != NULL &&
+           torch_node.wrap != NULL && torch_node.allocate != NULL && torch_node.release != NULL &&
+           table.type_info != NULL;
 }
 
 /* One tensor with a node, and what Python says about that. */
@@ -496,7 +478,7 @@ has_edges(const sample *s, size_t at)
     for (size_t i = 0; i < n; i++) {
         PyObject *pair = PyTuple_GET_ITEM(s->next, (Py_ssize_t)i), *to = PyTuple_GET_ITEM(pair, 0);
 
-        if (!peek(&e, v.begin + i * sizeof(e), sizeof(e)) || (e.node == NULL) != (to == Py_None) ||
+        if (!msp_node_peek(&e, v.begin + i * sizeof(e), sizeof(e)) || (e.node == NULL) != (to == Py_None) ||
             (e.node != NULL && ((char *)e.node != node_behind(to) || e.nr != PyLong_AsLong(PyTuple_GET_ITEM(pair, 1)))))
             return false;
     }
@@ -537,9 +519,10 @@ has_hooks(const sample *s, size_t at)
     if (at + sizeof(v) > s->size)
         return false;
     memcpy(&v, s->node + at, sizeof(v));
-    return v.begin != NULL && v.end - v.begin == sizeof(void *) && peek(&hook, v.begin, sizeof(hook)) &&
-           peek(&functions, hook, sizeof(functions)) && peek(&info, functions - sizeof(void *), sizeof(info)) &&
-           peek(&text, info + sizeof(void *), sizeof(text)) && peek(found, text, sizeof(found)) &&
+    return v.begin != NULL && v.end - v.begin == sizeof(void *) && msp_node_peek(&hook, v.begin, sizeof(hook)) &&
+           msp_node_peek(&functions, hook, sizeof(functions)) &&
+           msp_node_peek(&info, functions - sizeof(void *), sizeof(info)) &&
+           msp_node_peek(&text, info + sizeof(void *), sizeof(text)) && msp_node_peek(found, text, sizeof(found)) &&
            memcmp(found, name, sizeof(name)) == 0;
 }
 
@@ -625,11 +608,11 @@ msp_probe_nodes(PyObject *self, PyObject *all)
         Py_RETURN_FALSE;
     while (n < MOST_SAMPLES && n < PyList_GET_SIZE(tensors) && take_sample(&samples[n], PyList_GET_ITEM(tensors, n)))
         n++;
-    torch_node.ready = n == PyList_GET_SIZE(tensors) && find_place(&torch_node.sequence, samples, n, has_sequence) &&
-                       find_place(&torch_node.edges, samples, n, has_edges) &&
-                       find_place(&torch_node.variable, samples, n, has_variable) &&
-                       find_place(&torch_node.hooks, samples, n, has_hooks) && find_keys(kinds) &&
-                       call_hook(&samples[0]);
+    torch_node.ready =
+        n == PyList_GET_SIZE(tensors) && find_place(&msp_node_layout.sequence, samples, n, has_sequence) &&
+        find_place(&msp_node_layout.edges, samples, n, has_edges) &&
+        find_place(&msp_node_layout.variable, samples, n, has_variable) &&
+        find_place(&msp_node_layout.hooks, samples, n, has_hooks) && find_keys(kinds) && call_hook(&samples[0]);
     for (int i = 0; i < n; i++)
         Py_DECREF(samples[i].next);
     PyErr_Clear();

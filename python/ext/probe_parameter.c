@@ -48,6 +48,32 @@ msp_probe_parameter_fire(PyObject *hook, const grad_shown *entering)
     return stop;
 }
 
+bool
+msp_probe_parameter_note(probe_batch *b, PyObject *hook, const void *entering)
+{
+    const parameter_hook *h = (const parameter_hook *)hook;
+    const void *tensor;
+
+    if (!msp_probe.live || h->generation != msp_probe.generation)
+        return true;
+    if (!msp_probe_parameter_is_plain(h->parameter))
+        return false;
+    tensor = msp_node_item(entering, 0);
+    return tensor == NULL || msp_batch_note(b, true, 0, tensor, false);
+}
+
+void
+msp_probe_parameter_work(PyObject *hook, const probe_shown *shown)
+{
+    const parameter_hook *h = (const parameter_hook *)hook;
+    const probe_lent arrived = msp_batch_item(shown, true, 0);
+
+    if (msp_probe.live && h->generation == msp_probe.generation)
+        msp_probe_parameter_came(h->watched, &arrived);
+    if (PyErr_Occurred())
+        PyErr_Clear();
+}
+
 static PyObject *
 parameter_hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {

@@ -33,65 +33,84 @@ typedef struct ended_module {
 } ended_module;
 
 /* No Python objects: each call of a module comes by here twice. */
-static __thread open_module *opened; /* innermost last */
-static __thread Py_ssize_t n_opened, cap_opened;
-static __thread ended_module ended[MOST_RETURNED]; /* the last ones, in a circle */
-static __thread unsigned first_ended, n_ended;
+typedef struct modules_here {
+    open_module *opened; /* innermost last */
+    Py_ssize_t n_opened, cap_opened;
+    unsigned first_ended, n_ended;
+    ended_module ended[MOST_RETURNED]; /* the last ones, in a circle */
+} modules_here;
+
+static __thread modules_here modules;
+
+/* As msp_probe_here(). */
+static modules_here *
+find_here(void)
+{
+    modules_here *here = &modules;
+
+    __asm__("" : "+r"(here));
+    return here;
+}
 
 static ended_module *
-ended_at(unsigned i)
+ended_at(modules_here *here, unsigned i)
 {
-    return &ended[(first_ended + i) % MOST_RETURNED];
+    return &here->ended[(here->first_ended + i) % MOST_RETURNED];
 }
 
 Py_ssize_t
 msp_probe_open_modules(void)
 {
-    return n_opened;
+    return modules.n_opened;
 }
 
 const char *
 msp_probe_open_name(Py_ssize_t at, size_t *len)
 {
+    const open_module *m;
+
     if (at < 0)
         return NULL;
-    *len = opened[at].len;
-    return opened[at].name;
+    m = &modules.opened[at];
+    *len = m->len;
+    return m->name;
 }
 
 void
 msp_probe_module_open(const char *name, size_t len, const probe_edges *inputs)
 {
-    Py_ssize_t cap = cap_opened == 0 ? 16 : cap_opened * 2;
+    modules_here *here = find_here();
+    Py_ssize_t cap = here->cap_opened == 0 ? 16 : here->cap_opened * 2;
     open_module *m;
 
-    if (n_opened == cap_opened) {
-        m = PyMem_Realloc(opened, (size_t)cap * sizeof(*m));
+    if (here->n_opened == here->cap_opened) {
+        m = PyMem_Realloc(here->opened, (size_t)cap * sizeof(*m));
         if (m == NULL)
             return;
-        opened = m;
-        cap_opened = cap;
+        here->opened = m;
+        here->cap_opened = cap;
     }
-    m = &opened[n_opened++];
+    m = &here->opened[here->n_opened++];
     m->returns = msp_probe_edges_return(inputs, &m->first);
     m->len = len < NAME_SIZE ? len : NAME_SIZE - 1;
     memcpy(m->name, name, m->len);
 }
 
 static void
-note_ended(const open_module *m, Py_ssize_t at)
+note_ended(modules_here *here, Py_ssize_t at)
 {
+    const open_module *m = &here->opened[at];
     ended_module *e;
 
-    while (n_ended > 0 && ended_at(n_ended - 1)->depth > at)
-        n_ended--; /* those inside it: what they returned is now its own */
+    while (here->n_ended > 0 && ended_at(here, here->n_ended - 1)->depth > at)
+        here->n_ended--; /* those inside it: what they returned is now its own */
     if (!m->returns || m->first < 0)
         return;
-    if (n_ended == MOST_RETURNED) {
-        first_ended++;
-        n_ended--;
+    if (here->n_ended == MOST_RETURNED) {
+        here->first_ended++;
+        here->n_ended--;
     }
-    e = ended_at(n_ended++);
+    e = ended_at(here, here->n_ended++);
     e->first = m->first;
     e->end = msp_probe_next_node();
     e->depth = at;
@@ -103,58 +122,69 @@ note_ended(const open_module *m, Py_ssize_t at)
 void
 msp_probe_module_close(const char *name, size_t len)
 {
-    for (Py_ssize_t i = n_opened; i-- > 0;)
-        if (opened[i].len == len && memcmp(opened[i].name, name, len) == 0) {
-            n_opened = i;
+    modules_here *here = find_here();
+
+    for (Py_ssize_t i = here->n_opened; i-- > 0;)
+        if (here->opened[i].len == len && memcmp(here->opened[i].name, name, len) == 0) {
+            here->n_opened = i;
             if (msp_probe.rules.construct)
-                note_ended(&opened[i], i);
+                note_ended(here, i);
             return;
         }
 }
 
 /* The innermost module that is open in backward, below this depth; -1: none. */
 static Py_ssize_t
-returning_below(Py_ssize_t n)
+returning_below(const modules_here *here, Py_ssize_t n)
 {
-    while (n > 0 && !opened[n - 1].returns)
+    while (n > 0 && !here->opened[n - 1].returns)
         n--;
     return n - 1;
 }
 
 static const ended_module *
-returned_by(int64_t node)
+returned_by(modules_here *here, int64_t node)
 {
-    for (unsigned i = n_ended; i-- > 0;) {
-        const ended_module *e = ended_at(i);
+    for (unsigned i = here->n_ended; i-- > 0;) {
+        const ended_module *e = ended_at(here, i);
 
-        if (e->depth == n_opened && e->first <= node && node < e->end)
+        if (e->depth == here->n_opened && e->first <= node && node < e->end)
             return e;
     }
     return NULL;
 }
 
+static Py_ssize_t
+given_to(modules_here *here, int64_t node)
+{
+    Py_ssize_t at = node == -1 ? -1 : returning_below(here, here->n_opened);
+
+    if (at < 0 || node >= here->opened[at].first || returned_by(here, node) != NULL)
+        return -1;
+    return at;
+}
+
 Py_ssize_t
 msp_probe_given_to(int64_t node)
 {
-    Py_ssize_t at = node == -1 ? -1 : returning_below(n_opened);
-
-    if (at < 0 || node >= opened[at].first || returned_by(node) != NULL)
-        return -1;
-    return at;
+    return node == -1 ? -1 : given_to(find_here(), node);
 }
 
 const char *
 msp_probe_gradient_parent(int64_t handed_on, size_t *len)
 {
-    const ended_module *from = handed_on < 0 ? NULL : returned_by(handed_on);
+    modules_here *here;
+    const ended_module *from;
     Py_ssize_t given;
 
     if (!msp_probe.rules.construct)
         return NULL;
+    here = find_here();
+    from = handed_on < 0 ? NULL : returned_by(here, handed_on);
     if (from != NULL) {
         *len = from->len;
         return from->name;
     }
-    given = msp_probe_given_to(handed_on);
-    return msp_probe_open_name(returning_below(given >= 0 ? given : n_opened), len);
+    given = given_to(here, handed_on);
+    return msp_probe_open_name(returning_below(here, given >= 0 ? given : here->n_opened), len);
 }

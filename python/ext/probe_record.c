@@ -49,8 +49,10 @@ msp_probe_resume(probe_quiet *q)
 void
 msp_probe_enter(probe_quiet *q)
 {
-    probe_thread *thread = &msp_probe_thread; /* its address is a call */
+    probe_thread *thread = msp_probe_here();
 
+    if (thread->batch != NULL)
+        msp_batch_work_own();
     thread->depth++;
     msp_probe_pause(q);
     thread->transforming = msp_node_is_transforming();
@@ -358,23 +360,44 @@ note_owner(PyObject *owner, const char *text, size_t len)
     put_site(text, len, 0, "", 0);
 }
 
+/* What a call belongs to; NULL: nobody asks. */
+static const char *
+parent_of(const probe_site *site, size_t *len)
+{
+    const char *text;
+    Py_ssize_t n = 0;
+
+    *len = 0;
+    if (!msp_probe.rules.construct)
+        return NULL;
+    if (site->owner == NULL) {
+        text = msp_probe_open_name(msp_probe_open_modules() - 1, len);
+        return text == NULL ? "" : text;
+    }
+    text = PyUnicode_AsUTF8AndSize(site->owner, &n);
+    *len = (size_t)n;
+    if (text != NULL)
+        note_owner(site->owner, text, *len);
+    return text;
+}
+
 void
 msp_probe_note_site(const char *name, size_t len, const probe_site *site, bool selected)
 {
     uint32_t stack = selected ? site->stack : 0;
-    const char *text = NULL;
-    size_t n = 0;
-    Py_ssize_t owner_len;
+    size_t n;
+    const char *text = parent_of(site, &n);
 
-    if (msp_probe.rules.construct && site->owner != NULL) {
-        text = PyUnicode_AsUTF8AndSize(site->owner, &owner_len);
-        n = text == NULL ? 0 : (size_t)owner_len;
-    } else if (msp_probe.rules.construct) {
-        text = msp_probe_open_name(msp_probe_open_modules() - 1, &n);
-        text = text == NULL ? "" : text;
-    }
-    if (text != NULL && site->owner != NULL)
-        note_owner(site->owner, text, n);
     if (stack != 0 || text != NULL)
         put_site(name, len, stack, text, n);
+}
+
+void
+msp_probe_place(msp_record *r, const probe_site *site)
+{
+    size_t n;
+    const char *text = parent_of(site, &n);
+
+    if (site->stack != 0 || text != NULL)
+        msp_record_place(r, site->stack, text, n);
 }

@@ -104,19 +104,29 @@ note_measured(const msp_tensor *t, const msp_stats *stats, uint32_t crc)
     remembered.n++;
 }
 
-/* Large tensors are read without the interpreter lock: the caller holds a reference. */
-static void
-measure(const msp_tensor *t, msp_stats *stats, uint32_t *crc)
+static bool
+is_large(const msp_tensor *t)
 {
-    PyThreadState *saved = NULL;
-    bool large = (size_t)t->numel * msp_dtype_size(t->dtype) > 1 << 16;
+    return (size_t)t->numel * msp_dtype_size(t->dtype) > 1 << 16;
+}
 
-    if (large)
-        saved = PyEval_SaveThread();
+static void
+measure_here(const msp_tensor *t, msp_stats *stats, uint32_t *crc, bool large)
+{
     if (msp_probe.rules.statistics)
         measure_values(t, stats, large);
     if (msp_probe.rules.checksum)
         *crc = msp_crc32(t);
+}
+
+/* Large tensors are read without the interpreter lock: the caller holds a reference. */
+static void
+measure(const msp_tensor *t, msp_stats *stats, uint32_t *crc)
+{
+    const bool large = is_large(t);
+    PyThreadState *saved = large ? PyEval_SaveThread() : NULL;
+
+    measure_here(t, stats, crc, large);
     if (large)
         PyEval_RestoreThread(saved);
 }
@@ -138,11 +148,9 @@ measure_shown(const msp_tensor *t, msp_stats *stats, uint32_t *crc)
 void
 msp_probe_measure(const msp_tensor *t, msp_stats *stats)
 {
-    PyThreadState *saved = NULL;
-    bool large = (size_t)t->numel * msp_dtype_size(t->dtype) > 1 << 16;
+    const bool large = is_large(t);
+    PyThreadState *saved = large ? PyEval_SaveThread() : NULL;
 
-    if (large)
-        saved = PyEval_SaveThread();
     measure_values(t, stats, large);
     if (large)
         PyEval_RestoreThread(saved);
@@ -295,7 +303,7 @@ measure_and_file(const msp_tensor *t, probe_path *path, bool is_shown, char *fil
 static int
 put(msp_record *r, const msp_tensor *view, probe_path *path, msp_tensor_note *note, PyObject *extra, bool is_shown)
 {
-    probe_thread *thread = &msp_probe_thread; /* its address is a call */
+    probe_thread *thread = msp_probe_here();
     char file[sizeof(path->text) + 4];
     msp_stats stats;
     int failed = 0;
@@ -401,6 +409,32 @@ msp_probe_tensor(msp_record *r, PyObject *t, probe_path *path)
     if (fast < 0 || msp_probe_requires_grad(t, &note.requires_grad) != 0)
         return -1;
     return put(r, &view, path, &note, NULL, false);
+}
+
+bool
+msp_probe_is_small(const void *handle)
+{
+    msp_tensor view;
+
+    return msp_probe_handle_view(&view, handle) && !is_large(&view);
+}
+
+bool
+msp_probe_read_unlocked(msp_record *r, const void *handle)
+{
+    msp_tensor_note note = {.requires_grad = msp_node_requires_grad(handle), .has_crc = msp_probe.rules.checksum};
+    msp_stats stats;
+    msp_tensor view;
+
+    if (msp_probe.quick && msp_probe_quick(r, handle))
+        return !r->failed;
+    if (!msp_probe_handle_view(&view, handle))
+        return false;
+    measure_here(&view, &stats, &note.crc, is_large(&view));
+    note.shape_of = &view;
+    note.stats = msp_probe.rules.statistics ? &stats : NULL;
+    msp_record_tensor(r, &note);
+    return !r->failed;
 }
 
 int

@@ -2,8 +2,8 @@
  * probe_tree.c - the modules of a model and their parameters, by address; and the gradients of parameters.
  *
  * start() is called for every step, and a model has hundreds of modules: Python names them once, and as long as the
- * tree is the same one, which is looked at in C, nothing is done again. Between stop() and start() the addresses stay
- * and no reference does: the model may go, and then its tree is another one.
+ * tree is the same one, which is looked at in C (probe_shape.c), nothing is done again. Between stop() and start() the
+ * addresses stay and no reference does: the model may go, and then its tree is another one.
  */
 #include "probe.h"
 #include "probe_map.h"
@@ -200,25 +200,44 @@ read_gradient(module_name *n, const char *own, const probe_lent *gradient)
     return tokens;
 }
 
+/* The type of which has_no_attribute() has found that it does not know the name. */
+static struct {
+    PyTypeObject *type;
+    unsigned version;
+} asked;
+
+static bool
+is_asked(PyTypeObject *type)
+{
+    return type == asked.type && type->tp_version_tag == asked.version &&
+           PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG);
+}
+
 /* Whether nobody has set an attribute on the parameter, and its type has none of this name nor finds them in a way of
  * its own; the type is asked once for each of its versions. */
 static bool
 has_no_attribute(PyObject *parameter, PyObject *name)
 {
-    static PyTypeObject *asked;
-    static unsigned version;
     PyTypeObject *type = Py_TYPE(parameter);
     PyObject **own = _PyObject_GetDictPtr(parameter);
 
     if (own == NULL || *own != NULL)
         return false;
-    if (type == asked && type->tp_version_tag == version && PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG))
+    if (is_asked(type))
         return true;
     if (type->tp_getattro != PyObject_GenericGetAttr || _PyType_Lookup(type, name) != NULL)
         return false;
-    asked = type;
-    version = type->tp_version_tag;
+    asked.type = type;
+    asked.version = type->tp_version_tag;
     return true;
+}
+
+bool
+msp_probe_parameter_is_plain(PyObject *parameter)
+{
+    PyObject **own = _PyObject_GetDictPtr(parameter);
+
+    return own != NULL && *own == NULL && is_asked(Py_TYPE(parameter));
 }
 
 /* Megatron keeps the gradient that counts beside torch's own: a new reference, or NULL. */
@@ -268,6 +287,11 @@ take_gradient(const target *t, const probe_lent *gradient)
         return false;
     if (has_part(n, t->own) && write_parts(n))
         return true;
+    if (gradient->tokens != NULL) {
+        const msp_record known = {(unsigned char *)(uintptr_t)gradient->tokens, gradient->len, gradient->len, false};
+
+        return add_part(n, t->own, &known) && n->nparts >= n->expected && write_parts(n);
+    }
     tokens = read_gradient(n, t->own, gradient);
     added = tokens != NULL && add_part(n, t->own, tokens);
     msp_probe_record_put(tokens);
@@ -292,11 +316,23 @@ is_changed_inside(PyObject *parameter)
 }
 
 bool
+msp_probe_parameter_came(PyObject *w, const probe_lent *gradient)
+{
+    const watched *of = (const watched *)w;
+    bool stop = false;
+
+    for (int i = 0; msp_probe_is_lent(gradient) && i < of->n && !stop; i++)
+        stop = take_gradient(&of->targets[i], gradient);
+    if (!stop && PyErr_Occurred())
+        msp_probe_swallow("reading a parameter's gradient", of->n > 0 ? of->targets[0].module->shown.text : "");
+    return stop;
+}
+
+bool
 msp_probe_parameter_done(PyObject *w, PyObject *parameter, const probe_lent *arrived)
 {
     probe_lent gradient = {.object = main_grad_of(parameter)};
-    const watched *of = (const watched *)w;
-    bool stop = false;
+    bool stop;
 
     if (gradient.object == NULL && arrived != NULL && !is_changed_inside(parameter)) {
         gradient = *arrived; /* what this pass has brought, not what it has added up to */
@@ -306,11 +342,8 @@ msp_probe_parameter_done(PyObject *w, PyObject *parameter, const probe_lent *arr
     }
     if (gradient.object == Py_None)
         Py_CLEAR(gradient.object);
-    for (int i = 0; (gradient.object != NULL || gradient.handle != NULL) && i < of->n && !stop; i++)
-        stop = take_gradient(&of->targets[i], &gradient);
+    stop = msp_probe_parameter_came(w, &gradient);
     Py_XDECREF(gradient.object);
-    if (!stop && PyErr_Occurred())
-        msp_probe_swallow("reading a parameter's gradient", of->n > 0 ? of->targets[0].module->shown.text : "");
     return stop;
 }
 
@@ -328,8 +361,6 @@ static struct {
     held alive;             /* both while we record: no address is used again */
     bool recording;         /* between modules_begin() and modules_end() */
     PyObject *retired;      /* a list of watched ones of an earlier tree, whose hooks are still there */
-    uintptr_t *shape;       /* everything that makes the tree what it is, in the order of a walk */
-    size_t n;
 } tree;
 
 probe_module *
@@ -389,143 +420,6 @@ msp_probe_note_hooked(PyObject *node)
     map_put(&tree.nodes, node, node); /* without memory it is only asked for once more */
 }
 
-static PyObject *str_requires_grad, *str_compiled, *str_parameters, *str_modules;
-
-int
-msp_probe_tree_setup(void)
-{
-    str_requires_grad = PyUnicode_InternFromString("requires_grad");
-    str_compiled = PyUnicode_InternFromString("_compiled_call_impl");
-    str_parameters = PyUnicode_InternFromString("_parameters");
-    str_modules = PyUnicode_InternFromString("_modules");
-    return PyErr_Occurred() ? -1 : 0;
-}
-
-PyObject *
-msp_probe_attributes(PyObject *module)
-{
-    PyObject *own = PyObject_GenericGetDict(module, NULL);
-
-    if (own == NULL)
-        PyErr_Clear();
-    return own;
-}
-
-PyObject *
-msp_probe_attribute(PyObject *module, PyObject *own, PyObject *name)
-{
-    PyObject *value = own == NULL ? NULL : PyDict_GetItemWithError(own, name);
-
-    Py_XINCREF(value);
-    if (value == NULL) {
-        PyErr_Clear();
-        value = PyObject_GetAttr(module, name);
-        if (value == NULL)
-            PyErr_Clear();
-    }
-    return value;
-}
-
-typedef struct shape {
-    uintptr_t *items;
-    size_t n, cap;
-    held alive;
-    address_map seen; /* modules that were met */
-    bool failed;
-} shape;
-
-static shape spare; /* memory of the last comparison, for the next one */
-
-static void
-note(shape *s, uintptr_t v)
-{
-    if (s->n == s->cap) {
-        size_t cap = s->cap == 0 ? 1024 : s->cap * 2;
-        uintptr_t *items = PyMem_Realloc(s->items, cap * sizeof(*items));
-
-        if (items == NULL) {
-            s->failed = true;
-            return;
-        }
-        s->items = items;
-        s->cap = cap;
-    }
-    s->items[s->n++] = v;
-}
-
-static bool
-needs_gradient(PyObject *p)
-{
-    PyObject *needs;
-
-    if (msp_node_usable() && msp_probe_is_plain_tensor(p))
-        return msp_node_requires_grad(msp_probe_tensor_handle(p));
-    needs = PyObject_GetAttr(p, str_requires_grad);
-    Py_XDECREF(needs);
-    return needs == Py_True;
-}
-
-static void
-note_parameters(shape *s, PyObject *parameters)
-{
-    PyObject *key, *p;
-    Py_ssize_t pos = 0;
-
-    while (PyDict_Next(parameters, &pos, &key, &p)) {
-        if (p == Py_None)
-            continue;
-        note(s, (uintptr_t)p | needs_gradient(p));
-        if (msp_probe_tensor_is_fast())
-            note(s, (uintptr_t) * (void **)msp_probe_tensor_handle(p));
-        note(s, (uintptr_t)PyObject_Hash(key));
-        s->failed |= !hold(&s->alive, p);
-    }
-}
-
-/* Whether torch.compile has the module. An instance that it was not asked to compile has the class's None, which an
- * older torch does not have: what a look at the type cannot tell is asked for. */
-static bool
-is_compiled(PyObject *module, PyObject *own)
-{
-    PyObject *value = own == NULL ? NULL : PyDict_GetItemWithError(own, str_compiled);
-    bool yes;
-
-    if (value == NULL && _PyType_Lookup(Py_TYPE(module), str_compiled) == Py_None)
-        return false;
-    value = msp_probe_attribute(module, own, str_compiled);
-    yes = value != NULL && value != Py_None;
-    Py_XDECREF(value);
-    return yes;
-}
-
-static void
-note_module(shape *s, PyObject *module, int depth)
-{
-    PyObject *own, *parameters, *children, *key, *child;
-    Py_ssize_t pos = 0;
-
-    note(s, (uintptr_t)module);
-    if (s->failed || module == Py_None || map_get(&s->seen, module) != NULL || depth > 200)
-        return;
-    s->failed |= !map_put(&s->seen, module, module) || !hold(&s->alive, module);
-    own = msp_probe_attributes(module);
-    parameters = msp_probe_attribute(module, own, str_parameters);
-    children = msp_probe_attribute(module, own, str_modules);
-    note(s, (uintptr_t)Py_TYPE(module) | is_compiled(module, own));
-    if (parameters != NULL && PyDict_Check(parameters))
-        note_parameters(s, parameters);
-    while (children != NULL && PyDict_Check(children) && PyDict_Next(children, &pos, &key, &child)) {
-        note(s, (uintptr_t)PyObject_Hash(key));
-        note_module(s, child, depth + 1);
-    }
-    note(s, 0);
-    Py_XDECREF(own);
-    Py_XDECREF(parameters);
-    Py_XDECREF(children);
-    s->failed |= PyErr_Occurred() != NULL;
-    PyErr_Clear();
-}
-
 /* Whether a node tells of its gradients in this step. */
 static bool
 is_met(const watched *w)
@@ -552,20 +446,6 @@ forget(void)
     map_release(&tree.parameters);
     map_release(&tree.handles);
     map_release(&tree.modules);
-    PyMem_Free(tree.shape);
-    tree.shape = NULL;
-    tree.n = 0;
-}
-
-static void
-keep_memory(shape *s)
-{
-    let_go(&s->alive);
-    map_clear(&s->seen);
-    PyMem_Free(spare.items);
-    PyMem_Free(spare.alive.items);
-    map_release(&spare.seen);
-    spare = (shape){.items = s->items, .cap = s->cap, .alive = s->alive, .seen = s->seen};
 }
 
 /*
@@ -576,33 +456,17 @@ keep_memory(shape *s)
 PyObject *
 msp_probe_modules_begin(PyObject *self, PyObject *all)
 {
-    shape s = spare;
     PyObject *models;
-    held before;
     long how;
     bool same;
 
     (void)self;
     if (!PyArg_ParseTuple(all, "O!l", &PyList_Type, &models, &how))
         return NULL;
-    spare = (shape){0}; /* a module's own Python code may let another thread in */
-    note(&s, (uintptr_t)how);
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(models); i++)
-        note_module(&s, PyList_GET_ITEM(models, i), 0);
-    same = !s.failed && s.n == tree.n && memcmp(s.items, tree.shape, s.n * sizeof(*s.items)) == 0;
-    before = tree.alive;
-    tree.alive = s.alive;
+    same = msp_probe_shape_is_same(models, how, &tree.alive);
     tree.recording = true;
-    s.alive = before;
     if (!same)
         forget();
-    if (!same && !s.failed) {
-        tree.shape = s.items;
-        tree.n = s.n;
-        s.items = NULL;
-        s.cap = 0;
-    }
-    keep_memory(&s);
     return PyBool_FromLong(same);
 }
 
@@ -626,6 +490,7 @@ msp_probe_modules_forget(PyObject *self, PyObject *unused)
     msp_probe_modules_end(self, unused);
     Py_DECREF(Py_None);
     forget();
+    msp_probe_shape_forget();
     Py_RETURN_NONE;
 }
 

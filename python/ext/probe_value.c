@@ -272,9 +272,12 @@ put_guarded(msp_record *r, PyObject *v, probe_path *path, int depth, bool odd)
 void
 msp_probe_lent(msp_record *r, const probe_lent *lent, probe_path *path)
 {
+    const msp_record known = {(unsigned char *)(uintptr_t)lent->tokens, lent->len, lent->len, false};
     size_t before = r->len;
 
-    if (lent->object != NULL) {
+    if (lent->tokens != NULL) {
+        msp_record_append(r, &known);
+    } else if (lent->object != NULL) {
         put_guarded(r, lent->object, path, 0, false);
     } else if (msp_probe_tensor_at(r, lent->handle, path) != 0) {
         r->len = before;
@@ -289,10 +292,22 @@ msp_probe_lent_object(const probe_lent *lent)
     return lent->object != NULL ? lent->object : msp_node_wrap(lent->handle);
 }
 
+/* True when v was the most common of all values, and is written. */
+static bool
+put_quickly(msp_record *r, PyObject *v)
+{
+    const probe_thread *here;
+
+    if (!msp_probe.quick || !msp_probe_is_plain_tensor(v))
+        return false;
+    here = msp_probe_here();
+    return !here->transforming && here->no_values == NULL && msp_probe_quick(r, msp_probe_tensor_handle(v));
+}
+
 void
 msp_probe_value(msp_record *r, PyObject *v, probe_path *path, int depth)
 {
-    if (!put_simple(r, v))
+    if (!put_quickly(r, v) && !put_simple(r, v))
         put_guarded(r, v, path, depth, false);
 }
 

@@ -149,7 +149,7 @@ def test_a_hundred_steps_are_the_same(tmp_path, without, which, level, task, mod
 
 # ---- the plain ways ---------------------------------------------------------------------------------------------------------------
 
-PLAIN = ["builtin", "method", "function", "slot", "tensor", "sequence", "state", "node", "frame", "dict", "all"]
+PLAIN = ["builtin", "method", "function", "slot", "tensor", "sequence", "state", "node", "fields", "frame", "dict", "all"]
 
 
 @pytest.fixture(scope="module")

@@ -149,6 +149,8 @@ class Recorder:
         self._steps = None  # (lowest, highest) in which start() was called
         self._step_ran = False  # one of those that step selects
         self._names_called = []
+        self._threads = None  # torch's, when the rules were set
+        self._told = None  # the step for which stop() has said what is missing
         self._world_size = 1
         self._refused = False  # rank selects other processes
         self._own_folder = None  # of a process without a rank
@@ -168,6 +170,8 @@ class Recorder:
             log.info("tensors are read through Python: this torch offers no proven C functions for it")
         elif not all(direct):
             log.info("gradients are taken through Python: what this torch keeps of them is not what was proven elsewhere")
+        elif not selftest.prove_fields(probe):
+            log.info("tensors are read by torch's functions: what this torch keeps of them is not what was proven elsewhere")
         if selftest.prove_frames(probe) is False:
             log.info("call stacks are found through frame objects: what this interpreter keeps of them is not what was proven elsewhere")
         if selftest.prove_versions(probe) is False:
@@ -323,7 +327,10 @@ class Recorder:
         )
 
     def _set_rules(self):
-        probe.rules(threads=torch.get_num_threads(), **self._rules)
+        threads = torch.get_num_threads()
+        if threads != self._threads or self.config.scope:  # a range begins anew
+            probe.rules(threads=threads, **self._rules)
+            self._threads = threads
 
     # ---- start, stop, step ------------------------------------------------------------------------------------------------------------
 
@@ -406,6 +413,7 @@ class Recorder:
             self.flush()
         if os.getpid() == self.pid:
             self._say_what_is_missing()
+            self._told = self.loop
 
     def flush(self):
         if not self._opened:
@@ -418,7 +426,8 @@ class Recorder:
     def step(self):
         if os.getpid() != self.pid:
             return
-        self.stop()
+        if self.started or self.tokens or self._told != self.loop:
+            self.stop()
         self.module_dump_end()
         try:
             self._modules.step()  # raises when that brings the last overflow that is allowed

@@ -14,7 +14,7 @@ import torch
 from msprobe.pytorch.log import log
 
 KINDS = ("builtin", "method", "function", "slot")
-OTHERS = ("tensor", "sequence", "registrar", "state", "node", "module", "frame", "dict")
+OTHERS = ("tensor", "sequence", "registrar", "state", "node", "fields", "module", "frame", "dict")
 ROUNDS = 40  # often enough for an adaptive interpreter to specialise the calls
 
 
@@ -56,6 +56,16 @@ def prove_nodes(probe):
         result.grad_fn.register_hook(lambda leaving, entering: None)
     kinds = [a, a.detach(), a.detach().to(torch.complex64).conj(), torch.zeros(1, device="meta"), a.detach().to_sparse()]
     return probe.nodes(results, [(t, torch._C._dispatch_keys(t).raw_repr()) for t in kinds])
+
+
+def prove_fields(probe):
+    """Whether a plain tensor's shape, type and memory are read without asking torch's functions: see python/ext/probe_view.c."""
+    if "fields" in chosen_plain() or not torch.__version__.startswith(_KNOWN_NODES):
+        return probe.fields([])
+    a = torch.zeros(3, 5, 7, device="cpu")
+    lent = torch.frombuffer(bytearray(64), dtype=torch.int16)  # a storage whose memory is not its own
+    return probe.fields([a, a[1:, ::2, 3:].transpose(0, 2), a[2, 3, 4], torch.zeros(2, 3, 4, 5, 6, dtype=torch.float64, device="cpu")[1], lent, lent[9:30:4],
+                         torch.zeros(11, dtype=torch.bool, device="cpu"), torch.zeros(4, 2, dtype=torch.bfloat16, device="cpu").t()])
 
 
 def prove_state(probe):

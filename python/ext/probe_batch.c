@@ -1,0 +1,437 @@
+/*
+ * probe_batch.c - what hooks on nodes are shown: read at once, worked out for many of them at a time.
+ *
+ * The engine runs hooks without the interpreter lock, each among thousands of instructions of torch's. To take the lock
+ * for each, and to bring all the code that makes a record of a gradient into a cache that torch has just filled, costs
+ * more than the record itself: of 260 cache lines of code that a hook ran, 200 were for that. So a hook that was put on
+ * a node directly only measures the tensors that it will be asked for, without the lock, and notes them here. The notes
+ * are worked out in their order, many at a time, before anybody could see the difference. Memory is read while the hook
+ * runs: what a tensor holds then is what is recorded.
+ *
+ * Notes are worked out
+ * - when there are MOST_NOTES, and before anything else is recorded on their thread: the order of records stays;
+ * - at the end of the backward pass, at stop(), step() and flush();
+ * - by a thread of ours when they have waited for two ticks, because the program sits in one operation: who is killed
+ *   then loses nothing that is older than a second.
+ *
+ * A hook that needs more than numbers (a file to write, Python to describe a tensor, a large tensor to be kept) is run
+ * at once, with the lock, after the notes before it.
+ */
+#include "probe_grad.h"
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum {
+    MOST_NOTES = 64, /* more make no difference that can be measured */
+    MOST_ITEMS = 4 * MOST_NOTES,
+    TICK_MS = 200
+};
+
+/* A tensor that a hook was shown. */
+typedef struct shown_item {
+    const void *tensor; /* torch's own, to know it again within one node */
+    void *whole;        /* itself, held; NULL: its tokens are enough */
+    uint32_t from, end; /* the tokens */
+    int at;
+    bool entering;
+} shown_item;
+
+typedef struct shown_note {
+    PyObject *hook; /* lent: msp_node_clean() has the notes worked out before it frees hooks */
+    int64_t task;
+    int first, end; /* items */
+} shown_note;
+
+typedef struct notes {
+    int n, nitems;
+    msp_record tokens;
+    shown_note notes[MOST_NOTES];
+    shown_item items[MOST_ITEMS];
+} notes;
+
+/* Per thread, and never freed: there are as many as threads that ran a backward pass. */
+struct probe_batch {
+    pthread_mutex_t lock;
+    notes *filling, *spare; /* spare: of whoever works out */
+    int node;               /* the first item of the node that is being noted */
+    unsigned tick;          /* when the first note came */
+    int64_t task;           /* the backward pass whose end we asked to be told of */
+    probe_batch *next;
+};
+
+static _Atomic(probe_batch *) batches;
+static atomic_bool usable;
+static atomic_uint ticks;
+
+/* ---- noting, without the interpreter lock ------------------------------------------------------------------------ */
+
+static probe_batch *
+new_batch(void)
+{
+    probe_batch *b = calloc(1, sizeof(*b));
+
+    if (b != NULL) {
+        b->filling = calloc(1, sizeof(notes));
+        b->spare = calloc(1, sizeof(notes));
+    }
+    if (b == NULL || b->filling == NULL || b->spare == NULL) {
+        if (b != NULL) {
+            free(b->filling);
+            free(b->spare);
+        }
+        free(b);
+        return NULL;
+    }
+    pthread_mutex_init(&b->lock, NULL);
+    b->task = -1;
+    b->next = atomic_load(&batches);
+    while (!atomic_compare_exchange_weak(&batches, &b->next, b))
+        ;
+    return b;
+}
+
+/* The same tensor, noted by a hook before this one on the same node: nothing of the program's ran between them. */
+static const shown_item *
+find_read(const probe_batch *b, const void *tensor)
+{
+    const notes *f = b->filling;
+
+    for (int i = b->node; i < f->nitems; i++)
+        if (f->items[i].tensor == tensor && f->items[i].whole == NULL)
+            return &f->items[i];
+    return NULL;
+}
+
+bool
+msp_batch_note(probe_batch *b, bool entering, int at, const void *handle, bool whole)
+{
+    notes *f = b->filling;
+    const void *tensor = *(const void *const *)handle;
+    const shown_item *same = whole ? NULL : find_read(b, tensor);
+    shown_item *item = &f->items[f->nitems];
+
+    if (f->nitems == MOST_ITEMS)
+        return false;
+    *item = (shown_item){.tensor = tensor, .at = at, .entering = entering};
+    if (whole) {
+        item->whole = msp_probe_is_small(handle) ? msp_node_hold(handle) : NULL;
+    } else if (same != NULL) {
+        item->from = same->from;
+        item->end = same->end;
+    } else {
+        item->from = (uint32_t)f->tokens.len;
+        if (!msp_probe_read_unlocked(&f->tokens, handle))
+            return false;
+        item->end = (uint32_t)f->tokens.len;
+    }
+    f->nitems++;
+    return !whole || item->whole != NULL;
+}
+
+static bool
+note_hook(probe_batch *b, PyObject *hook, int64_t task, const void *leaving, const void *entering)
+{
+    notes *f = b->filling;
+    shown_note *note = &f->notes[f->n];
+
+    if (f->n == MOST_NOTES)
+        return false;
+    *note = (shown_note){.hook = hook, .task = task, .first = f->nitems};
+    if (Py_TYPE(hook) == &msp_probe_grad_hook_type ? !msp_probe_grad_note(b, hook, leaving, entering)
+                                                   : !msp_probe_parameter_note(b, hook, entering))
+        return false;
+    note->end = f->nitems;
+    f->n++;
+    return true;
+}
+
+static void
+drop_items(notes *f, int from)
+{
+    for (int i = from; i < f->nitems; i++)
+        if (f->items[i].whole != NULL)
+            msp_node_drop(f->items[i].whole);
+    f->nitems = from;
+}
+
+/* All hooks of one node, or none. */
+static bool
+note_node(probe_batch *b, const node_link *first, int64_t task, const void *leaving, const void *entering)
+{
+    notes *f = b->filling;
+    const int n = f->n;
+    const size_t len = f->tokens.len;
+
+    b->node = f->nitems;
+    for (const node_link *h = first; h != NULL; h = h->then)
+        if (!note_hook(b, msp_node_object(h), task, leaving, entering)) {
+            drop_items(f, b->node);
+            f->n = n;
+            f->tokens.len = len;
+            f->tokens.failed = false;
+            return false;
+        }
+    if (n == 0)
+        b->tick = atomic_load_explicit(&ticks, memory_order_relaxed);
+    return true;
+}
+
+static void work_unlocked(void);
+
+/* The first hook of a pass is run at once: it asks to be told of the end. */
+bool
+msp_batch_take(const node_link *first, const void *leaving, const void *entering)
+{
+    probe_batch *b = msp_probe_thread.batch;
+    int64_t task;
+    bool noted, full;
+
+    if (b == NULL || !atomic_load_explicit(&usable, memory_order_relaxed))
+        return false;
+    task = msp_node_task();
+    if (task < 0 || b->task != task)
+        return false;
+    pthread_mutex_lock(&b->lock);
+    noted = note_node(b, first, task, leaving, entering);
+    full = b->filling->n == MOST_NOTES;
+    pthread_mutex_unlock(&b->lock);
+    if (noted && full)
+        work_unlocked();
+    return noted;
+}
+
+/* ---- working out, with it ---------------------------------------------------------------------------------------- */
+
+struct probe_shown {
+    const shown_item *items;
+    int n;
+    const unsigned char *tokens;
+};
+
+probe_lent
+msp_batch_item(const probe_shown *of, bool entering, int at)
+{
+    for (int i = 0; i < of->n; i++) {
+        const shown_item *item = &of->items[i];
+
+        if (item->at == at && item->entering == entering)
+            return item->whole != NULL ? (probe_lent){.handle = item->whole}
+                                       : (probe_lent){.tokens = of->tokens + item->from, .len = item->end - item->from};
+    }
+    return (probe_lent){0};
+}
+
+static void
+work_out(const notes *f)
+{
+    for (int i = 0; i < f->n; i++) {
+        const shown_note *note = &f->notes[i];
+        const probe_shown shown = {f->items + note->first, note->end - note->first, f->tokens.p};
+
+        if (Py_TYPE(note->hook) == &msp_probe_grad_hook_type)
+            msp_probe_grad_work(note->hook, &shown, note->task);
+        else
+            msp_probe_parameter_work(note->hook, &shown);
+    }
+}
+
+static notes *
+take_notes(probe_batch *b)
+{
+    notes *f;
+
+    pthread_mutex_lock(&b->lock);
+    f = b->filling;
+    b->filling = b->spare;
+    b->spare = f;
+    pthread_mutex_unlock(&b->lock);
+    return f;
+}
+
+/* One at a time, so that no later notes overtake earlier ones while those wait for the writer. Who waits for that does
+ * not hold the interpreter lock, which whoever works out may need. */
+static pthread_mutex_t at_work = PTHREAD_MUTEX_INITIALIZER;
+static __thread bool working; /* Python code of ours runs meanwhile, and may come here again */
+
+static void
+work(void)
+{
+    PyObject *type, *value, *trace;
+    probe_quiet q;
+
+    working = true;
+    PyErr_Fetch(&type, &value, &trace);
+    msp_probe_enter(&q);
+    for (probe_batch *b = atomic_load(&batches); b != NULL; b = b->next) {
+        notes *f = take_notes(b);
+
+        work_out(f);
+        drop_items(f, 0);
+        f->n = 0;
+        f->tokens.len = 0;
+    }
+    msp_probe_leave(&q);
+    PyErr_Clear();
+    PyErr_Restore(type, value, trace);
+    working = false;
+}
+
+static void
+work_unlocked(void)
+{
+    PyGILState_STATE gil;
+
+    pthread_mutex_lock(&at_work);
+    gil = PyGILState_Ensure();
+    work();
+    PyGILState_Release(gil);
+    pthread_mutex_unlock(&at_work);
+}
+
+static bool
+has_notes(void)
+{
+    bool any = false;
+
+    for (probe_batch *b = atomic_load(&batches); b != NULL && !any; b = b->next) {
+        pthread_mutex_lock(&b->lock);
+        any = b->filling->n > 0;
+        pthread_mutex_unlock(&b->lock);
+    }
+    return any;
+}
+
+void
+msp_batch_work(void)
+{
+    PyThreadState *saved;
+
+    if (working || !has_notes())
+        return;
+    if (pthread_mutex_trylock(&at_work) != 0) {
+        saved = PyEval_SaveThread();
+        pthread_mutex_lock(&at_work);
+        PyEval_RestoreThread(saved);
+    }
+    work();
+    pthread_mutex_unlock(&at_work);
+}
+
+void
+msp_batch_work_own(void)
+{
+    probe_batch *b = msp_probe_thread.batch;
+
+    if (b != NULL && b->filling->n > 0) /* nobody else adds to it */
+        msp_batch_work();
+}
+
+/* ---- the clock --------------------------------------------------------------------------------------------------- */
+
+static pthread_mutex_t clock_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t clock_stops = PTHREAD_COND_INITIALIZER;
+static pthread_t clock_thread;
+static bool clock_runs;
+
+static bool
+is_old(void)
+{
+    unsigned now = atomic_load(&ticks);
+    bool any = false;
+
+    for (probe_batch *b = atomic_load(&batches); b != NULL && !any; b = b->next) {
+        pthread_mutex_lock(&b->lock);
+        any = b->filling->n > 0 && now - b->tick >= 2;
+        pthread_mutex_unlock(&b->lock);
+    }
+    return any;
+}
+
+static void *
+run_clock(void *unused)
+{
+    struct timespec until;
+
+    (void)unused;
+    pthread_mutex_lock(&clock_lock);
+    while (clock_runs) {
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += TICK_MS * 1000000L;
+        until.tv_sec += until.tv_nsec / 1000000000L;
+        until.tv_nsec %= 1000000000L;
+        pthread_cond_timedwait(&clock_stops, &clock_lock, &until);
+        atomic_fetch_add(&ticks, 1u);
+        if (clock_runs && is_old()) {
+            pthread_mutex_unlock(&clock_lock);
+            work_unlocked();
+            pthread_mutex_lock(&clock_lock);
+        }
+    }
+    pthread_mutex_unlock(&clock_lock);
+    return NULL;
+}
+
+static bool
+start_clock(void)
+{
+    sigset_t every, before;
+
+    if (clock_runs)
+        return true;
+    clock_runs = true;
+    sigfillset(&every); /* the program's signals are for its own threads */
+    pthread_sigmask(SIG_SETMASK, &every, &before);
+    clock_runs = pthread_create(&clock_thread, NULL, run_clock, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return clock_runs;
+}
+
+void
+msp_batch_begin_pass(int64_t task)
+{
+    if (msp_probe_thread.batch == NULL)
+        msp_probe_thread.batch = new_batch();
+    if (msp_probe_thread.batch != NULL && start_clock())
+        msp_probe_thread.batch->task = task;
+}
+
+void
+msp_batch_start(bool may)
+{
+    atomic_store(&usable, may);
+}
+
+void
+msp_batch_end(void)
+{
+    bool ran;
+
+    atomic_store(&usable, false);
+    Py_BEGIN_ALLOW_THREADS;
+    pthread_mutex_lock(&clock_lock);
+    ran = clock_runs;
+    clock_runs = false;
+    pthread_cond_signal(&clock_stops);
+    pthread_mutex_unlock(&clock_lock);
+    if (ran)
+        pthread_join(clock_thread, NULL);
+    Py_END_ALLOW_THREADS;
+}
+
+void
+msp_batch_forked(void)
+{
+    atomic_store(&usable, false);
+    clock_runs = false;
+    pthread_mutex_init(&clock_lock, NULL);
+    pthread_cond_init(&clock_stops, NULL);
+    pthread_mutex_init(&at_work, NULL);
+    for (probe_batch *b = atomic_load(&batches); b != NULL; b = b->next) {
+        pthread_mutex_init(&b->lock, NULL);
+        b->filling->n = b->spare->n = 0; /* the parent's; what they hold is left alone */
+        b->filling->nitems = b->spare->nitems = 0;
+    }
+}

@@ -1,0 +1,284 @@
+"""What hooks are shown is worked out later (python/ext/probe_batch.c), and the tree of modules is told by versions (probe_shape.c): nobody can see it."""
+import json
+import os
+import signal
+import threading
+import time
+
+import pytest
+from collecting import R, afresh, begin, collect, fill, torch, write_config
+
+import torch.nn as nn  # noqa: E402
+from msprobe._core import probe  # noqa: E402
+from msprobe.pytorch import selftest  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+
+known = pytest.mark.skipif(not torch.__version__.startswith(selftest._KNOWN_NODES), reason="nodes of this torch are not read directly")
+AT_ONCE = {"MSPROBE_PLAIN": "node"}  # hooks are Python objects, and run when they are called
+
+
+def both_ways(tmp_path, body, plain=AT_ONCE, **config):
+    found = []
+    for name, env in (("later", None), ("at_once", plain)):
+        own = tmp_path / name
+        own.mkdir()
+        found.append(collect(own, body, env=env, **config))
+    return found
+
+
+def assert_same_files(one, other, steps=1):
+    for step in range(steps):
+        assert list(one.data(step)) == list(other.data(step))
+        for name in ("dump.json", "construct.json"):
+            assert one.read(name, step) == other.read(name, step)
+
+
+def a_long_chain(d):
+    x = R(4, 5, grad=True)
+    d.start()
+    y = x
+    for _ in range(70):
+        y = torch.tanh(torch.sin(y) * 1.25)
+    y.sum().backward()
+    d.stop()
+    d.step()
+
+
+@known
+def test_more_hooks_than_are_noted_at_a_time_are_recorded_in_their_order(tmp_path):
+    later, at_once = both_ways(tmp_path, a_long_chain)
+    assert_same_files(later, at_once)
+    assert sum(".backward" in name for name in later.names()) == 211
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.norm = nn.Linear(6, 6), nn.LayerNorm(6)
+
+    def forward(self, x):
+        return self.norm(torch.relu(self.linear(x)) * 0.5 + x)
+
+
+class Repeated(nn.Module):
+    def __init__(self, reentrant):
+        super().__init__()
+        self.first, self.second, self.third = Block(), Block(), Block()
+        self.reentrant = reentrant
+
+    def forward(self, x):
+        x = self.first(x)
+        x = checkpoint(self.second, x, use_reentrant=self.reentrant)
+        return self.third(x)
+
+
+@known
+@pytest.mark.parametrize("level", ["L0", "mix"])
+@pytest.mark.parametrize("mode", ["statistics", "md5"])
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_what_is_repeated_inside_backward_stands_where_it_ran(tmp_path, level, mode, reentrant):
+    def body(d):
+        model = fill(Repeated(reentrant))
+        for _ in range(2):
+            d.start(model)
+            model(R(3, 6, grad=True)).sum().backward()
+            d.stop()
+            d.step()
+
+    later, at_once = both_ways(tmp_path, body, level=level, part={"summary_mode": mode})
+    assert_same_files(later, at_once, 2)
+
+
+@known
+def test_large_gradients_and_several_contributions_are_the_same(tmp_path):
+    def body(d):
+        model = fill(nn.Sequential(nn.Linear(300, 300), Block300(), nn.Linear(300, 5)))
+        d.start(model)
+        (model(R(80, 300, grad=True)).pow(2).sum() * 0.01).backward()
+        d.stop()
+        d.step()
+
+    class Block300(nn.Module):
+        def forward(self, x):
+            return torch.sin(x) + x * x + x[:, :1]
+
+    later, at_once = both_ways(tmp_path, body, level="L0")
+    assert_same_files(later, at_once)
+
+
+@known
+def test_a_backward_pass_that_fails_leaves_what_was_shown_until_then(tmp_path):
+    class Fails(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            raise ValueError("as planned")
+
+    def body(d):
+        d.start()
+        y = torch.sin(torch.exp(Fails.apply(R(3, grad=True))))
+        try:
+            torch.tanh(y).sum().backward()
+        except ValueError as e:
+            assert "as planned" in str(e)
+        torch.relu(R(2))
+        d.stop()
+        d.step()
+
+    later, at_once = both_ways(tmp_path, body)
+    assert_same_files(later, at_once)
+    assert later.names()[-1] == "Torch.relu.0.forward" and "Torch.exp.0.backward" in later.names()
+
+
+def on_threads(d):
+    def train(seed):
+        for _ in range(30):
+            x = R(8, 8, seed=seed, grad=True)
+            y = x
+            for _ in range(10):
+                y = torch.tanh(y) * 0.5
+            y.sum().backward()
+
+    d.start()
+    threads = [threading.Thread(target=train, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    d.stop()
+    d.step()
+
+
+def test_several_threads_have_all_their_gradients(tmp_path):
+    data = afresh(tmp_path, on_threads).data()
+    assert sum(n.startswith("Torch.tanh.") and n.endswith(".backward") for n in data) == 4 * 30 * 10
+    assert all(r["output"][0]["Norm"] is not None for n, r in data.items() if n.startswith("Torch.tanh.") and n.endswith(".backward"))
+
+
+class Sleeps(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, mark):
+        ctx.mark = mark
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, g):
+        open(ctx.mark, "w").close()
+        time.sleep(60)
+        return g, None
+
+
+def test_who_is_killed_inside_one_operation_loses_nothing_older_than_a_second(tmp_path):
+    from msprobe.pytorch import PrecisionDebugger
+
+    path, mark = write_config(tmp_path), str(tmp_path / "mark")
+
+    def body():
+        d = PrecisionDebugger(path)
+        d.start()
+        y = torch.sin(torch.exp(torch.tanh(Sleeps.apply(R(3, grad=True), mark))))
+        y.sum().backward()
+
+    pid, _, _ = begin(tmp_path, body)
+    try:
+        for _ in range(1200):
+            if os.path.exists(mark):
+                break
+            time.sleep(0.1)
+        assert os.path.exists(mark)
+        time.sleep(1.3)  # the promise is one second; the writer publishes what it has got by then
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    end = time.monotonic() + 20
+    wanted = {"Torch.%s.0.backward" % name for name in ("sin", "exp", "tanh")}
+    while time.monotonic() < end:  # the writer outlives the program, and is given time on a busy machine
+        with open(str(tmp_path / "dump" / "step0" / "rank" / "dump.json"), encoding="utf-8") as f:
+            names = set(json.load(f)["data"])
+        if wanted <= names:
+            break
+        time.sleep(0.1)
+    assert wanted <= names
+
+
+# ---- the tree --------------------------------------------------------------------------------------------------------------------------
+
+
+def change_nothing(model):
+    pass
+
+
+def set_an_attribute(model):
+    model[0].note = "seen"
+
+
+def freeze(model):
+    model[0].linear.weight.requires_grad_(False)
+
+
+def replace_a_parameter(model):
+    model[1].linear.weight = nn.Parameter(torch.ones(6, 6))
+
+
+def replace_the_data(model):
+    model[1].linear.weight.data = torch.ones(6, 6)
+
+
+def replace_a_child(model):
+    model[1].norm = nn.Identity()
+
+
+def add_a_child(model):
+    model.append(nn.Tanh())
+
+
+def remove_a_bias(model):
+    model[0].linear.bias = None
+
+
+def change_the_class(model):
+    model[1].__class__ = Other
+
+
+def rename_a_child(model):
+    model[1].third = nn.Identity()
+    del model[1].third
+
+
+class Other(Block):
+    pass
+
+
+CHANGES = [change_nothing, set_an_attribute, freeze, replace_a_parameter, replace_the_data, replace_a_child, add_a_child, remove_a_bias, change_the_class,
+           rename_a_child]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda f: f.__name__)
+def test_a_model_that_changes_between_steps_is_recorded_as_it_is(tmp_path, change):
+    def body(d):
+        model = fill(nn.Sequential(Block(), Block()))
+        for i in range(4):
+            d.start(model)
+            model(R(3, 6)).sum().backward()
+            d.stop()
+            d.step()
+            if i == 1:
+                change(model)
+
+    by_versions, by_walk = both_ways(tmp_path, body, plain={"MSPROBE_PLAIN": "dict"}, level="L0")
+    assert_same_files(by_versions, by_walk, 4)
+    assert (by_versions.names(1) != by_versions.names(3)) == (change in (replace_a_child, add_a_child, change_the_class))
+
+
+@known
+def test_fields_that_look_otherwise_are_refused(tmp_path):
+    def body(d):
+        a = torch.zeros(3, 5)
+        alike = [a, torch.zeros(3, 5), torch.zeros(3, 5), torch.zeros(3, 5)]  # nothing tells their sizes from what stands beside
+        return [probe.fields([]), probe.fields([a, a[1:]]), probe.fields(alike), probe.fields(alike[:3] + [torch.zeros(2, device="meta")]),
+                selftest.prove_fields(probe)]
+
+    assert collect(tmp_path, body).value == [False] * 4 + [True]
