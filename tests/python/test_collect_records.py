@@ -422,3 +422,18 @@ def test_a_large_tensor_is_read_by_as_many_threads_as_torch_may_use(tmp_path):
 
     result = collect(tmp_path, body)
     assert result.value == 0 and result.data()["Torch.relu.0.forward"]["output"][0]["Mean"] == 1.0
+
+
+def test_a_function_of_two_names_is_found_behind_calls_among_its_arguments(tmp_path):
+    x = R(1, 2, 5)
+
+    def body(d):
+        def run():
+            F.conv1d(x, torch.ones(4, 2, 1))
+            torch.conv1d(F.pad(x, (1, 1)), torch.ones(4, 2, 1), bias=torch.ones(4), stride=max(1, 2))
+            F.prelu(torch.neg(x), abs(torch.ones(2)))
+
+        step(d, run)
+
+    names = [n for n in collect(tmp_path, body).names() if "conv1d" in n or "prelu" in n]
+    assert names == ["Functional.conv1d.0.forward", "Torch.conv1d.0.forward", "Functional.prelu.0.forward"]

@@ -302,7 +302,7 @@ def _find_route(frame, function):
 
 def _name_at_call(frame, function):
     """"Torch.conv2d", "Tensor.__neg__": the name by which the instruction that runs now reaches function, or None."""
-    code = [i for i in dis.get_instructions(frame.f_code) if i.opname not in _SILENT or i.offset == frame.f_lasti]
+    code = [i for i in dis.get_instructions(frame.f_code) if i.opname not in _EMPTY or i.offset == frame.f_lasti]
     at = next(n for n, i in enumerate(code) if i.offset >= frame.f_lasti)
     while code[at].opname in _SILENT:
         at += 1
@@ -314,12 +314,13 @@ def _name_at_call(frame, function):
         return None
     module = frame.f_locals.get(owner, frame.f_globals.get(owner)) if isinstance(owner, str) else None
     for prefix, known in (("Torch", torch), ("Functional", torch.nn.functional), ("VF", torch._VF)):
-        if module is known:
+        if module is known and getattr(known, pushed, None) is function:
             return "%s.%s" % (prefix, pushed)
     return None
 
 
-_SILENT = ("PRECALL", "KW_NAMES", "CACHE", "PUSH_NULL", "EXTENDED_ARG", "NOP")
+_EMPTY = ("KW_NAMES", "CACHE", "EXTENDED_ARG", "NOP")
+_SILENT = _EMPTY + ("PRECALL", "PUSH_NULL")
 
 
 def _is_operator(code, at, name):
@@ -334,11 +335,13 @@ def _callee(code, at, builtin=False):
     if not code[at].opname.startswith("CALL") or code[at].opname == "CALL_FUNCTION_EX":
         return None, None
     left = code[at].arg or 0
+    at -= at > 0 and code[at - 1].opname == "PRECALL"  # of 3.11, which takes the arguments off before CALL does
     while left > 0 and at > 0:
         if code[at].is_jump_target:
             return None, None
         at -= 1
         left -= dis.stack_effect(code[at].opcode, code[at].arg if code[at].opcode >= dis.HAVE_ARGUMENT else None)
+    at -= at > 0 and code[at - 1].opname == "PUSH_NULL"
     if left != 0 or at < 1:
         return None, None
     pushed = code[at - 1]
