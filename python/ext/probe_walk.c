@@ -432,6 +432,32 @@ add_inner_edges(walk *w)
     return extra;
 }
 
+static bool
+needs_gradient(const probe_edges *e, int position)
+{
+    for (int i = 0; i < e->n; i++)
+        if (items_of(e)[i].position == position)
+            return true;
+    return false;
+}
+
+/*
+ * The nodes of cat(), stack() and the like make gradients for all of their inputs, also for those that need none: where
+ * the last node has an edge for each input, one that leads nowhere tells of such a gradient, or of none.
+ */
+static void
+add_unneeded(walk *w)
+{
+    const int positions = w->edges->positions;
+    int64_t nr;
+
+    if (w->n == 0 || w->edges->n == positions || count_edges(w, 0) != positions)
+        return;
+    for (int i = 0; i < positions; i++)
+        if (edge_of(w, 0, i, &nr) == NULL && !needs_gradient(w->edges, i))
+            add_mapping(w, 0, false, i, i);
+}
+
 /* Which gradient that enters the call arrives at this output of a node; -1: none. */
 static int
 entering_at(walk *w, const void *node, int64_t nr)
@@ -576,6 +602,8 @@ msp_probe_edges_after(probe_edges *edges, PyObject *result, const char *name, si
         o.handed_on = MSP_PROBE_LEAF;
     o.given = msp_probe_given_to(o.handed_on);
     extra = o.given < 0 && !module ? add_inner_edges(&w) : 0;
+    if (!module && !o.through && msp_probe_wants_gradients())
+        add_unneeded(&w);
     if (module && o.n > 1 && !o.through && msp_probe_wants_gradients())
         add_own_uses(&w);
     if (o.any && !w.failed)

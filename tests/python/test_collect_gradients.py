@@ -534,3 +534,22 @@ def test_a_leaf_that_a_call_hands_on_has_what_leaves_the_module_by_it(tmp_path):
     assert "Tensor.to.1.backward" not in data  # in no module, and no node to hook
     for section in ("input", "output"):
         assert [(g["Min"], g["Max"]) for g in data["Tensor.to.0.backward"][section]] == [(3.0, 3.0)]
+
+
+def test_inputs_that_need_no_gradient_have_the_one_that_the_node_makes_for_them(tmp_path):
+    """As cat() and stack() do, also for the empty tensor that a cache of keys begins with; other nodes make none."""
+    x, c = R(2, 3, grad=True), R(2, 3)
+
+    def body(d):
+        def run():
+            made = [torch.cat([c, x]), torch.cat([torch.tensor([]), x]), torch.stack((x, c)), torch.dstack([c, x]), c * x]
+            sum(t.sum() for t in made).backward()
+
+        step(d, run)
+
+    data = collect(tmp_path, body).data()
+    shapes = {n: [g and g["shape"] for g in v["output"]] for n, v in data.items() if n.endswith(".backward")}
+    assert shapes["Torch.cat.0.backward"] == shapes["Torch.stack.0.backward"] == [[2, 3], [2, 3]]
+    assert shapes["Torch.cat.1.backward"] == [[0], [2, 3]]
+    assert shapes["Torch.dstack.0.backward"][:2] == [[2, 3, 1], [2, 3]]
+    assert shapes["Tensor.__mul__.0.backward"] == [None, [2, 3]]
