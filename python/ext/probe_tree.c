@@ -655,20 +655,17 @@ lacks_gradients(const module_name *n)
     return n->nparts > 0 || (n->written == 0 && n->shown.count > 0 && n->expected > 0);
 }
 
-/* Whether one of them does, while some parameter got a gradient in this step: without any it is inference. */
 static bool
 any_lacks_gradients(void)
 {
-    bool any = false, lacks = false;
+    const module_name *n = names;
 
-    for (const module_name *n = names; n != NULL && !(any && lacks); n = n->next) {
-        any |= n->written > 0 || n->nparts > 0;
-        lacks |= lacks_gradients(n);
-    }
-    return any && lacks;
+    while (n != NULL && !lacks_gradients(n))
+        n = n->next;
+    return n != NULL;
 }
 
-/* A parameter of a module that was called stands as null where no gradient came for it. */
+/* A parameter of a module that was called stands as null where no gradient came for it, in inference, too. */
 static void
 add_missing(const watched *w, const msp_record *null)
 {

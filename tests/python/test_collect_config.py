@@ -355,7 +355,8 @@ def test_token_range(tmp_path):
         d.step()
 
     data = collect(tmp_path, body, level="mix").data()
-    assert list(data) == ["Functional.linear.0.forward", "Module.0.Linear.forward.0", "Functional.linear.1.forward", "Module.0.Linear.forward.1"]
+    assert list(data) == ["Functional.linear.0.forward", "Module.0.Linear.forward.0", "Functional.linear.1.forward", "Module.0.Linear.forward.1",
+                          "Module.0.Linear.parameters_grad"]
     assert data["Functional.linear.0.forward"]["input_args"][0]["Norm"] == pytest.approx(R(2, 3, seed=1).norm().item(), rel=1e-6)
 
 

@@ -353,7 +353,7 @@ def test_a_parameter_that_got_no_gradient_while_others_of_its_module_did_is_null
     assert [None] not in data["Module.1.Linear.parameters_grad"].values()
 
 
-def test_a_called_module_whose_parameters_got_no_gradient_has_nulls_but_in_inference(tmp_path):
+def test_a_called_module_whose_parameters_got_no_gradient_has_nulls(tmp_path):
     def body(d):
         used, unused, never = nn.Linear(3, 2), nn.Linear(3, 2), nn.Linear(3, 2)
         model = nn.ModuleDict({"used": used, "unused": unused, "never": never})
@@ -367,8 +367,19 @@ def test_a_called_module_whose_parameters_got_no_gradient_has_nulls_but_in_infer
 
     done = collect(tmp_path, body, level="mix")
     assert done.data()["Module.unused.Linear.parameters_grad"] == {"weight": [None], "bias": [None]}
-    assert [n for n in done.names() + done.names(1) if "parameters_grad" in n and "unused" not in n] == ["Module.used.Linear.parameters_grad"]
-    assert not any("parameters_grad" in n for n in done.names(1))
+    assert [None] not in done.data()["Module.used.Linear.parameters_grad"].values()
+    assert [done.data(step=1)["Module.%s.Linear.parameters_grad" % n] for n in ("used", "unused")] == [{"weight": [None], "bias": [None]}] * 2
+    assert not any("never" in n for n in done.names() + done.names(1))
+
+
+@pytest.mark.parametrize("mode", [["forward"], ["forward", "input"]])
+def test_without_backward_data_there_are_no_nulls(tmp_path, mode):
+    def body(d):
+        model = nn.Sequential(nn.Linear(3, 2))
+        step(d, lambda: model(R(2, 3)), model)
+
+    done = collect(tmp_path, body, level="mix", statistics={"data_mode": mode})
+    assert not any("parameters_grad" in n for n in done.names())
 
 
 def test_nulls_stand_in_the_order_of_the_model(tmp_path):
