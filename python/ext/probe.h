@@ -497,8 +497,8 @@ typedef struct probe_site {
 /* The current call stack without its skip innermost frames. */
 probe_site msp_probe_stack(int skip);
 
-/* The current call stack as a hook of the module sees it that is about to return. */
-probe_site msp_probe_module_stack(void);
+/* The current call stack as a hook of the module sees it that is about to return, or that has raised. */
+probe_site msp_probe_module_stack(bool raised);
 
 /* The text of a stack, its frames joined by line ends: a borrowed str, or NULL. */
 PyObject *msp_probe_stack_by_id(uint32_t id);

@@ -281,11 +281,15 @@ intern(PyObject *text)
     return text;
 }
 
+/* What is described: a call, a module that has returned, a module that has raised. */
+typedef enum form { FRAMES, MODULE, RAISED } form;
+
 /* probe.stack_text(frame, form) -> ([text, ...], is_recompute, owner, is_internal); the forms: pytorch/stacks.py */
 static probe_site
-describe_stack(PyFrameObject *top, bool module)
+describe_stack(PyFrameObject *top, form of)
 {
-    PyObject *form = PyUnicode_FromString(msp_probe_is_legacy() ? "parts" : module ? "module" : "frames");
+    static const char *const names[] = {"frames", "module", "raised"};
+    PyObject *form = PyUnicode_FromString(msp_probe_is_legacy() ? "parts" : names[of]);
     PyObject *said = msp_probe.stack_text == NULL || form == NULL
                          ? NULL
                          : msp_probe_ask(msp_probe.stack_text, (PyObject *)top, form);
@@ -308,7 +312,7 @@ describe_stack(PyFrameObject *top, bool module)
 
 /* A stack that was not seen before. Python runs meanwhile, and may come here. */
 static probe_site
-learn(uint64_t hash, int skip, bool module)
+learn(uint64_t hash, int skip, form of)
 {
     PyFrameObject *top = frame_behind(skip);
     probe_site site = {0};
@@ -316,7 +320,7 @@ learn(uint64_t hash, int skip, bool module)
 
     if (top == NULL)
         return site;
-    site = describe_stack(top, module);
+    site = describe_stack(top, of);
     keep_codes(top);
     Py_DECREF(top);
     k = find(hash);
@@ -328,14 +332,14 @@ learn(uint64_t hash, int skip, bool module)
 }
 
 static probe_site
-look_up(int skip, bool module)
+look_up(int skip, form of)
 {
     probe_site site = {0};
-    uint64_t hash = hash_stack(skip) ^ (module ? 0x5bd1e995u : 0);
+    uint64_t hash = hash_stack(skip) ^ (of * 0x5bd1e995u);
 
     hash += hash == 0;
     if (make_room())
-        site = find(hash)->hash != 0 ? find(hash)->site : learn(hash, skip, module);
+        site = find(hash)->hash != 0 ? find(hash)->site : learn(hash, skip, of);
     msp_probe_thread.stack = site.stack;
     return site;
 }
@@ -343,11 +347,11 @@ look_up(int skip, bool module)
 probe_site
 msp_probe_stack(int skip)
 {
-    return look_up(skip, false);
+    return look_up(skip, FRAMES);
 }
 
 probe_site
-msp_probe_module_stack(void)
+msp_probe_module_stack(bool raised)
 {
-    return look_up(0, true);
+    return look_up(0, raised ? RAISED : MODULE);
 }

@@ -354,7 +354,8 @@ def test_checkpointed_regions_are_recorded_to_their_last_call(tmp_path, level, r
 
         return step(d, run, model)
 
-    data = both(tmp_path, body, level=level).data()
+    done = both(tmp_path, body, level=level)
+    data = done.data()
     if level != "L0":
         again = [n for n in data if ".forward" in n and n.startswith("Functional") and data[n]["is_recompute"]]
         assert again[0] == "Functional.linear.3.forward" and "Functional.gelu.1.forward" in again
@@ -367,6 +368,8 @@ def test_checkpointed_regions_are_recorded_to_their_last_call(tmp_path, level, r
         assert [n for n in again if "Linear" in n][0] == "Module.0.0.Linear.forward.1"
         cut_off = [] if reentrant or torch.__version__.startswith("1.") else ["Module.0.3.Linear.forward.1", "Module.0.Sequential.forward.1"]
         assert sorted(n for n in again if data[n]["output"] == [None]) == cut_off
+        lines = {n: done.stacks()[n][0].rpartition("\n ")[2] for n in cut_off}
+        assert all(line.startswith("result = forward_call(") for line in lines.values()), lines  # from where the original records such a module
         assert "Module.0.1.GELU.backward.%d" % reentrant in data
 
 

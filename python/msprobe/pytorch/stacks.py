@@ -20,6 +20,7 @@ _WRAPPER = os.path.join(_TORCH, "_dynamo", "eval_frame.py")  # also around funct
 _INLINER = os.path.join(_TORCH, "_dynamo", "external_utils.py"), "inner"  # torch.compile's frame around a module of torch's own
 _CALL_IMPL = torch.nn.Module._call_impl.__code__
 _CALLS_HOOK = r"^\s+hook_result = hook\(self, args, kwargs, result\)|^\s+hook_result = hook\(self, input, result\)"
+_CALLS_FORWARD = r"^\s+result = forward_call\("
 _FUNCTION = os.path.join(_TORCH, "autograd", "function.py")
 
 
@@ -48,7 +49,7 @@ def _show(path, number, name, line):
 
 def _frame_text(frame, code, line):
     if code is _CALL_IMPL and "return forward_call(" in line and probe.module_known(frame.f_locals.get("self")):
-        shown = _as_with_hooks(r"^\s+result = forward_call\(")
+        shown = _as_with_hooks(_CALLS_FORWARD)
         if shown:
             return shown
     return [_show(code.co_filename, frame.f_lineno, code.co_name, line.strip())] if line else []
@@ -61,13 +62,15 @@ def _frame_parts(frame, code, line):
 def stack_text(frame, form):
     """([text, ...] innermost first, whether the call repeats a forward for activation checkpointing, owner, is_internal)
 
-    form: "frames", one text per frame; "module", the same for a module's own record, made without a hook but shown as if by one; "parts", what the
-    older tools write: four texts per frame, path, line number, function and source ("": there is none).
+    form: "frames", one text per frame; "module", the same for a module's own record, made without a hook but shown as if by one; "raised", the
+    same for a module that an exception has ended, which the original records from around its forward(); "parts", what the older tools write: four texts
+    per frame, path, line number, function and source ("": there is none).
     owner is "optimizer" or "clip_grad" for what an optimizer's step or gradient clipping calls, else None. is_internal: torch's own machinery made
     the call, and it is not recorded.
     """
     show = _frame_parts if form == "parts" else _frame_text
-    texts = _as_with_hooks(_CALLS_HOOK) if form == "module" else []
+    own = {"module": _CALLS_HOOK, "raised": _CALLS_FORWARD}.get(form)
+    texts = _as_with_hooks(own) if own else []
     seen = []
     while frame is not None:
         code = frame.f_code
