@@ -2,7 +2,9 @@
 import collections
 import dataclasses
 import json
+import operator
 import os
+import sys
 import zlib
 
 import pytest
@@ -437,3 +439,23 @@ def test_a_function_of_two_names_is_found_behind_calls_among_its_arguments(tmp_p
 
     names = [n for n in collect(tmp_path, body).names() if "conv1d" in n or "prelu" in n]
     assert names == ["Functional.conv1d.0.forward", "Torch.conv1d.0.forward", "Functional.prelu.0.forward"]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="instructions have no place in the source")
+def test_a_function_of_two_names_is_found_in_the_source_where_instructions_do_not_tell(tmp_path):
+    x, w = R(1, 2, 5), R(4, 2, 1)
+    both = x, w
+
+    def body(d):
+        def run():
+            torch.conv1d(*both)
+            F.conv1d(*both, **{"stride": 1})
+            torch.conv1d(x, w if len(both) > 1 else x)
+            x.neg()
+            [operator.neg(x), x.__neg__(), -x, abs(x), operator.abs(x), x.__abs__()]
+            x.abs(*[])
+
+        step(d, run)
+
+    names = collect(tmp_path, body).names()
+    assert names == ["Torch.conv1d.0.forward", "Functional.conv1d.0.forward", "Torch.conv1d.1.forward", "Tensor.neg.0.forward", "Tensor.abs.0.forward"]

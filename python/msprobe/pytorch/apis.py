@@ -4,8 +4,11 @@ The file's categories and the prefixes of their names in a dump. An object that 
 which it is called, and not at all when that one is not listed; which one it is is read from the calling instruction (route).
 """
 
+import ast
 import dis
 import functools
+import linecache
+import operator
 import os
 import sys
 
@@ -308,8 +311,8 @@ def _name_at_call(frame, function):
         at += 1
     usual = getattr(function, "__name__", "")
     if usual in OPERATORS:
-        return "Tensor." + (OPERATORS[usual] if _is_operator(code, at, usual) else usual)
-    pushed, owner = _callee(code, at)
+        return "Tensor." + (OPERATORS[usual] if _is_operator(frame, code, at, usual) else usual)
+    pushed, owner = _called(frame, code, at)
     if pushed is None:
         return None
     module = frame.f_locals.get(owner, frame.f_globals.get(owner)) if isinstance(owner, str) else None
@@ -323,11 +326,37 @@ _EMPTY = ("KW_NAMES", "CACHE", "EXTENDED_ARG", "NOP")
 _SILENT = _EMPTY + ("PRECALL", "PUSH_NULL")
 
 
-def _is_operator(code, at, name):
-    if name == "abs":
-        pushed = _callee(code, at, builtin=True)[0]
-        return pushed == "abs"
-    return code[at].opname in _OPCODES
+def _is_operator(frame, code, at, name):
+    """Whether an operator, a function that stands for one (abs(), operator.neg()) or the method of its name (__neg__) is what reaches the method name."""
+    if code[at].opname in _OPCODES:
+        return True
+    called, owner = _called(frame, code, at)
+    if called is None:
+        return _callee(code, at, builtin=True)[0] == name == "abs"
+    return called != name or frame.f_locals.get(owner, frame.f_globals.get(owner)) is operator
+
+
+def _called(frame, code, at):
+    """(attribute, name of its owner) of what the instruction calls, or None twice; the source tells where the instructions do not."""
+    found = _callee(code, at)
+    return found if found[0] is not None else _callee_in_source(frame, code[at])
+
+
+def _callee_in_source(frame, instruction):
+    """For f(*args) and arguments with branches, where the interpreter knows the place of an instruction in the source, from 3.11 on."""
+    place = getattr(instruction, "positions", None)
+    if not instruction.opname.startswith("CALL") or place is None or None in place:
+        return None, None
+    lines = [linecache.getline(frame.f_code.co_filename, n, frame.f_globals).encode() for n in range(place.lineno, place.end_lineno + 1)]
+    lines[-1] = lines[-1][:place.end_col_offset]
+    lines[0] = lines[0][place.col_offset:]
+    try:
+        call = ast.parse(b"(" + b"".join(lines) + b")", mode="eval").body
+    except (SyntaxError, ValueError):
+        return None, None  # the source is another one by now, or there is none
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return None, None
+    return call.func.attr, getattr(call.func.value, "id", "")
 
 
 def _callee(code, at, builtin=False):
