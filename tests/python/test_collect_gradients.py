@@ -432,6 +432,23 @@ def test_a_parameter_that_a_pre_hook_uses_has_each_pass_once(tmp_path, plain):
         assert [record[n][0]["Max"] for n in ("bias", "weight_g", "weight_v")] == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.parametrize("plain", ["", "all"])
+def test_a_lazy_module_has_gradients_of_the_parameters_that_its_first_call_makes(tmp_path, plain):
+    """Before it there is no tensor to watch: start() is not to ask for one."""
+    def body(d):
+        model = nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.LazyLinear(2))
+        for _ in range(2):
+            step(d, lambda: model(R(2, 3)).sum().backward(), model)
+        return [type(m).__name__ for m in model]
+
+    done = collect(tmp_path, body, level="L0", env={"MSPROBE_PLAIN": plain})
+    assert done.value == ["Linear", "ReLU", "Linear"]
+    for n, kind in enumerate(("LazyLinear", "Linear")):
+        for i in (0, 2):
+            record = done.data(step=n)["Module.%d.%s.parameters_grad" % (i, kind)]
+            assert record["weight"][0]["shape"] == [4 - i, 3 + i // 2] and record["bias"][0]["shape"] == [4 - i]
+
+
 def test_a_tensor_of_a_graph_among_the_parameters_does_not_end_training(tmp_path):
     """As clones of modules have them that learn how to learn."""
     def body(d):

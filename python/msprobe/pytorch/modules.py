@@ -10,6 +10,7 @@ import sys
 import threading
 
 import torch
+from torch.nn.parameter import is_lazy
 
 TORCH2 = tuple(int(x) for x in torch.__version__.split(".")[:2]) >= (2, 0)
 TELLS_OF_GRADIENTS = hasattr(torch.Tensor, "register_post_accumulate_grad_hook")  # since 2.1
@@ -194,7 +195,7 @@ class ModuleHooks:
             if parameter.requires_grad:
                 self._probe.parameter_add(parameter, name, own)
                 sharded = type(parameter).__name__ == "DTensor"
-                if (sharded or (early and parameter.is_leaf)) and parameter not in self._unmet:
+                if (sharded or (early and parameter.is_leaf and not is_lazy(parameter))) and parameter not in self._unmet:
                     self._watch_unmet(parameter, sharded)
 
     # ---- what the hooks do ---------------------------------------------------------------------------------------------------------
