@@ -2,6 +2,7 @@
  * probe_tensor.c - a tensor's record: its memory (probe_view.c) measured, and saved where that is wanted.
  */
 #include "probe.h"
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -200,10 +201,27 @@ msp_probe_save_tensor(const msp_tensor *t, const char *name)
     return save_and_measure(t, name, NULL);
 }
 
+/* What is not the name of a file, as names of modules and of saved values need not be, is made one: without slashes,
+ * not too long (in whole characters of UTF-8), and with a checksum, so that it stays a name of its own. */
+static void
+usable_name(const probe_path *path, char *file, size_t size)
+{
+    size_t most = NAME_MAX - strlen(".01234567.pt"), len = path->len < most ? path->len : most;
+
+    while (len > 0 && len < path->len && ((unsigned char)path->text[len] & 0xc0) == 0x80)
+        len--;
+    snprintf(file, size, "%.*s.%08x.pt", (int)len, path->text, msp_crc32_bytes(0, path->text, path->len));
+    for (char *p = file; (p = strchr(p, '/')) != NULL;)
+        *p = '_';
+}
+
 static void
 file_name(const probe_path *path, char *file, size_t size)
 {
-    snprintf(file, size, "%.*s.pt", (int)path->len, path->text);
+    if (path->len > NAME_MAX - strlen(".pt") || memchr(path->text, '/', path->len) != NULL)
+        usable_name(path, file, size);
+    else
+        snprintf(file, size, "%.*s.pt", (int)path->len, path->text);
 }
 
 static int

@@ -15,8 +15,15 @@ enum { MAX_DEPTH = 400 };
 void
 msp_probe_path_push(probe_path *path, const char *part, size_t len)
 {
+    char sum[9];
+
+    if (path->len + len + 2 > sizeof(path->text) - 64) { /* its checksum, while there is room: names of files differ */
+        snprintf(sum, sizeof(sum), "%08x", msp_crc32_bytes(0, part, len));
+        part = sum;
+        len = 8;
+    }
     if (path->len + len + 2 > sizeof(path->text))
-        return; /* names this long do not fit a file name either; the record itself keeps its keys */
+        return; /* the record itself keeps its keys */
     path->text[path->len++] = '.';
     memcpy(path->text + path->len, part, len);
     path->len += len;

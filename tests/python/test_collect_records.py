@@ -306,6 +306,24 @@ def test_tensor_files_hold_the_elements(tmp_path):
     assert named == set(r.tensors())
 
 
+@pytest.mark.parametrize("name", ["a/b", "x" * 260, "\u00e9" * 130 + "/b"], ids=["slash", "long", "both"])
+def test_what_is_no_name_of_a_file_still_has_its_files(tmp_path, name):
+    """Modules may have such names, and so may saved values."""
+    model = nn.ModuleDict({name: nn.Linear(3, 2)})
+    r = collect(tmp_path, lambda d: step(d, lambda: model[name](R(2, 3)), model), task="tensor", level="L0")
+    module = r.data()["Module.%s.Linear.forward.0" % name]
+    for value in (module["input_args"][0], module["output"][0], module["parameters"]["weight"]):
+        assert list(r.tensor(value["data_name"]).shape) == value["shape"] and value["Max"] is not None
+    assert len(r.tensors()) == 4
+
+    saved = [R(2), {"x" * 500: R(3), "x" * 501: R(4)}]
+    (tmp_path / "points").mkdir()
+    r = collect(tmp_path / "points", lambda d: [d.save(saved, "../../" + name), d.step()], task="tensor", level="debug")
+    first, others = r.read("debug.json")["data"]["../../%s.0.debug" % name]
+    assert [list(r.tensor(v["data_name"]).shape) for v in [first, *others.values()]] == [[2], [3], [4]]
+    assert len(r.tensors()) == 3
+
+
 def test_tensor_list_adds_files_to_statistics(tmp_path):
     r = collect(tmp_path, lambda d: step(d, lambda: [F.relu(R(2)) is None, torch.add(R(2), 1) is None]), part={"tensor_list": ["relu"]})
     assert r.tensors() == ["Functional.relu.0.forward.input.0.pt", "Functional.relu.0.forward.output.0.pt"]
