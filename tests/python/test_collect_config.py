@@ -265,6 +265,31 @@ def test_wrong_arguments_of_the_calls_are_named(tmp_path):
     assert 'did you mean "__doc__"' not in said[-1]  # it is there, and no function
 
 
+def test_wrong_models_and_functions_are_named_at_level_L1_too(tmp_path):
+    """There a model is asked for token_range only."""
+    def body(d):
+        said = []
+        for call in (lambda: d.start("model"), lambda: d.start([5]), lambda: d.start([], token_range=[0, 1]), lambda: d.start(5, token_range=[0, 1]),
+                     lambda: d.register_custom_api(int, "bit_length"), lambda: d.register_custom_api(5, "bit_length"),
+                     lambda: d.restore_custom_api(F, 5), lambda: d.restore_custom_api(F, "rellu")):
+            with pytest.raises(MsprobeException) as e:
+                call()
+            said.append(str(e.value))
+        d.start(lambda x: x)  # a model in some other object's hands
+        torch.relu(torch.ones(2))
+        d.stop()
+        d.restore_custom_api(F, "relu")  # which nobody has registered: it is as it was
+        return said
+
+    result = collect(tmp_path, body)
+    for text, words in zip(result.value, (["model", "'model'", "torch.nn.Module"], ["model", "[5]"], ["model", "list", "token_range"],
+                                          ["model", "int", "token_range"], ["bit_length", "cannot be recorded"], ["bit_length", "cannot be recorded"],
+                                          ["api", "5"], ["rellu", 'did you mean "relu"'])):
+        for word in words:
+            assert word in text, (text, words)
+    assert result.names() == ["Torch.relu.0.forward"]
+
+
 def test_a_wrong_model_of_the_constructor_is_all_that_is_told(tmp_path):
     from msprobe.pytorch import PrecisionDebugger
 

@@ -112,6 +112,17 @@ class Attributes:
         if self._installed:
             setattr(owner, name, wrapper)
 
+    def add_checked(self, owner, name, wrapper):
+        """TypeError or AttributeError: the owner's attributes cannot be replaced, which start() would find out."""
+        try:
+            self.add(owner, name, wrapper)
+            setattr(owner, name, wrapper)
+        except (AttributeError, TypeError):
+            del self._items[id(owner), name]
+            raise
+        if not self._installed:
+            self._put_back(name, *self._items[id(owner), name])
+
     def remove(self, owner, name):
         """Returns whether there was one."""
         item = self._items.pop((id(owner), name), None)
@@ -210,7 +221,7 @@ class Registry:
     def add_custom(self, module, api, target, record):
         part, _, last = api.rpartition(".")
         holder = look_up(module, part) if part else module
-        self.attributes.add(holder, last, self._probe.wrapper(target, record))
+        self.attributes.add_checked(holder, last, self._probe.wrapper(target, record))
 
     def remove_custom(self, module, api):
         part, _, last = api.rpartition(".")

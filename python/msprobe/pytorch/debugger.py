@@ -125,8 +125,7 @@ class PrecisionDebugger:
     @_locked
     def register_custom_api(cls, module, api, api_prefix=None):
         """Record module.api too, as <api_prefix>.<api>.<n>; without a prefix the module's name is used, or "Custom"."""
-        if not isinstance(api, str) or not api:
-            raise wrong("api is %r; it must be the name of a function" % (api,))
+        _check_api(api)
         if api_prefix is not None and not isinstance(api_prefix, str):
             raise wrong("api_prefix is %r; it must be a string" % (api_prefix,))
         cls._current().register_custom_api(module, api, api_prefix or getattr(module, "__name__", None) or "Custom")
@@ -135,6 +134,7 @@ class PrecisionDebugger:
     @_locked
     def restore_custom_api(cls, module, api):
         """The end of register_custom_api()."""
+        _check_api(api)
         cls._current().restore_custom_api(module, api)
 
     @classmethod
@@ -160,6 +160,11 @@ class PrecisionDebugger:
     def __exit__(self, *_):
         self.stop()
         self.step()
+
+
+def _check_api(api):
+    if not isinstance(api, str) or not api:
+        raise wrong("api is %r; it must be the name of a function" % (api,))
 
 
 def _instance_needed(method):

@@ -119,6 +119,11 @@ def may_record(config):
     return not config.rank or current_rank()[0] in config.rank
 
 
+def _no_such_api(module, api):
+    return wrong("api is %r; %s has no function of that name%s"
+                 % (api, getattr(module, "__name__", module), nearest(api, [n for n in dir(module) if n != api])))
+
+
 class Recorder:
     """One per process."""
 
@@ -353,7 +358,7 @@ class Recorder:
         self._step_ran = self._step_ran or step in self.config.step
 
     def _start(self, token_range):
-        self._check_model()
+        self._check_model(token_range is not None)
         if self._kernels and self._starts == 0 and may_record(self.config):
             self._kernels.check()
         self._note_step(self.current_step)
@@ -389,19 +394,24 @@ class Recorder:
         self._registry.uninstall()
         self._modules.detach()
 
-    def _check_model(self):
-        """A wrong one is told at once, whatever the step."""
-        if self.config.level in ("L0", "mix"):
-            self._models()
+    def _check_model(self, for_tokens=False):
+        """A wrong one is told at once, whatever the step. Where nothing is asked of it, it may be any object that can be called."""
+        level = self.config.level
+        models = list(self.model) if isinstance(self.model, (list, tuple)) else [self.model]
+        if level in ("L0", "mix") and isinstance(self.model, torch.jit.ScriptModule):
+            models = []
+        if level in ("L0", "mix") or for_tokens:
+            if not models or not all(isinstance(m, torch.nn.Module) for m in models):
+                raise wrong("model is %s; %s needs start(model) with a torch.nn.Module or a list of them"
+                            % (type(self.model).__name__, "token_range" if for_tokens else "level " + level))
+        elif self.model is not None and not all(callable(m) for m in models):
+            raise wrong("model is %r; it must be a torch.nn.Module or a list of them" % (self.model,))
 
     def _models(self):
-        model = self.model
-        if isinstance(model, torch.nn.Module) and not isinstance(model, torch.jit.ScriptModule):
-            return [("", model)]
-        if isinstance(model, (list, tuple)) and model and all(isinstance(m, torch.nn.Module) for m in model):
-            return [("%d." % i, m) for i, m in enumerate(model)]
-        raise MsprobeException(MsprobeException.INVALID_PARAM_ERROR,
-                               "model is %s; level %s needs start(model) with a torch.nn.Module or a list of them" % (type(model).__name__, self.config.level))
+        self._check_model()
+        if isinstance(self.model, torch.nn.Module):
+            return [("", self.model)]
+        return [("%d." % i, m) for i, m in enumerate(self.model)]
 
     def stop(self):
         if self.tokens:
@@ -486,12 +496,16 @@ class Recorder:
     def register_custom_api(self, module, api, prefix):
         target = apis.look_up(module, api)
         if not callable(target):
-            raise MsprobeException(MsprobeException.INVALID_PARAM_ERROR, "api is %r; %s has no function of that name%s"
-                                   % (api, getattr(module, "__name__", module), nearest(api, [n for n in dir(module) if n != api])))
+            raise _no_such_api(module, api)
         if self.config.level in ("L1", "mix"):
-            self._registry.add_custom(module, api, target, "%s.%s" % (prefix, api.rpartition(".")[2]))
+            try:
+                self._registry.add_custom(module, api, target, "%s.%s" % (prefix, api.rpartition(".")[2]))
+            except (AttributeError, TypeError) as e:
+                raise wrong("api is %r; it cannot be recorded, because nothing can be put in its place: %s" % (api, e)) from None
 
     def restore_custom_api(self, module, api):
+        if not callable(apis.look_up(module, api)):
+            raise _no_such_api(module, api)
         self._registry.remove_custom(module, api)
 
     # ---- what there is to say ------------------------------------------------------------------------------------------------------------
