@@ -1,5 +1,6 @@
 """Programs of many kinds, recorded while they run as without us: mixed precision, hooks, threads, workers, forks, compiled and repeated regions."""
 import os
+import signal
 import threading
 from collections import OrderedDict
 
@@ -296,3 +297,32 @@ def test_hundreds_of_steps_do_not_grow(tmp_path):
 
     (objects, files), (more, more_files) = collect(tmp_path, body, level="mix", step=["0-59"]).value
     assert more - objects < 200 and more_files <= files
+
+
+def test_a_child_does_not_wait_for_a_thread_that_only_its_parent_has(tmp_path):
+    """Another thread may be in start(), stop() or step() when the program forks."""
+    from msprobe.pytorch import debugger
+
+    def body(d):
+        held, done = threading.Event(), threading.Event()
+
+        def hold():
+            with debugger._lock:
+                held.set()
+                done.wait()
+
+        other = threading.Thread(target=hold)
+        other.start()
+        held.wait()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            step(d, lambda: torch.relu(R(2)))
+            os._exit(0)
+        status = os.waitpid(child, 0)[1]
+        done.set()
+        other.join()
+        step(d, lambda: torch.relu(R(2)))
+        return status
+
+    assert collect(tmp_path, body).value == 0

@@ -1,6 +1,7 @@
 """PrecisionDebugger: a few lines in a training script, and every API and module call is recorded."""
 
 import functools
+import os
 import sys
 import threading
 
@@ -13,6 +14,15 @@ from msprobe.pytorch.recorder import Recorder, TokenRange, may_record
 from msprobe.pytorch.seed import remove_dropout, seed_all
 
 _lock = threading.RLock()
+
+
+def _forked():
+    """Another thread of the parent may have held it."""
+    global _lock
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def _locked(method):
