@@ -1,6 +1,7 @@
 """Programs of many kinds, recorded while they run as without us: mixed precision, hooks, threads, workers, forks, compiled and repeated regions."""
 import os
 import signal
+import sys
 import threading
 from collections import OrderedDict
 
@@ -326,3 +327,37 @@ def test_a_child_does_not_wait_for_a_thread_that_only_its_parent_has(tmp_path):
         return status
 
     assert collect(tmp_path, body).value == 0
+
+
+# ---- interrupts --------------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["open", "unit", "start", "stop", "flush", "step"])
+def test_an_interrupt_inside_a_call_of_ours_leaves_a_debugger_that_goes_on(tmp_path, where):
+    """As in a notebook, where the next cell begins the loop again."""
+    from msprobe._core import probe
+
+    def body(d):
+        seen = []
+
+        def profile(frame, event, function):
+            if event == "c_return" and function is getattr(probe, where) and not seen:
+                seen.append(where)
+                raise KeyboardInterrupt
+
+        def train():
+            step(d, lambda: torch.relu(R(2)))
+
+        sys.setprofile(profile)
+        try:
+            train()
+        except KeyboardInterrupt:
+            sys.setprofile(None)
+        for _ in range(2):  # the first one may have to end what was begun
+            train()
+        return seen, d._recorder.current_step - 1
+
+    r = collect(tmp_path, body)
+    seen, last = r.value
+    assert seen == [where]
+    assert r.names(last) == ["Torch.relu.0.forward"]

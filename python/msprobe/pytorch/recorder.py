@@ -147,6 +147,7 @@ class Recorder:
         self._opened = False
         self._start_failed = None  # or why
         self._has_unit = False
+        self._unit_ends = False  # and has not yet
         self._values_before = 0
         self._errors = {}
         self._said = set()
@@ -306,8 +307,12 @@ class Recorder:
                 self._has_unit = True
                 return True
         if not self._opened:
-            probe.open(config.dump_path, _writer_path())
+            if not probe.counts()["open"]:  # an interrupt may have come in between
+                probe.open(config.dump_path, _writer_path())
             self._opened = True
+        if self._unit_ends:
+            probe.step()
+            self._unit_ends = False
         files = config.task in ("tensor", "overflow_check") or bool(config.tensor_list)
         data = os.path.join(folder, "dump_tensor_data") if files else None
         if data:
@@ -443,11 +448,17 @@ class Recorder:
             self._modules.step()  # raises when that brings the last overflow that is allowed
         finally:
             self._points.step()
-            if self._has_unit:
-                probe.step()
-                self.flush()
-            self._has_unit = False
-            self.loop += 1
+            self._end_unit()
+
+    def _end_unit(self):
+        """An interrupt that comes in between leaves what is not done to the next step."""
+        self._unit_ends = self._has_unit or self._unit_ends
+        self._has_unit = False
+        self.loop += 1
+        if self._unit_ends:
+            probe.step()
+            self._unit_ends = False
+            self.flush()
 
     def close(self):
         if os.getpid() != self.pid:
