@@ -125,6 +125,28 @@ msp_probe_let_go(probe_held *held)
 
 /* ---- errors of our own ------------------------------------------------------------------------------------------- */
 
+static int
+raise_again(void *exception)
+{
+    PyErr_SetObject((PyObject *)Py_TYPE((PyObject *)exception), exception);
+    Py_DECREF((PyObject *)exception);
+    return -1;
+}
+
+/* Ctrl-C that came while Python worked for us, or a signal's sys.exit(), is no error of ours: the program gets it as
+ * soon as the interpreter looks for what is pending. Returns whether it is one. */
+static bool
+hand_on(PyObject *value)
+{
+    if (value == NULL || PyErr_GivenExceptionMatches(value, PyExc_Exception))
+        return false;
+    Py_INCREF(value);
+    if (Py_AddPendingCall(raise_again, value) == 0)
+        return true;
+    Py_DECREF(value);
+    return false;
+}
+
 /* Tell Python about the exception that is set, and clear it; returns its text (a new reference) or NULL. */
 static PyObject *
 tell(const char *where, const char *name)
@@ -133,12 +155,14 @@ tell(const char *where, const char *name)
 
     PyErr_Fetch(&type, &value, &trace);
     PyErr_NormalizeException(&type, &value, &trace);
-    msp_probe.errors++;
     text = value == NULL ? NULL : PyUnicode_FromFormat("%s: %S", Py_TYPE(value)->tp_name, value);
     PyErr_Clear();
-    if (msp_probe.on_error != NULL) {
-        done = PyObject_CallFunction(msp_probe.on_error, "ssOO", where, name, value == NULL ? Py_None : value,
-                                     trace == NULL ? Py_None : trace);
+    if (!hand_on(value)) {
+        msp_probe.errors++;
+        done = msp_probe.on_error == NULL
+                   ? NULL
+                   : PyObject_CallFunction(msp_probe.on_error, "ssOO", where, name, value == NULL ? Py_None : value,
+                                           trace == NULL ? Py_None : trace);
         Py_XDECREF(done);
     }
     Py_XDECREF(type);

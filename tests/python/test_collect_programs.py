@@ -1,4 +1,5 @@
 """Programs of many kinds, recorded while they run as without us: mixed precision, hooks, threads, workers, forks, compiled and repeated regions."""
+import dataclasses
 import os
 import signal
 import sys
@@ -361,3 +362,33 @@ def test_an_interrupt_inside_a_call_of_ours_leaves_a_debugger_that_goes_on(tmp_p
     seen, last = r.value
     assert seen == [where]
     assert r.names(last) == ["Torch.relu.0.forward"]
+
+
+def test_an_interrupt_while_a_value_is_read_reaches_the_program(tmp_path):
+    class Model(nn.Module):
+        def forward(self, x):
+            return x
+
+    @dataclasses.dataclass
+    class Slow:
+        x: int = 0
+
+        def __getattribute__(self, name):
+            if name == "x":
+                os.kill(os.getpid(), signal.SIGINT)
+            return super().__getattribute__(name)
+
+    def body(d):
+        model, slow = nn.Sequential(Model()), Slow()
+        d.start(model)
+        with pytest.raises(KeyboardInterrupt):
+            model[0](slow)
+            for _ in range(1000):
+                pass
+        model[0](R(2))
+        d.stop()
+        d.step()
+
+    r = collect(tmp_path, body, level="L0")
+    assert r.names() == ["Module.0.Model.forward.0", "Module.0.Model.forward.1"]
+    assert "failed" not in r.output
