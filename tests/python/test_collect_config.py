@@ -450,6 +450,14 @@ def test_points_of_any_structure(tmp_path):
     assert r.output.count("nothing is saved") == 4
 
 
+@pytest.mark.parametrize("config, saved, why", [
+    ({}, [], "save() was never called"), ({}, [None, object()], "save() was called with nothing that can be saved"), ({"step": [3]}, [R(2)], "step selects [3]"),
+    ({"rank": [1]}, [R(2)], "rank selects [1], and this process has no rank"), ({"task": "overflow_check"}, [R(2)], "task is overflow_check")])
+def test_why_no_point_was_saved_is_told(tmp_path, config, saved, why):
+    r = collect(tmp_path, lambda d: [d.save(v, "name") for v in saved], level="debug", **config)
+    assert "[ERROR] nothing was recorded: " + why in r.output.splitlines()[-1], r.output
+
+
 def test_asynchronous_dump_holds_the_values_of_the_call(tmp_path):
     def body(d):
         def run():

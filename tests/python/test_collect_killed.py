@@ -260,6 +260,22 @@ def test_a_full_disk_ends_recording_and_not_the_training(small_disk, task):
                 torch.load(os.path.join(folder, name), weights_only=True)
 
 
+@pytest.mark.parametrize("task", ["statistics", "structure", "overflow_check"])
+def test_a_disk_that_was_full_before_the_first_record_is_the_reason_that_is_told(small_disk, task):
+    def body(d):
+        leave(small_disk, 256 * 1024)
+        d.start(model)
+        model(R(2, 3))
+        d.stop()
+        d.step()
+
+    model = nn.Sequential(nn.Linear(3, 3))
+    output = collect(small_disk.parent, body, task=task, level="mix", dump=small_disk / "dump").output
+    last = output.splitlines()[-1]
+    assert "[ERROR] nothing was recorded: recording could not go on" in last and "No space left on device" in last, output
+    assert "no overflow" not in output
+
+
 def test_a_folder_that_cannot_be_made_is_told_at_start(tmp_path):
     """One that stood in the way before is told by the constructor."""
 

@@ -183,6 +183,21 @@ def test_nothing_overflows(tmp_path):
     assert "no overflow in step 0 to 0" in r.output
 
 
+@pytest.mark.parametrize("task", ["overflow_check", "structure"])
+@pytest.mark.parametrize("config, why", [({}, "start() was never called"), ({"rank": [0]}, "this process has no rank"), ({"step": [7]}, "step selects [7]")])
+def test_what_was_not_looked_at_is_not_said_to_be_without_overflow(tmp_path, task, config, why):
+    model = torch.nn.Sequential(torch.nn.ReLU())
+    r = collect(tmp_path, lambda d: step(d, lambda: model(torch.ones(2)), model) if config else None, task=task, level="mix", **config)
+    assert "no overflow" not in r.output
+    last = r.output.splitlines()[-1]
+    assert "[ERROR] nothing was recorded: " in last and why in last, r.output
+
+
+def test_the_steps_without_overflow_are_those_that_were_looked_at(tmp_path):
+    r = collect(tmp_path, lambda d: [step(d, lambda: torch.add(torch.ones(2), 1)) for _ in range(6)], task="overflow_check", step=[2, 3])
+    assert "no overflow in step 2 to 3" in r.output
+
+
 def test_inputs_too_large_to_be_held_go_to_their_file_and_the_file_goes_when_it_is_not_wanted(tmp_path):
     def body(d):
         folder = tmp_path / "dump" / "step0" / "rank" / "dump_tensor_data"

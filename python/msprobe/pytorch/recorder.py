@@ -119,6 +119,12 @@ def may_record(config):
     return not config.rank or current_rank()[0] in config.rank
 
 
+def _spanning(steps, step):
+    """(lowest, highest), with one step more."""
+    low, high = steps or (step, step)
+    return min(low, step), max(high, step)
+
+
 def _no_such_api(module, api):
     return wrong("api is %r; %s has no function of that name%s"
                  % (api, getattr(module, "__name__", module), nearest(api, [n for n in dir(module) if n != api])))
@@ -152,7 +158,10 @@ class Recorder:
         self._errors = {}
         self._said = set()
         self._starts = 0
+        self._saves = False  # save() was called
         self._steps = None  # (lowest, highest) in which start() was called
+        self._recorded = None  # and those in which that began to record
+        self._failure = None  # or why recording has ended before its time
         self._step_ran = False  # one of those that step selects
         self._names_called = []
         self._threads = None  # torch's, when the rules were set
@@ -234,6 +243,7 @@ class Recorder:
 
     def _on_failure(self, text):
         self.ended = True
+        self._failure = self._failure or text
         self._say_once("failure", "error", "recording has ended: %s. What was recorded until now is complete and valid; training goes on.", text)
 
     def _on_overflow(self, name, stack):
@@ -357,9 +367,8 @@ class Recorder:
             raise
 
     def _note_step(self, step):
-        low, high = self._steps or (step, step)
         self._starts += 1
-        self._steps = min(low, step), max(high, step)
+        self._steps = _spanning(self._steps, step)
         self._step_ran = self._step_ran or step in self.config.step
 
     def _start(self, token_range):
@@ -375,6 +384,7 @@ class Recorder:
         if not self._has_unit and not self._open_unit():
             return
         self.started = True
+        self._recorded = _spanning(self._recorded, self.current_step)
         self._values_before = probe.counts()["values"]
         if token_range is not None:
             self.tokens = TokenRange(self, token_range)
@@ -477,6 +487,7 @@ class Recorder:
 
     def save(self, variable, name, backward):
         config = self.config
+        self._saves = True
         if config.level != "debug" or config.task not in ("tensor", "statistics"):
             return
         if self.ended or os.getpid() != self.pid or (config.step and self.current_step not in config.step):
@@ -554,8 +565,12 @@ class Recorder:
 
     def _why_empty(self):
         config = self.config
+        if self._failure is not None:
+            return "recording could not go on: %s" % self._failure
+        if config.level == "debug" and config.task not in ("tensor", "statistics"):
+            return "task is %s; level debug records with tasks statistics and tensor" % config.task
         if config.level == "debug":
-            return "save() was never called"
+            return self._why_no_points()
         if self._start_failed is not None:
             return "start() failed: %s" % self._start_failed
         if self._starts == 0:
@@ -579,26 +594,43 @@ class Recorder:
             return "no module of the model was called between start() and stop()"
         return "no listed API%s was called between start() and stop()" % (" or module" if config.level == "mix" else "")
 
+    def _why_no_points(self):
+        if not self._saves:
+            return "save() was never called"
+        if self._refused:
+            return "rank selects %s, and this process %s" % (self.config.rank, "has no rank" if self.rank is None else "is rank %d" % self.rank)
+        if self.config.step:
+            return "step selects %s, and save() was called in others, or with nothing that can be saved" % self.config.step
+        return "save() was called with nothing that can be saved"
+
     def _called(self):
         names = self._names_called
         shown = ", ".join(names[:NAMES_SHOWN])
         return (shown + (", ... (%d more)" % (len(names) - NAMES_SHOWN) if len(names) > NAMES_SHOWN else "")) if names else "none"
 
     def _say_overflows(self):
-        if self.config.task != "overflow_check" or self._starts == 0:
+        if self.config.task != "overflow_check":
             return
         if self.overflows:
             log.warning("%d overflow(s); the first one in %s", self.overflows, self.first_overflow)
-        elif not self._is_other_rank():
-            log.info("no overflow in step %d to %d", *self._steps)
+        elif self._recorded is not None and self._failure is None:
+            log.info("no overflow in step %d to %d", *self._recorded)
+        elif self._recorded is not None:
+            log.error("no overflow was seen in step %d to %d, but not all of that was looked at: %s", *self._recorded, self._why_empty())
+
+    def _is_done(self):
+        counts = probe.counts()
+        if self.config.task == "overflow_check":  # there need not be any
+            return self._recorded is not None
+        if self.config.task == "structure":
+            return counts["records"] > 0
+        return counts["values"] > 0 or bool(self._kernels and self._kernels.done)
 
     def _say_if_empty(self):
         """A process that was to record and has nothing says why."""
         self._say_overflows()
-        done = probe.counts()["values"] > 0 or (self._kernels and self._kernels.done)
-        if done or not self._expects_values() or self._is_other_rank():
-            return
-        log.error("nothing was recorded: %s", self._why_empty())
+        if not self._is_done() and not self._is_other_rank():
+            log.error("nothing was recorded: %s", self._why_empty())
 
 
 class TokenRange:
