@@ -593,6 +593,41 @@ def test_the_programs_own_tools_see_nothing_of_ours(tmp_path, level, task):
     both(tmp_path, body, level=level, task=task)
 
 
+@pytest.mark.skipif(torch.__version__.startswith("1."), reason="this torch has no way to keep a mode from seeing what another program asks of a tensor")
+@pytest.mark.parametrize("level", ["L0", "L1", "mix", "debug"])
+def test_a_mode_around_our_own_calls_sees_nothing_of_them(tmp_path, level):
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen = []
+
+    class Functions(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            seen.append(getattr(func, "__name__", str(func)))
+            return func(*args, **(kwargs or {}))
+
+    class Kernels(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    def body(d):
+        model = net(nn.Linear(3, 4), nn.utils.weight_norm(nn.Linear(4, 2)))
+        with Functions(), Kernels():
+            for _ in range(2):
+                d.start(model)
+                y = model(R(5, 3))
+                d.save([y, {"w": model[0].weight}], "point")
+                y.sum().backward()
+                d.stop()
+                d.step()
+        return seen
+
+    for folder in ("bare", "tool"):
+        (tmp_path / folder).mkdir()
+    assert collect(tmp_path / "tool", body, level=level).value == bare(tmp_path / "bare", body)
+
+
 @pytest.mark.parametrize("level", ["L0", "mix"])
 def test_a_model_that_is_one_module_is_recorded(tmp_path, level):
     def body(d):

@@ -104,6 +104,10 @@ class ModuleHooks:
             self._probe.modules_forget()  # hooks are set anew for each step
         if self._probe.modules_begin([model for _, model in models], int(parameters_grad)):
             return
+        with torch._C.DisableTorchFunction():  # what is asked of parameters is not for the program's own modes
+            self._name(models, parameters_grad)
+
+    def _name(self, models, parameters_grad):
         for prefix, model in models:
             found = list(modules_of(model))
             if not found and not is_compiled(model) and not any(True for _ in model.children()):
@@ -146,7 +150,9 @@ class ModuleHooks:
         try:
             self._probe.modules_step()
         finally:
-            self._leave_unmet()
+            if self._unmet:
+                with torch._C.DisableTorchFunction():
+                    self._leave_unmet()
 
     def _add(self, module, name, parameters_grad):
         if self._probe.module_known(module):

@@ -41,7 +41,8 @@ class Points:
         self._probe.write(record, variable, record)
         if backward:
             record = "%s_grad.%d.debug" % (name, number)
-            self._gradients.append((record, self._probe.reserve(), self._watch(variable, record)))
+            with torch._C.DisableTorchFunction():  # the program's own modes do not see it
+                self._gradients.append((record, self._probe.reserve(), self._watch(variable, record)))
 
     def _watch(self, variable, path):
         if isinstance(variable, torch.Tensor):
