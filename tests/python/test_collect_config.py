@@ -385,6 +385,20 @@ def test_token_range(tmp_path):
     assert data["Functional.linear.0.forward"]["input_args"][0]["Norm"] == pytest.approx(R(2, 3, seed=1).norm().item(), rel=1e-6)
 
 
+def test_token_range_ends_with_its_last_token_although_that_raises(tmp_path):
+    def body(d):
+        model = nn.Sequential(nn.Linear(3, 3))
+        d.start(model, token_range=[0, 0])
+        with pytest.raises(RuntimeError):
+            model(R(2, 4))
+        model(R(2, 3))
+        torch.sin(R(2))
+        d.stop()
+        d.step()
+
+    assert collect(tmp_path, body, level="L1").names() == ["Functional.linear.0.forward"]
+
+
 def test_context_manager(tmp_path):
     def body(d):
         for _ in range(2):

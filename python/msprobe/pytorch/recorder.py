@@ -21,7 +21,7 @@ from msprobe.pytorch.config import nearest, wrong
 from msprobe.pytorch.describe import describe, unseen
 from msprobe.pytorch.kernels import KernelDump, npu_module
 from msprobe.pytorch.log import log, set_rank
-from msprobe.pytorch.modules import ModuleHooks
+from msprobe.pytorch.modules import TORCH2, ModuleHooks
 from msprobe.pytorch.points import Points
 
 KERNEL = 16  # flag of _core.probe.add
@@ -641,7 +641,8 @@ class TokenRange:
         self._first, self._last = token_range
         self._token = -1
         model = recorder.model[0] if isinstance(recorder.model, (list, tuple)) else recorder.model
-        self._handles = [model.register_forward_pre_hook(self._before), model.register_forward_hook(self._after)]
+        always = {"always_call": True} if TORCH2 else {}  # a forward that raises is over, too
+        self._handles = [model.register_forward_pre_hook(self._before), model.register_forward_hook(self._after, **always)]
 
     @staticmethod
     def check(token_range, model):
@@ -657,6 +658,8 @@ class TokenRange:
         self._token += 1
         if self._token == self._first:
             self._recorder._resume()
+        elif self._token == self._last + 1 and not TORCH2:
+            self._recorder._pause()
 
     def _after(self, *_):
         if self._token == self._last:
