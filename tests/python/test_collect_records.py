@@ -366,6 +366,46 @@ def test_custom_apis_are_recorded_until_they_are_restored(tmp_path):
     assert names[0] == "Mine.api.0.forward" and "Mine.api.0.backward" in names and "Mine.api.1.forward" not in names
 
 
+def test_methods_of_a_class_stay_what_they_are_while_they_are_recorded(tmp_path):
+    class Own:
+        @staticmethod
+        def still(x):
+            return x * 2
+
+        @classmethod
+        def kind(cls, x):
+            return x * cls.factor()
+
+        @classmethod
+        def factor(cls):
+            return 3
+
+        def method(self, x):
+            return x * 4
+
+    class Other(Own):
+        @classmethod
+        def factor(cls):
+            return 5
+
+    def calls():
+        x = torch.ones(1)
+        return [f(x).item() for o in (Own, Own(), Other, Other()) for f in (o.still, o.kind)] + [Own().method(x).item(), Other().method(x).item()]
+
+    def body(d):
+        names, before = ("still", "kind", "method"), calls()
+        for name in names:
+            d.register_custom_api(Own, name)
+        own = [vars(Own)[n] for n in names]
+        said = step(d, calls)
+        return before, said, [vars(Own)[n] is f for n, f in zip(names, own)]
+
+    r = collect(tmp_path, body)
+    before, said, kept = r.value
+    assert said == before == [2, 3, 2, 3, 2, 5, 2, 5, 4, 4] and kept == [True] * 3
+    assert [sum(n.startswith("Own." + name) for n in r.names()) for name in ("still", "kind", "method")] == [4, 4, 2]
+
+
 def test_the_wide_list_has_what_the_default_one_lacks(tmp_path):
     from msprobe.pytorch import apis
 

@@ -7,6 +7,7 @@ which it is called, and not at all when that one is not listed; which one it is 
 import ast
 import dis
 import functools
+import inspect
 import linecache
 import operator
 import os
@@ -221,7 +222,12 @@ class Registry:
     def add_custom(self, module, api, target, record):
         part, _, last = api.rpartition(".")
         holder = look_up(module, part) if part else module
-        self.attributes.add_checked(holder, last, self._probe.wrapper(target, record))
+        kind = inspect.getattr_static(holder, last, None) if isinstance(holder, type) else None
+        if isinstance(kind, classmethod):
+            wrapper = classmethod(self._probe.wrapper(kind.__func__, record))
+        else:
+            wrapper = self._probe.wrapper(target, record)
+        self.attributes.add_checked(holder, last, staticmethod(wrapper) if isinstance(kind, staticmethod) else wrapper)
 
     def remove_custom(self, module, api):
         part, _, last = api.rpartition(".")
