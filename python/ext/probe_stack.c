@@ -210,6 +210,17 @@ msp_probe_stack_reset(void)
     Py_CLEAR(texts);
 }
 
+/* Some 60 MB of texts and code objects. A step with more distinct stacks makes all of their texts anew, so that it is
+ * well above what models have: hundreds, or some thousands where they recurse. */
+enum { MOST_STACKS = 1 << 15 };
+
+void
+msp_probe_stack_step(void)
+{
+    if (used > MOST_STACKS)
+        msp_probe_stack_reset();
+}
+
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
 static uint32_t
@@ -323,6 +334,8 @@ learn(uint64_t hash, int skip, form of)
     site = describe_stack(top, of);
     keep_codes(top);
     Py_DECREF(top);
+    if (!make_room()) /* they may have been forgotten meanwhile */
+        return site;
     k = find(hash);
     if (k->hash == 0) {
         *k = (known_stack){hash, site};

@@ -4,6 +4,8 @@ import os
 import signal
 import sys
 import threading
+import types
+import weakref
 from collections import OrderedDict
 
 import pytest
@@ -328,6 +330,33 @@ def test_a_child_does_not_wait_for_a_thread_that_only_its_parent_has(tmp_path):
         return status
 
     assert collect(tmp_path, body).value == 0
+
+
+def test_code_that_a_program_makes_while_it_runs_is_not_kept_for_ever(tmp_path):
+    """A stack is known by its code objects, which stay as long as it is known."""
+    def call(x):
+        return torch.add(x, 1)
+
+    def body(d):
+        x, alive = torch.ones(2), []
+
+        def run():
+            for i in range(33000):
+                made = types.FunctionType(call.__code__.replace(co_firstlineno=i + 1), globals())
+                made(x)
+                alive.append(weakref.ref(made.__code__))
+
+        d.start()
+        other = threading.Thread(target=run)  # where a stack has few frames
+        other.start()
+        other.join()
+        d.stop()
+        before = sum(code() is not None for code in alive)
+        d.step()
+        return before, sum(code() is not None for code in alive)
+
+    before, after = collect(tmp_path, body, part={"list": ["no such call"]}).value
+    assert before > 32768 and after < 10
 
 
 # ---- interrupts --------------------------------------------------------------------------------------------------------------------------------

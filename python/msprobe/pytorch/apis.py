@@ -287,6 +287,7 @@ def kind_of(target):
 
 _NAMES = {}  # object -> its names in a dump, in the order of their registration
 _ROUTES = {}  # (code, offset, function) -> answer
+MOST_ROUTES = 10000
 _OPCODES = ("UNARY_NEGATIVE", "INPLACE_TRUE_DIVIDE", "BINARY_OP")
 
 
@@ -304,6 +305,8 @@ def route(function):
     frame = sys._getframe(1)
     key = frame.f_code, frame.f_lasti, function
     if key not in _ROUTES:
+        if len(_ROUTES) >= MOST_ROUTES:  # a program that makes code while it runs
+            _ROUTES.clear()
         _ROUTES[key] = _find_route(frame, function)
     return _ROUTES[key]
 
