@@ -342,6 +342,11 @@ void msp_probe_value(msp_record *r, PyObject *v, probe_path *path, int depth);
  */
 void msp_probe_sequence(msp_record *r, const char *key, PyObject *v, probe_path *path);
 
+/* The same of what nearly all arguments and results are, one small tensor or a tuple of such, and that needs no path.
+ * False, and nothing was written: it is something else. */
+bool msp_probe_quick_value(msp_record *r, PyObject *v);
+bool msp_probe_quick_sequence(msp_record *r, const char *key, size_t len, PyObject *v);
+
 /* Several: the items of a tuple or list (numbered from first), the members of a dict. */
 void msp_probe_values(msp_record *r, PyObject *seq, probe_path *path, Py_ssize_t first, int depth);
 void msp_probe_members(msp_record *r, PyObject *dict, probe_path *path, int depth);

@@ -269,7 +269,9 @@ put_slots(msp_record *r, const grad_call *g, const slot *s, int n, const char *s
     msp_record_key(r, section, strlen(section));
     msp_record_array(r);
     for (int i = 0; i < n; i++) {
-        start_path(&path, g, section, i);
+        path.len = 0;
+        if (s[i].now.tokens == NULL && (s[i].tokens == NULL || s[i].kept != NULL))
+            start_path(&path, g, section, i);
         put_slot(r, &s[i], &path);
     }
     msp_record_end(r);

@@ -157,9 +157,12 @@ put_inputs(const module_call *m, msp_record *r, PyObject *args, PyObject *kwargs
 {
     probe_path path;
 
-    start_path(&path, m->name, m->len, "input");
-    msp_probe_sequence(r, "input_args", args, &path);
-    start_path(&path, m->name, m->len, "kwargs");
+    if (!msp_probe_quick_sequence(r, "input_args", strlen("input_args"), args)) {
+        start_path(&path, m->name, m->len, "input");
+        msp_probe_sequence(r, "input_args", args, &path);
+    }
+    if (kwargs != NULL)
+        start_path(&path, m->name, m->len, "kwargs");
     put_members(r, "input_kwargs", kwargs, &path);
 }
 
@@ -229,10 +232,7 @@ put_parameters(const module_call *m, msp_record *r)
     probe_path path;
     Py_ssize_t len, pos = 0;
     const char *text;
-    size_t at;
 
-    start_path(&path, m->name, m->len, "parameters");
-    at = path.len;
     KEY(r, "parameters");
     msp_record_object(r);
     while (of != NULL && PyDict_Next(of, &pos, &key, &p)) {
@@ -242,9 +242,11 @@ put_parameters(const module_call *m, msp_record *r)
         Py_INCREF(key);
         Py_INCREF(p);
         msp_record_key(r, text, (size_t)len);
-        msp_probe_path_push(&path, text, (size_t)len);
-        msp_probe_value(r, p, &path, 0);
-        path.len = at;
+        if (!msp_probe_quick_value(r, p)) {
+            start_path(&path, m->name, m->len, "parameters");
+            msp_probe_path_push(&path, text, (size_t)len);
+            msp_probe_value(r, p, &path, 0);
+        }
         Py_DECREF(key);
         Py_DECREF(p);
     }
@@ -264,7 +266,7 @@ put_outputs(const module_call *m, msp_record *r, PyObject *output, bool *overflo
 
     if (output == NULL && m->site.recompute)
         output = Py_None;
-    if (output != NULL && msp_probe.rules.outputs) {
+    if (output != NULL && msp_probe.rules.outputs && !msp_probe_quick_sequence(r, "output", strlen("output"), output)) {
         start_path(&path, m->name, m->len, "output");
         msp_probe_sequence(r, "output", output, &path);
     }

@@ -293,11 +293,11 @@ intern(PyObject *text)
 }
 
 /* What is described: a call, a module that has returned, a module that has raised. */
-typedef enum form { FRAMES, MODULE, RAISED } form;
+typedef enum stack_form { FRAMES, MODULE, RAISED } stack_form;
 
 /* probe.stack_text(frame, form) -> ([text, ...], is_recompute, owner, is_internal); the forms: pytorch/stacks.py */
 static probe_site
-describe_stack(PyFrameObject *top, form of)
+describe_stack(PyFrameObject *top, stack_form of)
 {
     static const char *const names[] = {"frames", "module", "raised"};
     PyObject *form = PyUnicode_FromString(msp_probe_is_legacy() ? "parts" : names[of]);
@@ -323,7 +323,7 @@ describe_stack(PyFrameObject *top, form of)
 
 /* A stack that was not seen before. Python runs meanwhile, and may come here. */
 static probe_site
-learn(uint64_t hash, int skip, form of)
+learn(uint64_t hash, int skip, stack_form of)
 {
     PyFrameObject *top = frame_behind(skip);
     probe_site site = {0};
@@ -345,7 +345,7 @@ learn(uint64_t hash, int skip, form of)
 }
 
 static probe_site
-look_up(int skip, form of)
+look_up(int skip, stack_form of)
 {
     probe_site site = {0};
     uint64_t hash = hash_stack(skip) ^ (of * 0x5bd1e995u);

@@ -566,7 +566,7 @@ msp_probe_parameter_add(PyObject *self, PyObject *all)
     const char *own;
     module_name *n;
     watched *w;
-    bool held;
+    bool added;
 
     (void)self;
     if (!PyArg_ParseTuple(all, "OUs", &parameter, &text, &own) || PyType_Ready(&watched_type) != 0)
@@ -582,10 +582,11 @@ msp_probe_parameter_add(PyObject *self, PyObject *all)
         w->hooks = NULL;
         w->parameter = parameter;
         w->generation = -1;
-        held = hold(&tree.watched, (PyObject *)w) && map_put(&tree.parameters, parameter, w) &&
-               (!msp_probe_tensor_is_fast() || map_put(&tree.handles, *(void **)msp_probe_tensor_handle(parameter), w));
+        added =
+            hold(&tree.watched, (PyObject *)w) && map_put(&tree.parameters, parameter, w) &&
+            (!msp_probe_tensor_is_fast() || map_put(&tree.handles, *(void **)msp_probe_tensor_handle(parameter), w));
         Py_DECREF(w);
-        if (!held)
+        if (!added)
             return PyErr_NoMemory();
     }
     if (n == NULL || !add_target(w, n, own))

@@ -299,9 +299,8 @@ msp_probe_lent_object(const probe_lent *lent)
     return lent->object != NULL ? lent->object : msp_node_wrap(lent->handle);
 }
 
-/* True when v was the most common of all values, and is written. */
-static bool
-put_quickly(msp_record *r, PyObject *v)
+bool
+msp_probe_quick_value(msp_record *r, PyObject *v)
 {
     const probe_thread *here;
 
@@ -314,7 +313,7 @@ put_quickly(msp_record *r, PyObject *v)
 void
 msp_probe_value(msp_record *r, PyObject *v, probe_path *path, int depth)
 {
-    if (!put_quickly(r, v) && !put_simple(r, v))
+    if (!msp_probe_quick_value(r, v) && !put_simple(r, v))
         put_guarded(r, v, path, depth, false);
 }
 
@@ -340,6 +339,27 @@ static bool
 has_fields(PyObject *v)
 {
     return PyTuple_Check(v) && !PyTuple_CheckExact(v) && PyObject_HasAttrString((PyObject *)Py_TYPE(v), "_fields");
+}
+
+bool
+msp_probe_quick_sequence(msp_record *r, const char *key, size_t len, PyObject *v)
+{
+    const size_t before = r->len;
+    bool done = true;
+
+    if (!msp_probe.quick)
+        return false;
+    msp_record_key(r, key, len);
+    msp_record_array(r);
+    if (PyTuple_CheckExact(v))
+        for (Py_ssize_t i = 0; done && i < PyTuple_GET_SIZE(v); i++)
+            done = msp_probe_quick_value(r, PyTuple_GET_ITEM(v, i));
+    else
+        done = msp_probe_quick_value(r, v);
+    msp_record_end(r);
+    if (!done)
+        r->len = before;
+    return done;
 }
 
 void
