@@ -224,7 +224,7 @@ hooks_may_wait(void)
 static bool
 is_quick(const probe_rules *r)
 {
-    return r->statistics && !r->checksum && !r->overflow && msp_probe.data_dir == NULL && !msp_probe_is_legacy();
+    return r->statistics && !r->overflow && msp_probe.data_dir == NULL && !msp_probe_is_legacy();
 }
 
 static PyObject *

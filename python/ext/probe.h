@@ -112,7 +112,7 @@ typedef struct probe_state {
     bool on;   /* between start() and stop() */
     bool live; /* gradients of this step are still taken: until step() */
     bool in_scope;
-    bool quick;         /* of tensors nothing but statistics is asked for */
+    bool quick;         /* of tensors nothing but numbers is asked for */
     int64_t generation; /* the step's number, so that late gradients are told */
     probe_rules rules;
     char *data_dir;                  /* dump_tensor_data, NULL: none */
@@ -364,7 +364,7 @@ int msp_probe_tensor_as(msp_record *r, PyObject *t, probe_path *path, const char
                         PyObject *extra, PyObject *shape);
 
 /*
- * The record of a tensor that is small and plain in every respect, while nothing else than its statistics is asked for
+ * The record of a tensor that is small and plain in every respect, while no more than numbers is asked for
  * (msp_probe.quick). False, and nothing was written: it is not. Without the interpreter lock.
  */
 bool msp_probe_quick(msp_record *r, const void *handle);

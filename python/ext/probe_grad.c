@@ -219,7 +219,8 @@ put_sum(msp_record *r, PyObject *list, PyObject *less, probe_path *path)
         negate(&sum);
     }
     ok = ok && add_all(&sum, list);
-    if (ok && msp_probe.quick && msp_record_small(r, sum.dtype, sum.ndim, sum.shape, sum.strides, sum.data, false))
+    if (ok && msp_probe.quick &&
+        msp_record_small(r, sum.dtype, sum.ndim, sum.shape, sum.strides, sum.data, false, msp_probe.rules.checksum))
         ; /* as most are */
     else if (ok && msp_probe_memory(r, &sum, path) != 0)
         msp_probe_swallow("reading a gradient", path->text);

@@ -520,7 +520,7 @@ msp_probe_quick(msp_record *r, const void *handle)
            msp_record_small(r, dtype, (int32_t)sizes[0], sizes + 1, sizes + 1 + OWN_NDIM,
                             *(const char *const *)(storage + fields.data) +
                                 *(const int64_t *)(impl + fields.offset) * (int64_t)msp_dtype_size(dtype),
-                            msp_node_requires_grad(handle));
+                            msp_node_requires_grad(handle), msp_probe.rules.checksum);
 }
 
 bool

@@ -354,10 +354,9 @@ has_gaps(int32_t ndim, const int64_t *shape, const int64_t *strides)
 
 bool
 msp_record_small(msp_record *r, msp_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides,
-                 const void *data, bool requires_grad)
+                 const void *data, bool requires_grad, bool has_crc)
 {
-    const tensor_token head =
-        {TOKEN_TENSOR, (uint8_t)dtype, (uint8_t)ndim, STATS_FLOAT, requires_grad ? TENSOR_GRAD : 0, 0};
+    tensor_token head = {TOKEN_TENSOR, (uint8_t)dtype, (uint8_t)ndim, STATS_FLOAT, requires_grad ? TENSOR_GRAD : 0, 0};
     msp_stats_four four;
     unsigned char *at;
     int64_t n = 1;
@@ -369,6 +368,10 @@ msp_record_small(msp_record *r, msp_dtype dtype, int32_t ndim, const int64_t *sh
     at = room(r, sizeof(head) + (size_t)ndim * sizeof(*shape) + STATS_BYTES);
     if (at == NULL)
         return true; /* the record has failed */
+    if (has_crc) {
+        head.flags |= TENSOR_CRC;
+        head.crc = msp_crc32_bytes(0, data, (size_t)n * msp_dtype_size(dtype));
+    }
     memcpy(at, &head, sizeof(head));
     at += sizeof(head);
     for (int32_t i = 0; i < ndim; i++, at += sizeof(*shape))
