@@ -55,6 +55,7 @@ typedef struct notes {
 /* Per thread, and never freed: there are as many as threads that ran a backward pass. */
 struct probe_batch {
     pthread_mutex_t lock;
+    atomic_int noted;       /* how many notes there are in filling */
     notes *filling, *spare; /* spare: of whoever works out */
     int node;               /* the first item of the node that is being noted */
     unsigned tick;          /* when the first note came */
@@ -196,6 +197,7 @@ msp_batch_take(const node_link *first, const void *leaving, const void *entering
         return false;
     pthread_mutex_lock(&b->lock);
     noted = note_node(b, first, task, leaving, entering);
+    atomic_store_explicit(&b->noted, b->filling->n, memory_order_relaxed);
     full = b->filling->n == MOST_NOTES;
     pthread_mutex_unlock(&b->lock);
     if (noted && full)
@@ -247,6 +249,7 @@ take_notes(probe_batch *b)
     f = b->filling;
     b->filling = b->spare;
     b->spare = f;
+    atomic_store_explicit(&b->noted, 0, memory_order_relaxed);
     pthread_mutex_unlock(&b->lock);
     return f;
 }
@@ -255,6 +258,7 @@ take_notes(probe_batch *b)
  * not hold the interpreter lock, which whoever works out may need. */
 static pthread_mutex_t at_work = PTHREAD_MUTEX_INITIALIZER;
 static __thread bool working; /* Python code of ours runs meanwhile, and may come here again */
+static atomic_bool busy;      /* somebody works out, or is about to: what comes after it has to wait */
 
 static void
 work(void)
@@ -285,23 +289,21 @@ work_unlocked(void)
     PyGILState_STATE gil;
 
     pthread_mutex_lock(&at_work);
+    atomic_store(&busy, true);
     gil = PyGILState_Ensure();
     work();
     PyGILState_Release(gil);
+    atomic_store(&busy, false);
     pthread_mutex_unlock(&at_work);
 }
 
 static bool
 has_notes(void)
 {
-    bool any = false;
-
-    for (probe_batch *b = atomic_load(&batches); b != NULL && !any; b = b->next) {
-        pthread_mutex_lock(&b->lock);
-        any = b->filling->n > 0;
-        pthread_mutex_unlock(&b->lock);
-    }
-    return any;
+    for (probe_batch *b = atomic_load(&batches); b != NULL; b = b->next)
+        if (atomic_load(&b->noted) > 0)
+            return true;
+    return false;
 }
 
 void
@@ -309,23 +311,24 @@ msp_batch_work(void)
 {
     PyThreadState *saved;
 
-    if (working || !has_notes())
+    if (working || (!has_notes() && !atomic_load(&busy)))
         return;
     if (pthread_mutex_trylock(&at_work) != 0) {
         saved = PyEval_SaveThread();
         pthread_mutex_lock(&at_work);
         PyEval_RestoreThread(saved);
     }
+    atomic_store(&busy, true);
     work();
+    atomic_store(&busy, false);
     pthread_mutex_unlock(&at_work);
 }
 
 void
 msp_batch_work_own(void)
 {
-    probe_batch *b = msp_probe_thread.batch;
-
-    if (b != NULL && b->filling->n > 0) /* nobody else adds to it */
+    if (atomic_load_explicit(&msp_probe_thread.batch->noted, memory_order_relaxed) > 0 ||
+        atomic_load_explicit(&busy, memory_order_relaxed))
         msp_batch_work();
 }
 
@@ -429,8 +432,10 @@ msp_batch_forked(void)
     pthread_mutex_init(&clock_lock, NULL);
     pthread_cond_init(&clock_stops, NULL);
     pthread_mutex_init(&at_work, NULL);
+    atomic_store(&busy, false);
     for (probe_batch *b = atomic_load(&batches); b != NULL; b = b->next) {
         pthread_mutex_init(&b->lock, NULL);
+        atomic_store(&b->noted, 0);
         b->filling->n = b->spare->n = 0; /* the parent's; what they hold is left alone */
         b->filling->nitems = b->spare->nitems = 0;
     }

@@ -200,10 +200,12 @@ read_gradient(module_name *n, const char *own, const probe_lent *gradient)
     return tokens;
 }
 
-/* The type of which has_no_attribute() has found that it does not know the name. */
+/* The type of which has_no_attribute() has found that it does not know the name, and where its objects have the pointer
+ * to their dict. */
 static struct {
     PyTypeObject *type;
     unsigned version;
+    ptrdiff_t dict;
 } asked;
 
 static bool
@@ -229,15 +231,15 @@ has_no_attribute(PyObject *parameter, PyObject *name)
         return false;
     asked.type = type;
     asked.version = type->tp_version_tag;
+    asked.dict = (char *)own - (char *)parameter;
     return true;
 }
 
 bool
 msp_probe_parameter_is_plain(PyObject *parameter)
 {
-    PyObject **own = _PyObject_GetDictPtr(parameter);
-
-    return own != NULL && *own == NULL && is_asked(Py_TYPE(parameter));
+    /* not by _PyObject_GetDictPtr(), which may make the dict */
+    return is_asked(Py_TYPE(parameter)) && *(PyObject **)((char *)parameter + asked.dict) == NULL;
 }
 
 /* Megatron keeps the gradient that counts beside torch's own: a new reference, or NULL. */
