@@ -126,7 +126,7 @@ field_view(msp_tensor *out, const void *h)
 {
     const char *impl = *(const char *const *)h, *storage = *(const char *const *)(impl + fields.storage);
     const int64_t *sizes = (const int64_t *)(impl + fields.sizes), *strides = sizes + 1 + OWN_NDIM;
-    const char *data = *(const char *const *)(storage + fields.data);
+    const char *data = storage == NULL ? NULL : *(const char *const *)(storage + fields.data);
 
     out->dtype = dtype_of_torch(*(const uint16_t *)(impl + fields.dtype));
     out->ndim = (int32_t)sizes[0];
@@ -136,7 +136,9 @@ field_view(msp_tensor *out, const void *h)
         out->strides[i] = strides[i];
         out->numel *= sizes[1 + i];
     }
-    out->data = data + *(const int64_t *)(impl + fields.offset) * (int64_t)msp_dtype_size(out->dtype);
+    if (data != NULL)
+        data += *(const int64_t *)(impl + fields.offset) * (int64_t)msp_dtype_size(out->dtype);
+    out->data = data;
     out->owner = NULL;
     out->release_owner = NULL;
     return out->dtype != MSP_DTYPE_NONE && (data != NULL || out->numel == 0);
@@ -506,7 +508,7 @@ msp_probe_tensor_shape(msp_tensor *view, PyObject *shape, PyObject *dtype)
 bool
 msp_probe_quick(msp_record *r, const void *handle)
 {
-    const char *impl, *storage;
+    const char *impl, *storage, *data;
     const int64_t *sizes;
     msp_dtype dtype;
 
@@ -514,12 +516,13 @@ msp_probe_quick(msp_record *r, const void *handle)
         return false;
     impl = *(const char *const *)handle;
     storage = *(const char *const *)(impl + fields.storage);
+    data = storage == NULL ? NULL : *(const char *const *)(storage + fields.data);
     sizes = (const int64_t *)(impl + fields.sizes);
     dtype = dtype_of_torch(*(const uint16_t *)(impl + fields.dtype));
-    return sizes[0] <= OWN_NDIM &&
-           msp_record_small(r, dtype, (int32_t)sizes[0], sizes + 1, sizes + 1 + OWN_NDIM,
-                            *(const char *const *)(storage + fields.data) +
-                                *(const int64_t *)(impl + fields.offset) * (int64_t)msp_dtype_size(dtype),
+    if (data == NULL || sizes[0] > OWN_NDIM) /* memory that was given back for a while has none: FSDP */
+        return false;
+    data += *(const int64_t *)(impl + fields.offset) * (int64_t)msp_dtype_size(dtype);
+    return msp_record_small(r, dtype, (int32_t)sizes[0], sizes + 1, sizes + 1 + OWN_NDIM, data,
                             msp_node_requires_grad(handle), msp_probe.rules.checksum);
 }
 

@@ -282,3 +282,20 @@ def test_fields_that_look_otherwise_are_refused(tmp_path):
                 selftest.prove_fields(probe)]
 
     assert collect(tmp_path, body).value == [False] * 4 + [True]
+
+
+def test_a_tensor_whose_memory_was_given_back_has_a_record(tmp_path):
+    def body(d):
+        x, model = R(4, 5), nn.Sequential(nn.Identity())
+        d.start(model)
+        x.untyped_storage().resize_(0)  # as FSDP does between the uses of a parameter
+        model(x)
+        x.untyped_storage().resize_(80)
+        model(x.fill_(1))
+        d.stop()
+        d.step()
+
+    result = collect(tmp_path, body, level="L0")
+    empty, full = (result.data()["Module.0.Identity.forward.%d" % i]["input_args"][0] for i in range(2))
+    assert (empty["shape"], empty["Mean"], empty["note"]) == ([4, 5], None, "its memory was given back")
+    assert full["Mean"] == 1.0 and "WARNING" not in result.output
