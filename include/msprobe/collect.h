@@ -82,6 +82,10 @@ typedef struct msp_record {
 /* Free its memory and leave it empty. Accepts an empty record. */
 MSP_API void msp_record_release(msp_record *r);
 
+/* n more bytes, which are the caller's to fill in: for whoever keeps bytes of another kind in such a buffer. False
+ * without memory. */
+MSP_API MSP_CHECK bool msp_record_reserve(msp_record *r, size_t n);
+
 /* Append the tokens of part, which was built without msp_record_begin(). */
 MSP_API void msp_record_append(msp_record *r, const msp_record *part);
 

@@ -461,12 +461,13 @@ typedef struct probe_lent {
     const void *handle;
     const unsigned char *tokens;
     size_t len;
+    const struct probe_copy *copy; /* of its elements, beside tokens or alone: see probe_batch.c */
 } probe_lent;
 
 static inline bool
 msp_probe_is_lent(const probe_lent *lent)
 {
-    return lent->object != NULL || lent->handle != NULL || lent->tokens != NULL;
+    return lent->object != NULL || lent->handle != NULL || lent->tokens != NULL || lent->copy != NULL;
 }
 
 /* Its record; and a new reference to the Python object that stands for it, or NULL with an exception set. */
@@ -481,8 +482,17 @@ int msp_probe_tensor_at(msp_record *r, const void *handle, probe_path *path);
 /* The same without the interpreter lock; false: it takes Python to read it. */
 bool msp_probe_read_unlocked(msp_record *r, const void *handle);
 
-/* Whether it is plain memory, and so little that it may be held for a while. */
-bool msp_probe_is_small(const void *handle);
+/* The elements of a small tensor without gaps, as they were: behind this, from which the next one is aligned. */
+typedef struct probe_copy {
+    msp_dtype dtype;
+    int32_t ndim;
+    bool requires_grad;
+    size_t size; /* of all, in bytes */
+    int64_t shape[5];
+} probe_copy;
+
+/* Append one to into, and say where it begins. False: the tensor is none of those. Without the interpreter lock. */
+bool msp_probe_copy(msp_record *into, uint32_t *from, const void *handle);
 
 /* fields(tensors): see probe_view.c */
 PyObject *msp_probe_fields(PyObject *self, PyObject *tensors);
@@ -555,6 +565,9 @@ PyObject *msp_probe_registrar(PyObject *self, PyObject *all);
  * this thread's were shown. */
 void msp_batch_work(void);
 void msp_batch_work_own(void);
+
+/* Whether this thread is doing that. */
+bool msp_batch_is_working(void);
 
 /* Recording begins: whether hooks may be worked out later. Nothing is recorded any more; and in a child of fork(). */
 void msp_batch_start(bool may);

@@ -33,10 +33,10 @@ enum {
 /* A tensor that a hook was shown. */
 typedef struct shown_item {
     const void *tensor; /* torch's own, to know it again within one node */
-    void *whole;        /* itself, held; NULL: its tokens are enough */
-    uint32_t from, end; /* the tokens */
+    uint32_t from, end; /* its tokens, or where its copy begins */
     int at;
     bool entering;
+    bool is_copy;
 } shown_item;
 
 typedef struct shown_note {
@@ -47,14 +47,15 @@ typedef struct shown_note {
 
 typedef struct notes {
     int n, nitems;
-    msp_record tokens;
+    msp_record tokens, copies;
     shown_note notes[MOST_NOTES];
     shown_item items[MOST_ITEMS];
 } notes;
 
-/* Per thread, and never freed: there are as many as threads that ran a backward pass. */
+/* Per thread that runs backward passes; never freed, but used again when the thread has ended. */
 struct probe_batch {
     pthread_mutex_t lock;
+    atomic_bool owned;
     atomic_int noted;       /* how many notes there are in filling */
     notes *filling, *spare; /* spare: of whoever works out */
     int node;               /* the first item of the node that is being noted */
@@ -68,6 +69,21 @@ static atomic_bool usable;
 static atomic_uint ticks;
 
 /* ---- noting, without the interpreter lock ------------------------------------------------------------------------ */
+
+static pthread_key_t owner_key; /* its destructor tells of the end of a thread */
+static pthread_once_t owner_once = PTHREAD_ONCE_INIT;
+
+static void
+owner_ends(void *batch)
+{
+    atomic_store(&((probe_batch *)batch)->owned, false);
+}
+
+static void
+make_key(void)
+{
+    pthread_key_create(&owner_key, owner_ends);
+}
 
 static probe_batch *
 new_batch(void)
@@ -87,10 +103,32 @@ new_batch(void)
         return NULL;
     }
     pthread_mutex_init(&b->lock, NULL);
-    b->task = -1;
+    atomic_store(&b->owned, true);
     b->next = atomic_load(&batches);
     while (!atomic_compare_exchange_weak(&batches, &b->next, b))
         ;
+    return b;
+}
+
+/* One that a thread left behind, worked out, or a new one; NULL without memory. */
+static probe_batch *
+find_batch(void)
+{
+    probe_batch *b;
+
+    pthread_once(&owner_once, make_key);
+    for (b = atomic_load(&batches); b != NULL; b = b->next) {
+        bool nobody = false;
+
+        if (atomic_load(&b->noted) == 0 && atomic_compare_exchange_strong(&b->owned, &nobody, true))
+            break;
+    }
+    if (b == NULL)
+        b = new_batch();
+    if (b != NULL) {
+        b->task = -1;
+        pthread_setspecific(owner_key, b);
+    }
     return b;
 }
 
@@ -101,24 +139,25 @@ find_read(const probe_batch *b, const void *tensor)
     const notes *f = b->filling;
 
     for (int i = b->node; i < f->nitems; i++)
-        if (f->items[i].tensor == tensor && f->items[i].whole == NULL)
+        if (f->items[i].tensor == tensor && !f->items[i].is_copy)
             return &f->items[i];
     return NULL;
 }
 
 bool
-msp_batch_note(probe_batch *b, bool entering, int at, const void *handle, bool whole)
+msp_batch_note(probe_batch *b, bool entering, int at, const void *handle, bool copy)
 {
     notes *f = b->filling;
     const void *tensor = *(const void *const *)handle;
-    const shown_item *same = whole ? NULL : find_read(b, tensor);
+    const shown_item *same = copy ? NULL : find_read(b, tensor);
     shown_item *item = &f->items[f->nitems];
 
     if (f->nitems == MOST_ITEMS)
         return false;
-    *item = (shown_item){.tensor = tensor, .at = at, .entering = entering};
-    if (whole) {
-        item->whole = msp_probe_is_small(handle) ? msp_node_hold(handle) : NULL;
+    *item = (shown_item){.tensor = tensor, .at = at, .entering = entering, .is_copy = copy};
+    if (copy) {
+        if (!msp_probe_copy(&f->copies, &item->from, handle))
+            return false;
     } else if (same != NULL) {
         item->from = same->from;
         item->end = same->end;
@@ -129,7 +168,7 @@ msp_batch_note(probe_batch *b, bool entering, int at, const void *handle, bool w
         item->end = (uint32_t)f->tokens.len;
     }
     f->nitems++;
-    return !whole || item->whole != NULL;
+    return true;
 }
 
 static bool
@@ -149,30 +188,22 @@ note_hook(probe_batch *b, PyObject *hook, int64_t task, const void *leaving, con
     return true;
 }
 
-static void
-drop_items(notes *f, int from)
-{
-    for (int i = from; i < f->nitems; i++)
-        if (f->items[i].whole != NULL)
-            msp_node_drop(f->items[i].whole);
-    f->nitems = from;
-}
-
 /* All hooks of one node, or none. */
 static bool
 note_node(probe_batch *b, const node_link *first, int64_t task, const void *leaving, const void *entering)
 {
     notes *f = b->filling;
     const int n = f->n;
-    const size_t len = f->tokens.len;
+    const size_t tokens = f->tokens.len, copies = f->copies.len;
 
     b->node = f->nitems;
     for (const node_link *h = first; h != NULL; h = h->then)
         if (!note_hook(b, msp_node_object(h), task, leaving, entering)) {
-            drop_items(f, b->node);
             f->n = n;
-            f->tokens.len = len;
-            f->tokens.failed = false;
+            f->nitems = b->node;
+            f->tokens.len = tokens;
+            f->copies.len = copies;
+            f->tokens.failed = f->copies.failed = false;
             return false;
         }
     if (n == 0)
@@ -200,7 +231,7 @@ msp_batch_take(const node_link *first, const void *leaving, const void *entering
     atomic_store_explicit(&b->noted, b->filling->n, memory_order_relaxed);
     full = b->filling->n == MOST_NOTES;
     pthread_mutex_unlock(&b->lock);
-    if (noted && full)
+    if (noted && full && !msp_batch_is_working())
         work_unlocked();
     return noted;
 }
@@ -210,20 +241,28 @@ msp_batch_take(const node_link *first, const void *leaving, const void *entering
 struct probe_shown {
     const shown_item *items;
     int n;
-    const unsigned char *tokens;
+    const unsigned char *tokens, *copies;
 };
 
+/* One gradient may have been asked for in both ways. */
 probe_lent
 msp_batch_item(const probe_shown *of, bool entering, int at)
 {
+    probe_lent lent = {0};
+
     for (int i = 0; i < of->n; i++) {
         const shown_item *item = &of->items[i];
 
-        if (item->at == at && item->entering == entering)
-            return item->whole != NULL ? (probe_lent){.handle = item->whole}
-                                       : (probe_lent){.tokens = of->tokens + item->from, .len = item->end - item->from};
+        if (item->at != at || item->entering != entering)
+            continue;
+        if (item->is_copy) {
+            lent.copy = (const probe_copy *)(const void *)(of->copies + item->from);
+        } else {
+            lent.tokens = of->tokens + item->from;
+            lent.len = item->end - item->from;
+        }
     }
-    return (probe_lent){0};
+    return lent;
 }
 
 static void
@@ -231,7 +270,7 @@ work_out(const notes *f)
 {
     for (int i = 0; i < f->n; i++) {
         const shown_note *note = &f->notes[i];
-        const probe_shown shown = {f->items + note->first, note->end - note->first, f->tokens.p};
+        const probe_shown shown = {f->items + note->first, note->end - note->first, f->tokens.p, f->copies.p};
 
         if (Py_TYPE(note->hook) == &msp_probe_grad_hook_type)
             msp_probe_grad_work(note->hook, &shown, note->task);
@@ -258,7 +297,14 @@ take_notes(probe_batch *b)
  * not hold the interpreter lock, which whoever works out may need. */
 static pthread_mutex_t at_work = PTHREAD_MUTEX_INITIALIZER;
 static __thread bool working; /* Python code of ours runs meanwhile, and may come here again */
-static atomic_bool busy;      /* somebody works out, or is about to: what comes after it has to wait */
+
+bool
+msp_batch_is_working(void)
+{
+    return working;
+}
+
+static atomic_bool busy; /* somebody works out, or is about to: what comes after it has to wait */
 
 static void
 work(void)
@@ -273,9 +319,8 @@ work(void)
         notes *f = take_notes(b);
 
         work_out(f);
-        drop_items(f, 0);
-        f->n = 0;
-        f->tokens.len = 0;
+        f->n = f->nitems = 0;
+        f->tokens.len = f->copies.len = 0;
     }
     msp_probe_leave(&q);
     PyErr_Clear();
@@ -395,10 +440,14 @@ start_clock(void)
 void
 msp_batch_begin_pass(int64_t task)
 {
-    if (msp_probe_thread.batch == NULL)
-        msp_probe_thread.batch = new_batch();
-    if (msp_probe_thread.batch != NULL && start_clock())
-        msp_probe_thread.batch->task = task;
+    probe_thread *here = msp_probe_here();
+
+    if (!atomic_load(&usable))
+        return; /* it may be that msp_batch_end() waits for the clock now */
+    if (here->batch == NULL)
+        here->batch = find_batch();
+    if (here->batch != NULL && start_clock())
+        here->batch->task = task;
 }
 
 void

@@ -27,6 +27,8 @@ typedef struct slot {
     probe_lent now;     /* the only one, while the call's last hook runs, which lends it to us */
     msp_record *tokens; /* the only one, when other hooks are still to come: it is read at once and not kept */
     PyObject *kept;     /* a list of several */
+    probe_copy *sum;    /* or, of those that came as copies, their sum */
+    int summed;         /* how many these were */
     PyObject *own;      /* a result of a module: a list of what the module itself adds to it, using it, too; or NULL */
     msp_tensor *zeros;  /* an input that the module does not use: what a tensor of zeros looks like, or NULL */
     bool followed;      /* it is another call's, too */
@@ -91,6 +93,9 @@ empty_slots(slot *s, int n)
         s[i].now = (probe_lent){0};
         Py_CLEAR(s[i].kept);
         Py_CLEAR(s[i].own);
+        PyMem_Free(s[i].sum);
+        s[i].sum = NULL;
+        s[i].summed = 0;
         s[i].got = 0;
     }
 }
@@ -197,10 +202,25 @@ negate(const msp_tensor *t)
         data[i] ^= 0x80;
 }
 
-/* The sum of several contributions, as autograd itself would accumulate them, without those in less (NULL: none); false
+static bool
+view_copy(msp_tensor *view, const probe_copy *copy)
+{
+    return msp_tensor_view(view, copy + 1, copy->dtype, copy->ndim, copy->shape, NULL) == MSP_OK;
+}
+
+/* What the sum of several looks like: the first of them; false: only torch can read it. */
+static bool
+view_first(msp_tensor *first, const slot *s)
+{
+    if (s->sum != NULL)
+        return view_copy(first, s->sum);
+    return msp_probe_tensor_view(first, PyList_GET_ITEM(s->kept, 0)) == 1;
+}
+
+/* The sum of several contributions, as autograd itself would accumulate them, without those in own (NULL: none); false
  * when it cannot be had. */
 static bool
-put_sum(msp_record *r, PyObject *list, PyObject *less, probe_path *path)
+put_sum(msp_record *r, const slot *s, probe_path *path)
 {
     _Alignas(16) char small[4096]; /* the heap's own lists are cold here: a block from it costs more than the sum */
     msp_tensor first, sum;
@@ -208,17 +228,19 @@ put_sum(msp_record *r, PyObject *list, PyObject *less, probe_path *path)
     bool ok;
     char *data;
 
-    if (msp_probe_tensor_view(&first, PyList_GET_ITEM(list, 0)) != 1)
-        return put_total(r, list, less, path);
+    if (!view_first(&first, s))
+        return put_total(r, s->kept, s->own, path);
     n = (size_t)first.numel;
     size = msp_dtype_size(first.dtype);
     data = n <= sizeof(small) / size ? memset(small, 0, n * size) : PyMem_Calloc(n, size);
     ok = data != NULL && msp_tensor_view(&sum, data, first.dtype, first.ndim, first.shape, NULL) == MSP_OK;
-    if (ok && less != NULL) {
-        ok = add_all(&sum, less);
+    if (ok && s->own != NULL) {
+        ok = add_all(&sum, s->own);
         negate(&sum);
     }
-    ok = ok && add_all(&sum, list);
+    if (ok && s->sum != NULL)
+        ok = add_to(&sum, &first);
+    ok = ok && (s->kept == NULL || add_all(&sum, s->kept));
     if (ok && msp_probe.quick &&
         msp_record_small(r, sum.dtype, sum.ndim, sum.shape, sum.strides, sum.data, false, msp_probe.rules.checksum))
         ; /* as most are */
@@ -228,6 +250,20 @@ put_sum(msp_record *r, PyObject *list, PyObject *less, probe_path *path)
         PyMem_Free(data);
     PyErr_Clear();
     return ok;
+}
+
+/* The only one that came, as it was. */
+static void
+put_copy(msp_record *r, const probe_copy *copy, probe_path *path)
+{
+    msp_tensor view;
+
+    if (!view_copy(&view, copy))
+        msp_record_null(r);
+    else if (!msp_probe.quick || !msp_record_small(r, view.dtype, view.ndim, view.shape, view.strides, view.data,
+                                                   copy->requires_grad, msp_probe.rules.checksum))
+        if (msp_probe_memory(r, &view, path) != 0)
+            msp_probe_swallow("reading a gradient", path->text);
 }
 
 /* One zero that is everywhere: all strides are 0. */
@@ -248,11 +284,13 @@ put_slot(msp_record *r, const slot *s, probe_path *path)
 {
     if (msp_probe_is_lent(&s->now))
         msp_probe_lent(r, &s->now, path);
-    else if (s->kept != NULL && PyList_GET_SIZE(s->kept) == 1 && s->own == NULL)
+    else if (s->kept != NULL && PyList_GET_SIZE(s->kept) == 1 && s->own == NULL && s->sum == NULL)
         msp_probe_value(r, PyList_GET_ITEM(s->kept, 0), path, 0);
-    else if (s->kept != NULL && put_sum(r, s->kept, s->own, path))
+    else if (s->summed == 1 && s->kept == NULL && s->own == NULL)
+        put_copy(r, s->sum, path);
+    else if ((s->kept != NULL || s->sum != NULL) && put_sum(r, s, path))
         return;
-    else if (s->kept != NULL || (s->got == 0 && s->zeros == NULL))
+    else if (s->kept != NULL || s->sum != NULL || (s->got == 0 && s->zeros == NULL))
         msp_record_null(r);
     else if (s->got == 0)
         put_zeros(r, s->zeros, path);
@@ -520,6 +558,36 @@ keep(PyObject **list, const probe_lent *v)
     Py_XDECREF(object);
 }
 
+/* One of several that came as a copy is added to those before it: as put_sum() would, from zero on. */
+static void
+keep_copy(slot *s, const probe_copy *copy)
+{
+    msp_tensor sum, next;
+
+    if (s->sum == NULL) {
+        s->sum = PyMem_Malloc(copy->size);
+        if (s->sum != NULL)
+            memcpy(s->sum, copy, copy->size);
+        s->summed = s->sum != NULL;
+        return;
+    }
+    if (!view_copy(&next, s->sum) || s->sum->size != copy->size)
+        return;
+    if (s->summed++ == 1) {
+        probe_copy *first = s->sum;
+
+        s->sum = PyMem_Calloc(1, copy->size);
+        if (s->sum != NULL) {
+            *s->sum = *copy;
+            if (view_copy(&sum, s->sum))
+                add_to(&sum, &next);
+        }
+        PyMem_Free(first);
+    }
+    if (s->sum != NULL && view_copy(&sum, s->sum) && view_copy(&next, copy))
+        add_to(&sum, &next);
+}
+
 static void
 take_gradient(grad_call *g, slot *s, probe_lent v, const char *section, int index)
 {
@@ -528,6 +596,10 @@ take_gradient(grad_call *g, slot *s, probe_lent v, const char *section, int inde
     if (!msp_probe_is_lent(&v))
         return;
     s->got++;
+    if (v.copy != NULL && s->expected > 1) {
+        keep_copy(s, v.copy);
+        return;
+    }
     if (s->expected > 1 || s->followed || msp_probe.rules.overflow) {
         keep(&s->kept, &v);
         return;

@@ -81,10 +81,10 @@ typedef struct probe_shown probe_shown;
 /* Note what the hooks of one node are shown, without the interpreter lock. False: they must be run now. */
 bool msp_batch_take(const node_link *first, const void *leaving, const void *entering);
 
-/* ... each of them the tensors that it will ask for, by msp_batch_note(): whole, or only its record. */
+/* ... each of them the tensors that it will ask for, by msp_batch_note(): a copy, or only its record. */
 bool msp_probe_grad_note(probe_batch *b, PyObject *hook, const void *leaving, const void *entering);
 bool msp_probe_parameter_note(probe_batch *b, PyObject *hook, const void *entering);
-bool msp_batch_note(probe_batch *b, bool entering, int at, const void *handle, bool whole);
+bool msp_batch_note(probe_batch *b, bool entering, int at, const void *handle, bool copy);
 
 /* ... and run the hook with what was noted. */
 void msp_probe_grad_work(PyObject *hook, const probe_shown *shown, int64_t task);
@@ -166,10 +166,6 @@ PyObject *msp_node_object(const node_link *h);
 
 /* An item of a list that such a hook is shown: a tensor's handle, NULL: there is none. */
 const void *msp_node_item(const void *list, int at);
-
-/* Hold a tensor: its handle, or NULL; and let it go. Without the interpreter lock. */
-void *msp_node_hold(const void *handle);
-void msp_node_drop(void *handle);
 
 int msp_probe_edges_setup(void);
 int msp_probe_walk_setup(void);

@@ -42,8 +42,6 @@ static struct {
     bool (*requires_grad)(const void *impl);
     PyObject *(*wrap)(const void *tensor);
     int32_t (*is_defined)(const void *tensor, bool *out);
-    int32_t (*hold)(const void *tensor, void **out);
-    int32_t (*drop)(void *tensor);
     void *(*allocate)(size_t size);
     void (*release)(void *memory);
     size_t keys;         /* in a tensor: what kinds of it there are, a set of bits */
@@ -208,20 +206,6 @@ msp_node_wrap(const void *tensor)
     return torch_node.wrap(tensor);
 }
 
-void *
-msp_node_hold(const void *handle)
-{
-    void *held = NULL;
-
-    return torch_node.hold(handle, &held) == 0 ? held : NULL;
-}
-
-void
-msp_node_drop(void *handle)
-{
-    torch_node.drop(handle);
-}
-
 const void *
 msp_node_item(const void *list, int at)
 {
@@ -247,11 +231,11 @@ msp_node_clean(void)
 {
     node_link *h, *next;
 
-    if (atomic_load_explicit(&gone, memory_order_relaxed) == NULL)
-        return;
+    if (atomic_load_explicit(&gone, memory_order_relaxed) == NULL || msp_batch_is_working())
+        return; /* notes lend hooks, and those that are being worked out are not done */
     h = atomic_exchange(&gone, NULL);
     atomic_store(&ngone, 0);
-    msp_batch_work(); /* notes lend hooks */
+    msp_batch_work();
     for (; h != NULL; h = next) {
         next = h->then != NULL ? h->then : h->next;
         if (h->then != NULL)
@@ -397,8 +381,6 @@ find_functions(void)
         *(void **)&torch_node.output_nr = dlsym(torch, "_ZNK2at10TensorBase9output_nrEv");
         *(void **)&torch_node.requires_grad = dlsym(torch, "_ZNK3c1010TensorImpl13requires_gradEv");
         *(void **)&torch_node.is_defined = dlsym(torch, "aoti_torch_is_defined");
-        *(void **)&torch_node.hold = dlsym(torch, "aoti_torch_new_tensor_handle");
-        *(void **)&torch_node.drop = dlsym(torch, "aoti_torch_delete_tensor_object");
         *(void **)&torch_node.wrap = dlsym(python, "_Z16THPVariable_WrapRKN2at10TensorBaseE");
         *(void **)&torch_node.allocate = dlsym(torch, "_Znwm");
         *(void **)&torch_node.release = dlsym(torch, "_ZdlPv");
@@ -413,9 +395,8 @@ find_functions(void)
         return false;
     msp_node_layout.accumulate = accumulate + offsetof(hook_table, destroy);
     return torch_node.grad_fn != NULL && torch_node.output_nr != NULL && torch_node.requires_grad != NULL &&
-           torch_node.is_defined != NULL && torch_node.hold != NULL && torch_node.drop != NULL &&
-           torch_node.wrap != NULL && torch_node.allocate != NULL && torch_node.release != NULL &&
-           table.type_info != NULL;
+           torch_node.is_defined != NULL && torch_node.wrap != NULL && torch_node.allocate != NULL &&
+           torch_node.release != NULL && table.type_info != NULL;
 }
 
 /* One tensor with a node, and what Python says about that. */

@@ -57,6 +57,7 @@ typedef struct met_module {
     PyObject *parameters, *children; /* its dicts */
     uint64_t own, of_parameters, of_children;
     size_t end; /* of its parameters among those of all */
+    bool compiled;
 } met_module;
 
 typedef struct met_parameter {
@@ -136,6 +137,22 @@ meet_parameter(shape *s, PyObject *p, bool needs)
         s->versioned = false;
 }
 
+/* Whether torch.compile has the module. An instance that it was not asked to compile has the class's None, which an
+ * older torch does not have: what a look at the type cannot tell is asked for. */
+static bool
+is_compiled(PyObject *module, PyObject *own)
+{
+    PyObject *value = own == NULL ? NULL : PyDict_GetItemWithError(own, str_compiled);
+    bool yes;
+
+    if (value == NULL && _PyType_Lookup(Py_TYPE(module), str_compiled) == Py_None)
+        return false;
+    value = msp_probe_attribute(module, own, str_compiled);
+    yes = value != NULL && value != Py_None;
+    Py_XDECREF(value);
+    return yes;
+}
+
 static void
 meet_module(shape *s, PyObject *module, PyObject *own, PyObject *parameters, PyObject *children)
 {
@@ -152,7 +169,8 @@ meet_module(shape *s, PyObject *module, PyObject *own, PyObject *parameters, PyO
                             version,
                             msp_probe_dict_version(parameters),
                             msp_probe_dict_version(children),
-                            s->nparameters};
+                            s->nparameters,
+                            is_compiled(module, own)};
     else
         s->versioned = false;
 }
@@ -176,22 +194,6 @@ note_parameters(shape *s, PyObject *parameters)
         note(s, (uintptr_t)PyObject_Hash(key));
         s->failed |= !hold(&s->alive, p);
     }
-}
-
-/* Whether torch.compile has the module. An instance that it was not asked to compile has the class's None, which an
- * older torch does not have: what a look at the type cannot tell is asked for. */
-static bool
-is_compiled(PyObject *module, PyObject *own)
-{
-    PyObject *value = own == NULL ? NULL : PyDict_GetItemWithError(own, str_compiled);
-    bool yes;
-
-    if (value == NULL && _PyType_Lookup(Py_TYPE(module), str_compiled) == Py_None)
-        return false;
-    value = msp_probe_attribute(module, own, str_compiled);
-    yes = value != NULL && value != Py_None;
-    Py_XDECREF(value);
-    return yes;
 }
 
 static void
@@ -230,7 +232,7 @@ static bool
 has_same_dicts(met_module *met, PyObject *own)
 {
     if (PyDict_GetItemWithError(own, str_parameters) != met->parameters ||
-        PyDict_GetItemWithError(own, str_modules) != met->children || is_compiled(met->module, own)) {
+        PyDict_GetItemWithError(own, str_modules) != met->children || is_compiled(met->module, own) != met->compiled) {
         PyErr_Clear();
         return false;
     }

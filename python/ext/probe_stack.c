@@ -238,9 +238,12 @@ hand_over(PyObject *frames)
             lines[i] = "?";
         }
     }
-    if (lines != NULL && msp_probe.collect != NULL &&
-        msp_collect_stack(msp_probe.collect, &id, lines, (size_t)n, &err) != MSP_OK)
-        id = 0;
+    if (lines != NULL && msp_probe.collect != NULL) { /* somebody may wait for room in the ring, and need the lock */
+        Py_BEGIN_ALLOW_THREADS;
+        if (msp_collect_stack(msp_probe.collect, &id, lines, (size_t)n, &err) != MSP_OK)
+            id = 0;
+        Py_END_ALLOW_THREADS;
+    }
     PyMem_Free(lines);
     return id;
 }

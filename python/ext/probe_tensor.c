@@ -430,11 +430,26 @@ msp_probe_tensor(msp_record *r, PyObject *t, probe_path *path)
 }
 
 bool
-msp_probe_is_small(const void *handle)
+msp_probe_copy(msp_record *into, uint32_t *from, const void *handle)
 {
+    const size_t align = 16;
+    probe_copy *copy;
     msp_tensor view;
+    size_t bytes;
 
-    return msp_probe_handle_view(&view, handle) && !is_large(&view);
+    if (!msp_probe_handle_view(&view, handle) || is_large(&view) || view.ndim > 5 || !msp_tensor_is_contiguous(&view))
+        return false;
+    bytes = (size_t)view.numel * msp_dtype_size(view.dtype);
+    *from = (uint32_t)((into->len + align - 1) / align * align);
+    if (!msp_record_reserve(into, *from + sizeof(*copy) + bytes - into->len))
+        return false;
+    copy = (probe_copy *)(void *)(into->p + *from);
+    *copy = (probe_copy){.dtype = view.dtype, .ndim = view.ndim, .size = sizeof(*copy) + bytes};
+    copy->requires_grad = msp_node_requires_grad(handle);
+    memcpy(copy->shape, view.shape, (size_t)view.ndim * sizeof(*view.shape));
+    if (bytes > 0)
+        memcpy(copy + 1, view.data, bytes);
+    return true;
 }
 
 bool

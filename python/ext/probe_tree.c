@@ -707,6 +707,7 @@ msp_probe_modules_step(PyObject *self, PyObject *unused)
 
     (void)self;
     (void)unused;
+    msp_batch_work();
     msp_probe_enter(&q);
     complete_parts();
     for (module_name *n = names; n != NULL; n = n->next) {

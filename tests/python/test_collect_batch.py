@@ -1,4 +1,5 @@
 """What hooks are shown is worked out later (python/ext/probe_batch.c), and the tree of modules is told by versions (probe_shape.c): nobody can see it."""
+import gc
 import json
 import os
 import signal
@@ -204,6 +205,118 @@ def test_who_is_killed_inside_one_operation_loses_nothing_older_than_a_second(tm
     assert wanted <= names
 
 
+class GoesOn(torch.autograd.Function):
+    """Nothing goes back by it."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        return None
+
+
+class WritesOver(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        return g.mul_(100.0)
+
+
+class Raises(torch.autograd.Function):
+    does = True
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        if Raises.does:
+            raise RuntimeError("as planned")
+        return g
+
+
+class TwoUses(nn.Module):
+    def forward(self, x):
+        return x * 2 + GoesOn.apply(x)
+
+
+def test_a_gradient_that_is_written_over_later_is_shown_as_it_was(tmp_path):
+    def body(d):
+        model = fill(nn.Sequential(TwoUses(), nn.Linear(4, 4)))
+        d.start(model)
+        model(WritesOver.apply(R(1, 4, grad=True))).sum().backward()
+        d.stop()
+        d.step()
+
+    later, at_once = both_ways(tmp_path, body, level="L0")
+    assert_same_files(later, at_once)
+
+
+def test_hooks_that_go_while_notes_are_worked_out_are_kept_until_then(tmp_path):
+    class Two(nn.Module):
+        def forward(self, x):
+            return x * 2 + x * 3
+
+    def body(d):
+        model = nn.Sequential(*[Two() for _ in range(10)])
+        gc.disable()
+        d.start(model)
+        h = R(4, grad=True)
+        for _ in range(4300):
+            h = torch.mul(h, 1.0)
+        loss = model(Raises.apply(h)).sum()
+        del h
+        circle = [loss]
+        circle.append(circle)
+        del loss
+        with pytest.raises(RuntimeError, match="as planned"):
+            circle[0].backward()
+        gc.set_threshold(1)
+        del circle
+        gc.enable()  # the first object that is made while notes are worked out brings the graph's end, and that of its hooks
+        probe.flush()
+        gc.disable()
+        d.stop()
+        d.step()
+
+    names = collect(tmp_path, body, level="mix").names()
+    assert sum(".backward" in name for name in names) == 41
+
+
+def test_gradients_of_another_thread_are_there_before_the_step_ends(tmp_path):
+    def body(d):
+        model = fill(nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)]))
+        for i in range(2):
+            d.start(model)
+            loss = model[1](Raises.apply(model[0](R(1, 4)))).sum()
+            d.stop()
+
+            def back():
+                try:
+                    loss.backward()
+                except RuntimeError:
+                    pass
+
+            thread = threading.Thread(target=back)
+            thread.start()
+            thread.join()
+            del loss
+            d.step()
+            Raises.does = False
+
+    result = collect(tmp_path, body, level="L0")
+    for step in range(2):
+        last = result.data(step)["Module.1.Linear.parameters_grad"]
+        assert last["weight"][0]["Norm"] is not None and last["bias"][0]["Norm"] == 2.0
+        assert not any(name.endswith("parameters_grad.1") for name in result.names(step))
+
+
 # ---- the tree --------------------------------------------------------------------------------------------------------------------------
 
 
@@ -243,6 +356,10 @@ def change_the_class(model):
     model[1].__class__ = Other
 
 
+def compile_no_more(model):
+    model[1]._compiled_call_impl = None
+
+
 def rename_a_child(model):
     model[1].third = nn.Identity()
     del model[1].third
@@ -253,13 +370,15 @@ class Other(Block):
 
 
 CHANGES = [change_nothing, set_an_attribute, freeze, replace_a_parameter, replace_the_data, replace_a_child, add_a_child, remove_a_bias, change_the_class,
-           rename_a_child]
+           rename_a_child, compile_no_more]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda f: f.__name__)
 def test_a_model_that_changes_between_steps_is_recorded_as_it_is(tmp_path, change):
     def body(d):
         model = fill(nn.Sequential(Block(), Block()))
+        if change is compile_no_more:
+            model[1]._compiled_call_impl = model[1]._call_impl
         for i in range(4):
             d.start(model)
             model(R(3, 6)).sum().backward()
@@ -270,7 +389,7 @@ def test_a_model_that_changes_between_steps_is_recorded_as_it_is(tmp_path, chang
 
     by_versions, by_walk = both_ways(tmp_path, body, plain={"MSPROBE_PLAIN": "dict"}, level="L0")
     assert_same_files(by_versions, by_walk, 4)
-    assert (by_versions.names(1) != by_versions.names(3)) == (change in (replace_a_child, add_a_child, change_the_class))
+    assert (by_versions.names(1) != by_versions.names(3)) == (change in (replace_a_child, add_a_child, change_the_class, compile_no_more))
 
 
 @known
