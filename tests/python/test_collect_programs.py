@@ -419,5 +419,6 @@ def test_an_interrupt_while_a_value_is_read_reaches_the_program(tmp_path):
         d.step()
 
     r = collect(tmp_path, body, level="L0")
-    assert r.names() == ["Module.0.Model.forward.0", "Module.0.Model.forward.1"]
+    wanted = ["Module.0.Model.forward.0", "Module.0.Model.forward.1"]
+    assert r.names() == (wanted if hasattr(torch, "compile") else wanted[1:])  # in 1.13 the interrupt comes before the module's last hook
     assert "failed" not in r.output

@@ -180,7 +180,7 @@ def test_the_plain_way_records_the_same(tmp_path, without, fast, which, plain):
     already = len(informed(fast(which)))  # a torch without C functions for tensors says so in any case, and has none for these two either
     frames = sys.version_info[:2] == (3, 11)  # whose own frames are read
     dicts = sys.version_info < (3, 12)  # which keep a version of each
-    lines = {"all": 2 + frames + dicts, "tensor": 1, "state": 1, "node": 1, "frame": already + frames, "dict": already + dicts}
+    lines = {"all": 2 + frames + dicts, "tensor": 1, "state": 1, "node": 1, "fields": 1, "frame": already + frames, "dict": already + dicts}
     if plain != "sequence":
         assert len(informed(result)) == lines.get(plain, 1 + already), result.output
 
