@@ -100,7 +100,8 @@ msp_publish_reopen(msp_publish *out, const char *path, msp_str tail, msp_error *
                memcmp(end, tail.p, tail.len) != 0) {
         st = msp_error_set(err, MSP_E_FORMAT, "%s: does not end as a dump does", path);
     } else {
-        st = find_preview(&out->len, out->fd, path, (uint64_t)sb.st_size - tail.len, err);
+        out->end = (uint64_t)sb.st_size;
+        st = find_preview(&out->len, out->fd, path, out->end - tail.len, err);
         if (st == MSP_OK && out->len > 0 && pread(out->fd, &last, 1, (off_t)out->len - 1) != 1)
             st = msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot read", path);
         out->any = last != '{';
@@ -108,6 +109,16 @@ msp_publish_reopen(msp_publish *out, const char *path, msp_str tail, msp_error *
     if (st != MSP_OK)
         msp_publish_close(out);
     return st;
+}
+
+static msp_status
+write_twin(msp_publish *p, uint64_t at, msp_str a, msp_str b, msp_error *err)
+{
+    const uint64_t end = at + a.len + b.len;
+
+    if (p->twin_end < end)
+        p->twin_end = end;
+    return a.len + b.len == 0 ? MSP_OK : write_at(p->twin_fd, p->twin, at, a, b, err);
 }
 
 /* The twin, with everything that the published file has but its tail. */
@@ -120,7 +131,7 @@ catch_up(msp_publish *p, msp_error *err)
 
     if (p->twin_fd < 0) {
         p->twin_fd = open(p->twin, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0640);
-        p->twin_len = p->prepared = 0;
+        p->twin_len = p->twin_end = p->prepared = 0;
         if (p->twin_fd < 0)
             return msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot create", p->twin);
     }
@@ -135,7 +146,7 @@ catch_up(msp_publish *p, msp_error *err)
                 return msp_error_set_errno(err, MSP_E_IO, n < 0 ? errno : EIO, "%s: cannot read", p->path);
             text = (msp_str){block, (size_t)n};
         }
-        st = write_at(p->twin_fd, p->twin, p->twin_len, text, NOTHING, err);
+        st = write_twin(p, p->twin_len, text, NOTHING, err);
         p->twin_len += text.len;
     }
     return st;
@@ -165,6 +176,7 @@ append_in_place(msp_publish *p, msp_str text, msp_error *err)
         return st;
     }
     p->len += text.len;
+    p->end = p->len + p->tail.len;
     p->any = true;
     return MSP_OK;
 }
@@ -184,10 +196,13 @@ fill_twin(msp_publish *p, msp_str text, msp_error *err)
     const msp_str rest = not_prepared(p, text);
 
     if (st == MSP_OK)
-        st = write_at(p->twin_fd, p->twin, p->twin_len + p->prepared, rest, p->tail, err);
-    if (st == MSP_OK && ftruncate(p->twin_fd, (off_t)end) != 0) /* a longer preview */
-        st = msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot write", p->twin);
-    return st;
+        st = write_twin(p, p->twin_len + p->prepared, rest, p->tail, err);
+    if (st != MSP_OK || p->twin_end == end)
+        return st;
+    if (ftruncate(p->twin_fd, (off_t)end) != 0) /* a longer preview */
+        return msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot write", p->twin);
+    p->twin_end = end;
+    return MSP_OK;
 }
 
 /*
@@ -198,7 +213,8 @@ static msp_status
 show(msp_publish *p, msp_str text, msp_error *err)
 {
     msp_status st = fill_twin(p, text, err);
-    int fd = p->fd;
+    const uint64_t end = p->end;
+    const int fd = p->fd;
 
     if (st != MSP_OK) {
         drop_twin(p);
@@ -213,7 +229,9 @@ show(msp_publish *p, msp_str text, msp_error *err)
         return MSP_E_UNSUPPORTED;
     }
     p->fd = p->twin_fd;
+    p->end = p->twin_end;
     p->twin_fd = fd;
+    p->twin_end = end;
     p->prepared = 0;
     return MSP_OK;
 }
@@ -225,8 +243,7 @@ msp_publish_prepare(msp_publish *p, msp_str text)
 
     if (p->no_exchange)
         return;
-    if (catch_up(p, NULL) == MSP_OK &&
-        write_at(p->twin_fd, p->twin, p->twin_len + p->prepared, rest, NOTHING, NULL) == MSP_OK)
+    if (catch_up(p, NULL) == MSP_OK && write_twin(p, p->twin_len + p->prepared, rest, NOTHING, NULL) == MSP_OK)
         p->prepared = text.len;
     else
         drop_twin(p); /* the append will tell why */

@@ -21,6 +21,7 @@ typedef struct msp_publish {
     char *path, *twin;      /* one block, with head's text behind them */
     int fd, twin_fd;        /* -1: none; without fd the file is still to be made */
     uint64_t len, twin_len; /* of head and members in each */
+    uint64_t end, twin_end; /* of all that is in each */
     size_t prepared;        /* bytes of the next text that the twin has behind that */
     msp_str head, tail;     /* tail: a literal */
     bool no_exchange;
@@ -45,8 +46,8 @@ MSP_CHECK msp_status msp_publish_reopen(msp_publish *out, const char *path, msp_
 MSP_CHECK msp_status msp_publish_append(msp_publish *p, msp_str text, msp_error *err);
 
 /*
- * Write the first part of what the next append will be given, so that it has less to do. Text that was prepared before
- * is the beginning of this one.
+ * Write the first part of what the next append will be given, so that it has less to do; with an empty one the file
+ * that it writes to is made and no more. Text that was prepared before is the beginning of this one.
  */
 void msp_publish_prepare(msp_publish *p, msp_str text);
 

@@ -396,12 +396,26 @@ make_stack_text(msp_unit *u, msp_buf *out, const unit_stack *stacks, size_t nsta
     }
 }
 
+/* The file of a new unit is made with the first text there is: to make one takes longer than to fill it. */
+static void
+prepare(msp_publish *p, const msp_buf *text)
+{
+    if ((text->len > 0 && p->fd < 0 && p->twin_fd < 0) || text->len >= p->prepared + PREPARE_FROM)
+        msp_publish_prepare(p, members(text, p->any));
+}
+
 void
 msp_unit_prepare(msp_unit *u)
 {
+    if (is_lines(u) || !u->open)
+        return;
     /* what stands behind a hole will move when it is filled; what was prepared stands before it */
-    if (!is_lines(u) && u->nholes == 0 && u->data_text.len >= u->data.prepared + PREPARE_FROM)
-        msp_publish_prepare(&u->data, members(&u->data_text, u->data.any));
+    if (u->nholes == 0)
+        prepare(&u->data, &u->data_text);
+    if (!u->debug)
+        prepare(&u->construct, &u->construct_text);
+    if (!u->debug && u->nsites > 0 && u->stack.fd < 0 && u->stack.twin_fd < 0)
+        msp_publish_prepare(&u->stack, (msp_str){0}); /* its text is sorted at the end */
 }
 
 /* On a disk that is too full for the first records there may be room for empty files, which are valid. */

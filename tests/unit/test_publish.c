@@ -113,6 +113,28 @@ a_preview_takes_the_place_of_what_was_prepared(void **state)
 }
 
 static void
+a_file_can_be_made_before_there_is_text(void **state)
+{
+    const char *path = scratch_path("early.json");
+    msp_publish p;
+
+    (void)state;
+    create(&p, path);
+    msp_publish_prepare(&p, MSP_STR(""));
+    assert_int_equal(msp_path_kind_of(path), MSP_PATH_NONE);
+    assert_int_equal(msp_path_kind_of(scratch_path(".early.json.twin")), MSP_PATH_FILE);
+    append(&p, "\"a\": 1");
+    assert_file(path, "\"a\": 1");
+    assert_int_equal(msp_path_kind_of(scratch_path(".early.json.twin")), MSP_PATH_NONE);
+    assert_int_equal(msp_publish_preview(&p, MSP_STR(",\"long\": 22222222"), NULL), MSP_OK);
+    append(&p, ",\"b\": 2"); /* shorter than what was shown */
+    assert_file(path, "\"a\": 1,\"b\": 2");
+    append(&p, ",\"c\": 3");
+    assert_file(path, "\"a\": 1,\"b\": 2,\"c\": 3");
+    msp_publish_close(&p);
+}
+
+static void
 a_twin_that_a_killed_writer_left_is_removed(void **state)
 {
     const char *path = scratch_path("left.json");
@@ -133,8 +155,11 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(the_first_members_make_the_file_and_nothing_else),   TEST(an_empty_text_makes_a_valid_file),
-        TEST(what_is_prepared_is_not_seen_before_it_is_appended), TEST(a_preview_takes_the_place_of_what_was_prepared),
+        TEST(the_first_members_make_the_file_and_nothing_else),
+        TEST(an_empty_text_makes_a_valid_file),
+        TEST(what_is_prepared_is_not_seen_before_it_is_appended),
+        TEST(a_preview_takes_the_place_of_what_was_prepared),
+        TEST(a_file_can_be_made_before_there_is_text),
         TEST(a_twin_that_a_killed_writer_left_is_removed),
     };
 
