@@ -10,6 +10,7 @@
  *     probe_record.c  handing records over, what of them is wanted, errors of our own
  *     probe_value.c   Python values as tokens
  *     probe_view.c    a tensor's memory, found without going through Python
+ *     probe_field.c   where torch's own objects have their fields
  *     probe_tensor.c  a tensor's record: measured, and saved where that is wanted
  *     probe_device.c  tensors on another device: reduced there, fetched in batches
  *     probe_keep.c    overflow_check: inputs as they were before their call
@@ -598,9 +599,6 @@ bool msp_node_usable(void);
 bool msp_node_requires_grad(const void *handle);
 bool msp_node_is_plain(const void *handle);
 PyObject *msp_node_wrap(const void *handle);
-
-/* Memory of this process, at an address that may mean nothing; false: there is none. */
-bool msp_node_peek(void *out, const void *address, size_t size);
 
 /* Take out the hook that node.register_hook() gave this handle for. */
 void msp_probe_unhook(PyObject *handle);
