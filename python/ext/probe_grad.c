@@ -2,8 +2,8 @@
  * probe_grad.c - the record that the hooks of one call fill.
  *
  * A call that made several nodes is recorded when all of its hooks have fired, or at the end of the backward pass.
- * Where several of them contribute to one input their sum is recorded; only these gradients are kept from the first
- * hook to the last.
+ * Where several of them contribute to one input their sum is recorded (probe_sum.c); only these gradients are kept from
+ * the first hook to the last.
  */
 #include "probe_grad.h"
 #include <stdint.h>
@@ -21,17 +21,15 @@ msp_probe_grad_setup(PyObject *module)
 
 /* ---- the record that the hooks of one call fill ------------------------------------------------------------------ */
 
+/* One gradient of the call: lent to us, or, where it has to be kept, a sum, be it of one. */
 typedef struct slot {
-    int expected; /* how many contributions will come at most */
-    int got;
-    probe_lent now;     /* the only one, while the call's last hook runs, which lends it to us */
-    msp_record *tokens; /* the only one, when other hooks are still to come: it is read at once and not kept */
-    PyObject *kept;     /* a list of several */
-    probe_copy *sum;    /* or, of those that came as copies, their sum */
-    int summed;         /* how many these were */
-    PyObject *own;      /* a result of a module: a list of what the module itself adds to it, using it, too; or NULL */
-    msp_tensor *zeros;  /* an input that the module does not use: what a tensor of zeros looks like, or NULL */
-    bool followed;      /* it is another call's, too */
+    int expected;      /* how many contributions will come at most */
+    bool came;         /* one did */
+    bool followed;     /* it is another call's, too */
+    probe_lent lent;   /* the only one: by the call's last hook, while that runs, or by read */
+    msp_record *read;  /* its tokens when other hooks are still to come, or NULL: it is read at once and not kept */
+    grad_sum sum;      /* of a result of a module without what the module itself adds to it, using it, too */
+    msp_tensor *zeros; /* an input that the module does not use: what a tensor of zeros looks like, or NULL */
 } slot;
 
 /* A call whose only gradient is one that leaves another call. */
@@ -88,15 +86,11 @@ static void
 empty_slots(slot *s, int n)
 {
     for (int i = 0; i < n; i++) {
-        msp_probe_record_put(s[i].tokens);
-        s[i].tokens = NULL;
-        s[i].now = (probe_lent){0};
-        Py_CLEAR(s[i].kept);
-        Py_CLEAR(s[i].own);
-        PyMem_Free(s[i].sum);
-        s[i].sum = NULL;
-        s[i].summed = 0;
-        s[i].got = 0;
+        msp_probe_record_put(s[i].read);
+        s[i].read = NULL;
+        s[i].lent = (probe_lent){0};
+        s[i].came = false;
+        msp_sum_clear(&s[i].sum);
     }
 }
 
@@ -147,125 +141,6 @@ start_path(probe_path *path, const grad_call *g, const char *section, int i)
     msp_probe_path_push_index(path, i);
 }
 
-/* The same where only torch can add: on another device, sparse, ... */
-static bool
-put_total(msp_record *r, PyObject *list, PyObject *less, probe_path *path)
-{
-    PyObject *sum = msp_probe.total == NULL ? NULL : msp_probe_ask(msp_probe.total, list, less);
-
-    if (sum == NULL)
-        PyErr_Clear();
-    else
-        msp_probe_value(r, sum, path, 0);
-    Py_XDECREF(sum);
-    return sum != NULL;
-}
-
-/* sum += next, element by element; false: it cannot be had. */
-static bool
-add_to(const msp_tensor *sum, const msp_tensor *next)
-{
-    const size_t size = msp_dtype_size(sum->dtype);
-    char *data = (char *)(uintptr_t)sum->data;
-    bool ok = next->dtype == sum->dtype && msp_tensor_same_shape(sum, next);
-
-    if (ok && sum->dtype == MSP_F32 && msp_tensor_is_contiguous(next)) {
-        for (int64_t i = 0; i < next->numel; i++)
-            ((float *)data)[i] += ((const float *)next->data)[i];
-        return true;
-    }
-    for (int64_t i = 0; ok && i < next->numel; i++)
-        ok = msp_dtype_add(sum->dtype, data + (size_t)i * size, msp_tensor_at(next, i));
-    return ok;
-}
-
-static bool
-add_all(const msp_tensor *sum, PyObject *list)
-{
-    msp_tensor next;
-    bool ok = true;
-
-    for (Py_ssize_t k = 0; ok && k < PyList_GET_SIZE(list); k++)
-        ok = msp_probe_tensor_view(&next, PyList_GET_ITEM(list, k)) == 1 && add_to(sum, &next);
-    return ok;
-}
-
-/* A sign is the top bit of a number, or of both parts of a complex one. */
-static void
-negate(const msp_tensor *t)
-{
-    const size_t bytes = (size_t)t->numel * msp_dtype_size(t->dtype);
-    const size_t step = msp_dtype_size(t->dtype) / (msp_dtype_class_of(t->dtype) == MSP_CLASS_COMPLEX ? 2 : 1);
-    unsigned char *data = (unsigned char *)(uintptr_t)t->data;
-
-    for (size_t i = step - 1; i < bytes; i += step)
-        data[i] ^= 0x80;
-}
-
-static bool
-view_copy(msp_tensor *view, const probe_copy *copy)
-{
-    return msp_tensor_view(view, copy + 1, copy->dtype, copy->ndim, copy->shape, NULL) == MSP_OK;
-}
-
-/* What the sum of several looks like: the first of them; false: only torch can read it. */
-static bool
-view_first(msp_tensor *first, const slot *s)
-{
-    if (s->sum != NULL)
-        return view_copy(first, s->sum);
-    return msp_probe_tensor_view(first, PyList_GET_ITEM(s->kept, 0)) == 1;
-}
-
-/* The sum of several contributions, as autograd itself would accumulate them, without those in own (NULL: none); false
- * when it cannot be had. */
-static bool
-put_sum(msp_record *r, const slot *s, probe_path *path)
-{
-    _Alignas(16) char small[4096]; /* the heap's own lists are cold here: a block from it costs more than the sum */
-    msp_tensor first, sum;
-    size_t n, size;
-    bool ok;
-    char *data;
-
-    if (!view_first(&first, s))
-        return put_total(r, s->kept, s->own, path);
-    n = (size_t)first.numel;
-    size = msp_dtype_size(first.dtype);
-    data = n <= sizeof(small) / size ? memset(small, 0, n * size) : PyMem_Calloc(n, size);
-    ok = data != NULL && msp_tensor_view(&sum, data, first.dtype, first.ndim, first.shape, NULL) == MSP_OK;
-    if (ok && s->own != NULL) {
-        ok = add_all(&sum, s->own);
-        negate(&sum);
-    }
-    if (ok && s->sum != NULL)
-        ok = add_to(&sum, &first);
-    ok = ok && (s->kept == NULL || add_all(&sum, s->kept));
-    if (ok && msp_probe.quick &&
-        msp_record_small(r, sum.dtype, sum.ndim, sum.shape, sum.strides, sum.data, false, msp_probe.rules.checksum))
-        ; /* as most are */
-    else if (ok && msp_probe_memory(r, &sum, path) != 0)
-        msp_probe_swallow("reading a gradient", path->text);
-    if (data != small)
-        PyMem_Free(data);
-    PyErr_Clear();
-    return ok;
-}
-
-/* The only one that came, as it was. */
-static void
-put_copy(msp_record *r, const probe_copy *copy, probe_path *path)
-{
-    msp_tensor view;
-
-    if (!view_copy(&view, copy))
-        msp_record_null(r);
-    else if (!msp_probe.quick || !msp_record_small(r, view.dtype, view.ndim, view.shape, view.strides, view.data,
-                                                   copy->requires_grad, msp_probe.rules.checksum))
-        if (msp_probe_memory(r, &view, path) != 0)
-            msp_probe_swallow("reading a gradient", path->text);
-}
-
 /* One zero that is everywhere: all strides are 0. */
 static void
 put_zeros(msp_record *r, const msp_tensor *like, probe_path *path)
@@ -282,20 +157,13 @@ put_zeros(msp_record *r, const msp_tensor *like, probe_path *path)
 static void
 put_slot(msp_record *r, const slot *s, probe_path *path)
 {
-    if (msp_probe_is_lent(&s->now))
-        msp_probe_lent(r, &s->now, path);
-    else if (s->kept != NULL && PyList_GET_SIZE(s->kept) == 1 && s->own == NULL && s->sum == NULL)
-        msp_probe_value(r, PyList_GET_ITEM(s->kept, 0), path, 0);
-    else if (s->summed == 1 && s->kept == NULL && s->own == NULL)
-        put_copy(r, s->sum, path);
-    else if ((s->kept != NULL || s->sum != NULL) && put_sum(r, s, path))
-        return;
-    else if (s->kept != NULL || s->sum != NULL || (s->got == 0 && s->zeros == NULL))
-        msp_record_null(r);
-    else if (s->got == 0)
+    r->failed |= s->read != NULL && s->read->failed;
+    if (msp_probe_is_lent(&s->lent))
+        msp_probe_lent(r, &s->lent, path);
+    else if (!msp_sum_is_empty(&s->sum))
+        msp_sum_put(r, &s->sum, path);
+    else if (!s->came && s->zeros != NULL)
         put_zeros(r, s->zeros, path);
-    else if (s->tokens != NULL)
-        msp_record_append(r, s->tokens);
     else
         msp_record_null(r);
 }
@@ -309,7 +177,7 @@ put_slots(msp_record *r, const grad_call *g, const slot *s, int n, const char *s
     msp_record_array(r);
     for (int i = 0; i < n; i++) {
         path.len = 0;
-        if (s[i].now.tokens == NULL && (s[i].tokens == NULL || s[i].kept != NULL))
+        if (s[i].lent.tokens == NULL)
             start_path(&path, g, section, i);
         put_slot(r, &s[i], &path);
     }
@@ -394,10 +262,9 @@ record_gradients(grad_call *g)
 static void
 lend(slot *s, const slot *from)
 {
-    s->now = from->now;
-    Py_XINCREF(from->kept);
-    Py_XSETREF(s->kept, from->kept);
-    s->got = from->got;
+    s->lent = from->lent;
+    s->came = from->came;
+    msp_sum_share(&s->sum, &from->sum);
 }
 
 static bool commit_grads(grad_call *g);
@@ -412,7 +279,7 @@ commit_led(const grad_call *g)
     for (int i = 0; i < g->nled && !stop; i++) {
         const led_call *l = &g->led[i];
 
-        if (g->out[l->slot].got == 0 && msp_probe_wants_gradients())
+        if (!g->out[l->slot].came && msp_probe_wants_gradients())
             continue;
         lend(&l->call->in[0], &g->out[l->slot]);
         lend(&l->call->out[l->own], &g->out[l->slot]);
@@ -545,47 +412,18 @@ grad_hook_dealloc(PyObject *self)
     PyObject_Free(self);
 }
 
-/* One of several, or of a call that may be wanted once more: it is held. */
+/* Its tokens now: it is gone when the call is recorded. */
 static void
-keep(PyObject **list, const probe_lent *v)
+read_now(slot *s, const probe_lent *v, probe_path *path)
 {
-    PyObject *object = msp_probe_lent_object(v);
-
-    if (*list == NULL)
-        *list = PyList_New(0);
-    if (*list == NULL || object == NULL || PyList_Append(*list, object) != 0)
-        PyErr_Clear();
-    Py_XDECREF(object);
-}
-
-/* One of several that came as a copy is added to those before it: as put_sum() would, from zero on. */
-static void
-keep_copy(slot *s, const probe_copy *copy)
-{
-    msp_tensor sum, next;
-
-    if (s->sum == NULL) {
-        s->sum = PyMem_Malloc(copy->size);
-        if (s->sum != NULL)
-            memcpy(s->sum, copy, copy->size);
-        s->summed = s->sum != NULL;
+    if (s->read == NULL)
+        s->read = msp_probe_record_get();
+    if (s->read == NULL)
         return;
-    }
-    if (!view_copy(&next, s->sum) || s->sum->size != copy->size)
-        return;
-    if (s->summed++ == 1) {
-        probe_copy *first = s->sum;
-
-        s->sum = PyMem_Calloc(1, copy->size);
-        if (s->sum != NULL) {
-            *s->sum = *copy;
-            if (view_copy(&sum, s->sum))
-                add_to(&sum, &next);
-        }
-        PyMem_Free(first);
-    }
-    if (s->sum != NULL && view_copy(&sum, s->sum) && view_copy(&next, copy))
-        add_to(&sum, &next);
+    s->read->len = 0;
+    s->read->failed = false;
+    msp_probe_lent(s->read, v, path);
+    s->lent = (probe_lent){.tokens = s->read->p, .len = s->read->len};
 }
 
 static void
@@ -595,27 +433,15 @@ take_gradient(grad_call *g, slot *s, probe_lent v, const char *section, int inde
 
     if (!msp_probe_is_lent(&v))
         return;
-    s->got++;
-    if (v.copy != NULL && s->expected > 1) {
-        keep_copy(s, v.copy);
-        return;
+    s->came = true;
+    if (s->expected > 1 || s->followed || msp_probe.rules.overflow) { /* the last: it may be wanted once more */
+        msp_sum_add(&s->sum, &v);
+    } else if (g->fired + 1 >= g->hooks) {
+        s->lent = v;
+    } else {
+        start_path(&path, g, section, index);
+        read_now(s, &v, &path);
     }
-    if (s->expected > 1 || s->followed || msp_probe.rules.overflow) {
-        keep(&s->kept, &v);
-        return;
-    }
-    if (g->fired + 1 >= g->hooks) {
-        s->now = v;
-        return;
-    }
-    if (s->tokens == NULL)
-        s->tokens = msp_probe_record_get();
-    if (s->tokens == NULL)
-        return;
-    start_path(&path, g, section, index);
-    s->tokens->len = 0;
-    s->tokens->failed = false;
-    msp_probe_lent(s->tokens, &v, &path);
 }
 
 static void
@@ -630,7 +456,7 @@ take_gradients(const grad_hook *h, const grad_shown *leaving, const grad_shown *
         probe_lent v = at < 0 ? msp_probe_grad_item(entering, -1 - at) : msp_probe_grad_item(leaving, at);
 
         if (number < 0 && msp_probe.rules.inputs && msp_probe_is_lent(&v))
-            keep(&g->in[-1 - number].own, &v);
+            msp_sum_subtract(&g->in[-1 - number].sum, &v);
         else if (number >= 0 && (msp_probe.rules.outputs || g->nled > 0))
             take_gradient(g, &g->out[number], v, "output", number);
     }

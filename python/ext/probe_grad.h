@@ -4,6 +4,7 @@
  *     probe_edges.c     before a call: where the gradients of its inputs will arrive
  *     probe_walk.c      after it: which nodes are the call's, and which of their edges matter
  *     probe_grad.c      the record that the hooks of one call fill
+ *     probe_sum.c       several gradients that make one
  *     probe_parameter.c the gradients of parameters
  *     probe_follow.c    calls that hand on what their module was given
  *     probe_node.c      nodes read and hooked directly, where that was proven
@@ -171,6 +172,39 @@ int msp_probe_edges_setup(void);
 int msp_probe_walk_setup(void);
 int msp_probe_register_setup(void);
 int msp_probe_parameter_setup(void);
+
+/* ---- several gradients that make one (probe_sum.c) -------------------------------------------------------------- */
+
+/*
+ * A sum on its way. Contributions that come as copies are added up at once, since copies are lent; the others are held
+ * and added when the sum is written. Zeroed is empty.
+ */
+typedef struct grad_sum {
+    PyObject *held;   /* a list of tensors, never an empty one, or NULL */
+    probe_copy *copy; /* what the copies come to, or NULL */
+    int copies;       /* how many there were */
+    PyObject *less;   /* a list of what is to be taken from the sum, or NULL */
+} grad_sum;
+
+/* Whether nothing was added, whatever is to be taken from it. */
+static inline bool
+msp_sum_is_empty(const grad_sum *s)
+{
+    return s->held == NULL && s->copy == NULL;
+}
+
+/* One more contribution, and one that is to be taken from the sum. What there is no memory for is left out. */
+void msp_sum_add(grad_sum *s, const probe_lent *v);
+void msp_sum_subtract(grad_sum *s, const probe_lent *v);
+
+/* What one holds becomes the other's, too; copies, of which calls that share gradients have none, do not. */
+void msp_sum_share(grad_sum *to, const grad_sum *from);
+
+/* The record of one that is not empty: null when it cannot be had. */
+void msp_sum_put(msp_record *r, const grad_sum *s, probe_path *path);
+
+/* Let go of everything. */
+void msp_sum_clear(grad_sum *s);
 
 /* Whether gradients are read, and not only their calls' places in construct.json. */
 static inline bool
