@@ -17,7 +17,8 @@
  *     probe_stack.c   call stacks, made into text once
  *     probe_edges.c   before a call: the edges on which the gradients of its inputs will arrive
  *     probe_walk.c    after it: which autograd nodes it made, and which of their edges carry its gradients
- *     probe_grad.c    gradients, by hooks on these nodes
+ *     probe_grad.c    the record of a call's gradients
+ *     probe_hook.c    the hooks on its nodes that fill it
  *     probe_sum.c     several gradients that make one
  *     probe_batch.c   what these hooks are shown, worked out for many of them at a time
  *     probe_parameter.c gradients of parameters

@@ -9,18 +9,6 @@
 #include <stdint.h>
 #include <string.h>
 
-int
-msp_probe_grad_setup(PyObject *module)
-{
-    (void)module;
-    return msp_probe_edges_setup() != 0 || msp_probe_walk_setup() != 0 || msp_probe_register_setup() != 0 ||
-                   msp_probe_parameter_setup() != 0
-               ? -1
-               : 0;
-}
-
-/* ---- the record that the hooks of one call fill ------------------------------------------------------------------ */
-
 /* One gradient of the call: lent to us, or, where it has to be kept, a sum, be it of one. */
 typedef struct slot {
     int expected;      /* how many contributions will come at most */
@@ -325,9 +313,9 @@ find_waiting(int64_t task)
     return NULL;
 }
 
-/* Commit those that wait: of one backward pass, or of all (task -1). Python may run meanwhile and change the list. */
-static void
-flush(int64_t task)
+/* Python may run meanwhile and change the list. */
+void
+msp_probe_grad_flush_pass(int64_t task)
 {
     probe_quiet q;
     grad_call *g;
@@ -345,71 +333,83 @@ flush(int64_t task)
 void
 msp_probe_grad_flush(void)
 {
-    flush(-1);
+    msp_probe_grad_flush_pass(-1);
 }
 
-/* ---- the end of a backward pass ---------------------------------------------------------------------------------- */
+/* ---- a call ------------------------------------------------------------------------------------------------------ */
 
-typedef struct end_hook {
-    PyObject_HEAD int64_t task;
-} end_hook;
-
-static PyObject *
-end_hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
+grad_call *
+msp_probe_grad_call(const char *name, size_t len, int nin, int nout, int64_t handed_on)
 {
-    (void)args;
-    (void)kwargs;
-    msp_batch_work();
-    if (msp_probe.live)
-        flush(((end_hook *)self)->task);
-    Py_RETURN_NONE;
-}
+    grad_call *g = PyType_Ready(&grad_call_type) == 0 ? PyObject_New(grad_call, &grad_call_type) : NULL;
+    size_t parent_len = 0;
+    const char *parent = msp_probe_gradient_parent(handed_on, &parent_len);
 
-static PyTypeObject end_hook_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "msprobe._core.EndHook",
-    .tp_basicsize = sizeof(end_hook),
-    .tp_call = end_hook_call,
-    .tp_flags = Py_TPFLAGS_DEFAULT,
-};
-
-/* Have the engine tell us when this pass is over: some hooks of a call never fire. */
-static void
-await_end(int64_t task)
-{
-    static __thread int64_t asked = -1;
-    PyObject *done;
-    end_hook *h;
-
-    if (task == asked || task < 0 || msp_probe.queue_callback == NULL || PyType_Ready(&end_hook_type) != 0)
-        return;
-    asked = task;
-    h = PyObject_New(end_hook, &end_hook_type);
-    if (h != NULL) {
-        h->task = task;
-        done = PyObject_CallFunctionObjArgs(msp_probe.queue_callback, (PyObject *)h, NULL);
-        if (done != NULL)
-            msp_batch_begin_pass(task);
-        Py_XDECREF(done);
-        Py_DECREF(h);
+    if (g == NULL)
+        return NULL;
+    memset((char *)g + sizeof(PyObject), 0, sizeof(*g) - sizeof(PyObject));
+    g->generation = msp_probe.generation;
+    g->stack = msp_probe_thread.stack;
+    g->inside = msp_probe_inside_listed(true);
+    g->in = PyMem_Calloc((size_t)(nin + nout) * sizeof(slot) + len + 1 + parent_len, 1); /* and all that is behind it */
+    if (g->in == NULL) {
+        Py_DECREF(g);
+        return NULL;
     }
-    PyErr_Clear();
+    g->out = g->in + nin;
+    g->name = memcpy(g->out + nout, name, len);
+    g->len = len;
+    g->parent = g->name + len + 1;
+    g->parent_len = parent_len;
+    if (parent != NULL)
+        memcpy(g->parent, parent, parent_len);
+    g->nin = nin;
+    g->nout = nout;
+    return g;
 }
 
-/* ---- one hook ---------------------------------------------------------------------------------------------------- */
-
-typedef struct grad_hook {
-    hook_base base;
-    grad_call *call;
-    int passes; /* in how many backward passes it has fired */
-    int nin, nout;
-    grad_mapping map[]; /* nin entering, then nout leaving */
-} grad_hook;
-
-static void
-grad_hook_dealloc(PyObject *self)
+void
+msp_probe_grad_zeros(grad_call *g, int number, const msp_tensor *like)
 {
-    Py_XDECREF(((grad_hook *)self)->call);
-    PyObject_Free(self);
+    slot *s = &g->out[number];
+
+    s->zeros = PyMem_Malloc(sizeof(*s->zeros));
+    if (s->zeros != NULL)
+        *s->zeros = *like;
+}
+
+void
+msp_probe_grad_expect(const grad_hook *h)
+{
+    grad_call *g = h->call;
+
+    g->hooks++;
+    for (int i = 0; i < h->nin; i++)
+        g->in[h->map[i].slot].expected++;
+    for (int i = h->nin; i < h->nin + h->nout; i++)
+        (h->map[i].slot < 0 ? &g->in[-1 - h->map[i].slot] : &g->out[h->map[i].slot])->expected++;
+}
+
+bool
+msp_probe_grad_follow(grad_call *g, int own, grad_call *leader, int number)
+{
+    led_call *led = PyMem_Realloc(leader->led, (size_t)(leader->nled + 1) * sizeof(*led));
+
+    if (led == NULL)
+        return false;
+    leader->led = led;
+    Py_INCREF(g);
+    led[leader->nled++] = (led_call){g, number, own};
+    leader->out[number].followed = true;
+    return true;
+}
+
+/* ---- what its hooks are shown ------------------------------------------------------------------------------------ */
+
+bool
+msp_probe_grad_is_alive(const grad_hook *h)
+{
+    return msp_probe.live && h->call->generation == msp_probe.generation;
 }
 
 /* Its tokens now: it is gone when the call is recorded. */
@@ -434,7 +434,7 @@ take_gradient(grad_call *g, slot *s, probe_lent v, const char *section, int inde
     if (!msp_probe_is_lent(&v))
         return;
     s->came = true;
-    if (s->expected > 1 || s->followed || msp_probe.rules.overflow) { /* the last: it may be wanted once more */
+    if (s->expected > 1 || s->followed || msp_probe.rules.overflow) { /* which may want it again, to save it */
         msp_sum_add(&s->sum, &v);
     } else if (g->fired + 1 >= g->hooks) {
         s->lent = v;
@@ -483,8 +483,8 @@ begin_pass(grad_hook *h, int64_t task)
     return stop;
 }
 
-static bool
-fire(grad_hook *h, const grad_shown *leaving, const grad_shown *entering, int64_t task)
+bool
+msp_probe_grad_take(grad_hook *h, const grad_shown *leaving, const grad_shown *entering, int64_t task)
 {
     grad_call *g = h->call;
     bool stop = begin_pass(h, task);
@@ -498,177 +498,9 @@ fire(grad_hook *h, const grad_shown *leaving, const grad_shown *entering, int64_
     if (g->next == NULL) {
         link_call(g);
         if (msp_node_task() == g->task)
-            await_end(g->task);
+            msp_probe_await_end(g->task);
     }
     return false;
-}
-
-/* hook(grad_inputs, grad_outputs): what the node put on its edges, and what had arrived at it */
-static PyObject *
-grad_hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
-{
-    grad_hook *h = (grad_hook *)self;
-    grad_shown leaving = {0}, entering = {0};
-    probe_quiet q;
-    bool stop;
-
-    (void)kwargs;
-    if (PyTuple_GET_SIZE(args) != 2 || !msp_probe.live || h->call->generation != msp_probe.generation)
-        Py_RETURN_NONE;
-    leaving.tuple = PyTuple_GET_ITEM(args, 0);
-    entering.tuple = PyTuple_GET_ITEM(args, 1);
-    if (!PyTuple_Check(leaving.tuple) || !PyTuple_Check(entering.tuple))
-        Py_RETURN_NONE; /* compiled autograd hands out something else */
-    msp_probe_enter(&q);
-    stop = fire(h, &leaving, &entering, msp_node_task());
-    msp_probe_leave(&q);
-    if (stop)
-        return NULL;
-    PyErr_Clear();
-    Py_RETURN_NONE;
-}
-
-PyTypeObject msp_probe_grad_hook_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "msprobe._core.GradHook",
-    .tp_basicsize = sizeof(grad_hook),
-    .tp_itemsize = sizeof(grad_mapping),
-    .tp_dealloc = grad_hook_dealloc,
-    .tp_call = grad_hook_call,
-    .tp_flags = Py_TPFLAGS_DEFAULT,
-};
-
-/* ---- setting hooks ----------------------------------------------------------------------------------------------- */
-
-grad_call *
-msp_probe_grad_call(const char *name, size_t len, int nin, int nout, int64_t handed_on)
-{
-    grad_call *g = PyType_Ready(&grad_call_type) == 0 ? PyObject_New(grad_call, &grad_call_type) : NULL;
-    size_t parent_len = 0;
-    const char *parent = msp_probe_gradient_parent(handed_on, &parent_len);
-
-    if (g == NULL)
-        return NULL;
-    memset((char *)g + sizeof(PyObject), 0, sizeof(*g) - sizeof(PyObject));
-    g->generation = msp_probe.generation;
-    g->stack = msp_probe_thread.stack;
-    g->inside = msp_probe_inside_listed(true);
-    g->in = PyMem_Calloc((size_t)(nin + nout) * sizeof(slot) + len + 1 + parent_len, 1); /* and all that is behind it */
-    if (g->in == NULL) {
-        Py_DECREF(g);
-        return NULL;
-    }
-    g->out = g->in + nin;
-    g->name = memcpy(g->out + nout, name, len);
-    g->len = len;
-    g->parent = g->name + len + 1;
-    g->parent_len = parent_len;
-    if (parent != NULL)
-        memcpy(g->parent, parent, parent_len);
-    g->nin = nin;
-    g->nout = nout;
-    return g;
-}
-
-void
-msp_probe_grad_zeros(grad_call *g, int number, const msp_tensor *like)
-{
-    slot *s = &g->out[number];
-
-    s->zeros = PyMem_Malloc(sizeof(*s->zeros));
-    if (s->zeros != NULL)
-        *s->zeros = *like;
-}
-
-static void
-expect(grad_call *g, const grad_hook *h)
-{
-    g->hooks++;
-    for (int i = 0; i < h->nin; i++)
-        g->in[h->map[i].slot].expected++;
-    for (int i = h->nin; i < h->nin + h->nout; i++)
-        (h->map[i].slot < 0 ? &g->in[-1 - h->map[i].slot] : &g->out[h->map[i].slot])->expected++;
-}
-
-static bool
-hook_object(PyObject *node, PyObject *hook)
-{
-    PyObject *handle = msp_probe_hook(node, hook);
-
-    Py_XDECREF(handle);
-    return handle != NULL;
-}
-
-bool
-msp_probe_grad_hook(grad_call *g, void *node, bool direct, const grad_mapping *map, int nin, int nout)
-{
-    grad_hook *h = PyType_Ready(&msp_probe_grad_hook_type) == 0
-                       ? PyObject_NewVar(grad_hook, &msp_probe_grad_hook_type, nin + nout)
-                       : NULL;
-    bool done;
-
-    if (h == NULL)
-        return false;
-    Py_INCREF(g);
-    h->call = g;
-    h->passes = 0;
-    h->nin = nin;
-    h->nout = nout;
-    memcpy(h->map, map, (size_t)(nin + nout) * sizeof(*map));
-    done = direct ? msp_node_hook(node, &h->base) : hook_object(node, (PyObject *)h);
-    if (done)
-        expect(g, h);
-    Py_DECREF(h);
-    return done;
-}
-
-bool
-msp_probe_grad_follow(grad_call *g, int own, grad_call *leader, int number)
-{
-    led_call *led = PyMem_Realloc(leader->led, (size_t)(leader->nled + 1) * sizeof(*led));
-
-    if (led == NULL)
-        return false;
-    leader->led = led;
-    Py_INCREF(g);
-    led[leader->nled++] = (led_call){g, number, own};
-    leader->out[number].followed = true;
-    return true;
-}
-
-/* ---- hooks that were put on nodes directly ----------------------------------------------------------------------- */
-
-static void
-fire_directly(grad_hook *h, const grad_shown *leaving, const grad_shown *entering)
-{
-    probe_quiet q;
-
-    if (!msp_probe.live || h->call->generation != msp_probe.generation)
-        return;
-    msp_probe_enter(&q);
-    fire(h, leaving, entering, msp_node_task());
-    msp_probe_leave(&q);
-}
-
-void
-msp_probe_grad_fire(PyObject *hook, const void *leaving, const void *entering)
-{
-    const grad_shown out = {.list = leaving}, in = {.list = entering};
-
-    await_end(msp_node_task());
-    if (Py_TYPE(hook) == &msp_probe_grad_hook_type)
-        fire_directly((grad_hook *)hook, &out, &in);
-    else
-        msp_probe_parameter_fire(hook, &in);
-    if (PyErr_Occurred())
-        PyErr_Clear();
-}
-
-/* ---- the same, worked out later ---------------------------------------------------------------------------------- */
-
-static bool
-is_alive(const grad_hook *h)
-{
-    return msp_probe.live && h->call->generation == msp_probe.generation;
 }
 
 /* What the hook will ask for: as take_gradients() does. Where other calls or other hooks have a part in it, it is not
@@ -679,7 +511,7 @@ msp_probe_grad_note(probe_batch *b, PyObject *hook, const void *leaving, const v
     const grad_hook *h = (const grad_hook *)hook;
     const grad_call *g = h->call;
 
-    if (!is_alive(h) || !msp_probe_wants_gradients())
+    if (!msp_probe_grad_is_alive(h) || !msp_probe_wants_gradients())
         return true;
     if (g->nled > 0)
         return false;
@@ -698,15 +530,4 @@ msp_probe_grad_note(probe_batch *b, PyObject *hook, const void *leaving, const v
             return false;
     }
     return true;
-}
-
-void
-msp_probe_grad_work(PyObject *hook, const probe_shown *shown, int64_t task)
-{
-    const grad_shown leaving = {.noted = shown}, entering = {.noted = shown, .entering = true};
-
-    if (is_alive((grad_hook *)hook))
-        fire((grad_hook *)hook, &leaving, &entering, task);
-    if (PyErr_Occurred())
-        PyErr_Clear();
 }
