@@ -115,7 +115,7 @@ typedef struct probe_state {
     bool on;   /* between start() and stop() */
     bool live; /* gradients of this step are still taken: until step() */
     bool in_scope;
-    bool quick;         /* of tensors nothing but numbers is asked for */
+    bool quick;         /* of tensors nothing but numbers is asked for: see msp_probe_quick() */
     int64_t generation; /* the step's number, so that late gradients are told */
     probe_rules rules;
     char *data_dir;                  /* dump_tensor_data, NULL: none */
@@ -372,6 +372,9 @@ int msp_probe_tensor_as(msp_record *r, PyObject *t, probe_path *path, const char
  */
 bool msp_probe_quick(msp_record *r, const void *handle);
 
+/* Recording begins: the rules decide whether no more is asked for. */
+void msp_probe_quick_start(void);
+
 /* The memory of a tensor: 1 and *view, 0 when it has none that can be read plainly, -1 with an exception set. */
 int msp_probe_tensor_view(msp_tensor *view, PyObject *t);
 
@@ -572,8 +575,9 @@ void msp_batch_work_own(void);
 /* Whether this thread is doing that. */
 bool msp_batch_is_working(void);
 
-/* Recording begins: whether hooks may be worked out later. Nothing is recorded any more; and in a child of fork(). */
-void msp_batch_start(bool may);
+/* Recording begins: the rules decide whether hooks are worked out later. Nothing is recorded any more; and in a child of
+ * fork(). */
+void msp_batch_start(void);
 void msp_batch_end(void);
 void msp_batch_forked(void);
 

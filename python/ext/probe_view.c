@@ -490,6 +490,15 @@ msp_probe_tensor_shape(msp_tensor *view, PyObject *shape, PyObject *dtype)
     return PyErr_Occurred() ? -1 : 0;
 }
 
+void
+msp_probe_quick_start(void)
+{
+    const probe_rules *r = &msp_probe.rules;
+
+    msp_probe.quick =
+        msp_node_usable() && r->statistics && !r->overflow && msp_probe.data_dir == NULL && !msp_probe_is_legacy();
+}
+
 bool
 msp_probe_quick(msp_record *r, const void *handle)
 {
