@@ -210,23 +210,6 @@ rules(PyObject *self, PyObject *args, PyObject *kwargs)
     Py_RETURN_NONE;
 }
 
-/* Nothing that the rules ask for is more than numbers, or changes from one hook to the next. */
-static bool
-hooks_may_wait(void)
-{
-    const probe_rules *r = &msp_probe.rules;
-
-    return msp_node_usable() && msp_node_tells_state() && !r->overflow && r->list == NULL && r->scope_begin == NULL &&
-           msp_probe.data_dir == NULL && msp_probe.queue_callback != NULL && msp_probe.collect != NULL &&
-           !msp_probe_is_legacy();
-}
-
-static bool
-is_quick(const probe_rules *r)
-{
-    return r->statistics && !r->overflow && msp_probe.data_dir == NULL && !msp_probe_is_legacy();
-}
-
 static PyObject *
 start(PyObject *self, PyObject *arg)
 {
@@ -244,8 +227,8 @@ start(PyObject *self, PyObject *arg)
         msp_probe_patch_all();
     msp_probe_grad_start();
     msp_probe_modules_start();
-    msp_batch_start(hooks_may_wait());
-    msp_probe.quick = msp_node_usable() && is_quick(&msp_probe.rules);
+    msp_batch_start();
+    msp_probe_quick_start();
     msp_probe.on = msp_probe.live = true;
     Py_RETURN_NONE;
 }

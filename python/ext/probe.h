@@ -10,13 +10,16 @@
  *     probe_record.c  handing records over, what of them is wanted, errors of our own
  *     probe_value.c   Python values as tokens
  *     probe_view.c    a tensor's memory, found without going through Python
+ *     probe_field.c   where torch's own objects have their fields
  *     probe_tensor.c  a tensor's record: measured, and saved where that is wanted
  *     probe_device.c  tensors on another device: reduced there, fetched in batches
  *     probe_keep.c    overflow_check: inputs as they were before their call
  *     probe_stack.c   call stacks, made into text once
  *     probe_edges.c   before a call: the edges on which the gradients of its inputs will arrive
  *     probe_walk.c    after it: which autograd nodes it made, and which of their edges carry its gradients
- *     probe_grad.c    gradients, by hooks on these nodes
+ *     probe_grad.c    the record of a call's gradients
+ *     probe_hook.c    the hooks on its nodes that fill it
+ *     probe_sum.c     several gradients that make one
  *     probe_batch.c   what these hooks are shown, worked out for many of them at a time
  *     probe_parameter.c gradients of parameters
  *     probe_follow.c  gradients of calls that hand on what their module was given
@@ -112,7 +115,7 @@ typedef struct probe_state {
     bool on;   /* between start() and stop() */
     bool live; /* gradients of this step are still taken: until step() */
     bool in_scope;
-    bool quick;         /* of tensors nothing but numbers is asked for */
+    bool quick;         /* of tensors nothing but numbers is asked for: see msp_probe_quick() */
     int64_t generation; /* the step's number, so that late gradients are told */
     probe_rules rules;
     char *data_dir;                  /* dump_tensor_data, NULL: none */
@@ -369,6 +372,9 @@ int msp_probe_tensor_as(msp_record *r, PyObject *t, probe_path *path, const char
  */
 bool msp_probe_quick(msp_record *r, const void *handle);
 
+/* Recording begins: the rules decide whether no more is asked for. */
+void msp_probe_quick_start(void);
+
 /* The memory of a tensor: 1 and *view, 0 when it has none that can be read plainly, -1 with an exception set. */
 int msp_probe_tensor_view(msp_tensor *view, PyObject *t);
 
@@ -569,8 +575,9 @@ void msp_batch_work_own(void);
 /* Whether this thread is doing that. */
 bool msp_batch_is_working(void);
 
-/* Recording begins: whether hooks may be worked out later. Nothing is recorded any more; and in a child of fork(). */
-void msp_batch_start(bool may);
+/* Recording begins: the rules decide whether hooks are worked out later. Nothing is recorded any more; and in a child of
+ * fork(). */
+void msp_batch_start(void);
 void msp_batch_end(void);
 void msp_batch_forked(void);
 
@@ -598,9 +605,6 @@ bool msp_node_usable(void);
 bool msp_node_requires_grad(const void *handle);
 bool msp_node_is_plain(const void *handle);
 PyObject *msp_node_wrap(const void *handle);
-
-/* Memory of this process, at an address that may mean nothing; false: there is none. */
-bool msp_node_peek(void *out, const void *address, size_t size);
 
 /* Take out the hook that node.register_hook() gave this handle for. */
 void msp_probe_unhook(PyObject *handle);

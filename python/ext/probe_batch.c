@@ -450,10 +450,21 @@ msp_batch_begin_pass(int64_t task)
         here->batch->task = task;
 }
 
-void
-msp_batch_start(bool may)
+/* Nothing that the rules ask for is more than numbers, or changes from one hook to the next. */
+static bool
+may_wait(void)
 {
-    atomic_store(&usable, may);
+    const probe_rules *r = &msp_probe.rules;
+
+    return msp_node_usable() && msp_node_tells_state() && !r->overflow && r->list == NULL && r->scope_begin == NULL &&
+           msp_probe.data_dir == NULL && msp_probe.queue_callback != NULL && msp_probe.collect != NULL &&
+           !msp_probe_is_legacy();
+}
+
+void
+msp_batch_start(void)
+{
+    atomic_store(&usable, may_wait());
 }
 
 void

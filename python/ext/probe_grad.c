@@ -2,36 +2,22 @@
  * probe_grad.c - the record that the hooks of one call fill.
  *
  * A call that made several nodes is recorded when all of its hooks have fired, or at the end of the backward pass.
- * Where several of them contribute to one input their sum is recorded; only these gradients are kept from the first
- * hook to the last.
+ * Where several of them contribute to one input their sum is recorded (probe_sum.c); only these gradients are kept from
+ * the first hook to the last.
  */
 #include "probe_grad.h"
 #include <stdint.h>
 #include <string.h>
 
-int
-msp_probe_grad_setup(PyObject *module)
-{
-    (void)module;
-    return msp_probe_edges_setup() != 0 || msp_probe_walk_setup() != 0 || msp_probe_register_setup() != 0 ||
-                   msp_probe_parameter_setup() != 0
-               ? -1
-               : 0;
-}
-
-/* ---- the record that the hooks of one call fill ------------------------------------------------------------------ */
-
+/* One gradient of the call: lent to us, or, where it has to be kept, a sum, be it of one. */
 typedef struct slot {
-    int expected; /* how many contributions will come at most */
-    int got;
-    probe_lent now;     /* the only one, while the call's last hook runs, which lends it to us */
-    msp_record *tokens; /* the only one, when other hooks are still to come: it is read at once and not kept */
-    PyObject *kept;     /* a list of several */
-    probe_copy *sum;    /* or, of those that came as copies, their sum */
-    int summed;         /* how many these were */
-    PyObject *own;      /* a result of a module: a list of what the module itself adds to it, using it, too; or NULL */
-    msp_tensor *zeros;  /* an input that the module does not use: what a tensor of zeros looks like, or NULL */
-    bool followed;      /* it is another call's, too */
+    int expected;      /* how many contributions will come at most */
+    bool came;         /* one did */
+    bool followed;     /* it is another call's, too */
+    probe_lent lent;   /* the only one: by the call's last hook, while that runs, or by read */
+    msp_record *read;  /* its tokens when other hooks are still to come, or NULL: it is read at once and not kept */
+    grad_sum sum;      /* of a result of a module without what the module itself adds to it, using it, too */
+    msp_tensor *zeros; /* an input that the module does not use: what a tensor of zeros looks like, or NULL */
 } slot;
 
 /* A call whose only gradient is one that leaves another call. */
@@ -88,15 +74,11 @@ static void
 empty_slots(slot *s, int n)
 {
     for (int i = 0; i < n; i++) {
-        msp_probe_record_put(s[i].tokens);
-        s[i].tokens = NULL;
-        s[i].now = (probe_lent){0};
-        Py_CLEAR(s[i].kept);
-        Py_CLEAR(s[i].own);
-        PyMem_Free(s[i].sum);
-        s[i].sum = NULL;
-        s[i].summed = 0;
-        s[i].got = 0;
+        msp_probe_record_put(s[i].read);
+        s[i].read = NULL;
+        s[i].lent = (probe_lent){0};
+        s[i].came = false;
+        msp_sum_clear(&s[i].sum);
     }
 }
 
@@ -147,125 +129,6 @@ start_path(probe_path *path, const grad_call *g, const char *section, int i)
     msp_probe_path_push_index(path, i);
 }
 
-/* The same where only torch can add: on another device, sparse, ... */
-static bool
-put_total(msp_record *r, PyObject *list, PyObject *less, probe_path *path)
-{
-    PyObject *sum = msp_probe.total == NULL ? NULL : msp_probe_ask(msp_probe.total, list, less);
-
-    if (sum == NULL)
-        PyErr_Clear();
-    else
-        msp_probe_value(r, sum, path, 0);
-    Py_XDECREF(sum);
-    return sum != NULL;
-}
-
-/* sum += next, element by element; false: it cannot be had. */
-static bool
-add_to(const msp_tensor *sum, const msp_tensor *next)
-{
-    const size_t size = msp_dtype_size(sum->dtype);
-    char *data = (char *)(uintptr_t)sum->data;
-    bool ok = next->dtype == sum->dtype && msp_tensor_same_shape(sum, next);
-
-    if (ok && sum->dtype == MSP_F32 && msp_tensor_is_contiguous(next)) {
-        for (int64_t i = 0; i < next->numel; i++)
-            ((float *)data)[i] += ((const float *)next->data)[i];
-        return true;
-    }
-    for (int64_t i = 0; ok && i < next->numel; i++)
-        ok = msp_dtype_add(sum->dtype, data + (size_t)i * size, msp_tensor_at(next, i));
-    return ok;
-}
-
-static bool
-add_all(const msp_tensor *sum, PyObject *list)
-{
-    msp_tensor next;
-    bool ok = true;
-
-    for (Py_ssize_t k = 0; ok && k < PyList_GET_SIZE(list); k++)
-        ok = msp_probe_tensor_view(&next, PyList_GET_ITEM(list, k)) == 1 && add_to(sum, &next);
-    return ok;
-}
-
-/* A sign is the top bit of a number, or of both parts of a complex one. */
-static void
-negate(const msp_tensor *t)
-{
-    const size_t bytes = (size_t)t->numel * msp_dtype_size(t->dtype);
-    const size_t step = msp_dtype_size(t->dtype) / (msp_dtype_class_of(t->dtype) == MSP_CLASS_COMPLEX ? 2 : 1);
-    unsigned char *data = (unsigned char *)(uintptr_t)t->data;
-
-    for (size_t i = step - 1; i < bytes; i += step)
-        data[i] ^= 0x80;
-}
-
-static bool
-view_copy(msp_tensor *view, const probe_copy *copy)
-{
-    return msp_tensor_view(view, copy + 1, copy->dtype, copy->ndim, copy->shape, NULL) == MSP_OK;
-}
-
-/* What the sum of several looks like: the first of them; false: only torch can read it. */
-static bool
-view_first(msp_tensor *first, const slot *s)
-{
-    if (s->sum != NULL)
-        return view_copy(first, s->sum);
-    return msp_probe_tensor_view(first, PyList_GET_ITEM(s->kept, 0)) == 1;
-}
-
-/* The sum of several contributions, as autograd itself would accumulate them, without those in own (NULL: none); false
- * when it cannot be had. */
-static bool
-put_sum(msp_record *r, const slot *s, probe_path *path)
-{
-    _Alignas(16) char small[4096]; /* the heap's own lists are cold here: a block from it costs more than the sum */
-    msp_tensor first, sum;
-    size_t n, size;
-    bool ok;
-    char *data;
-
-    if (!view_first(&first, s))
-        return put_total(r, s->kept, s->own, path);
-    n = (size_t)first.numel;
-    size = msp_dtype_size(first.dtype);
-    data = n <= sizeof(small) / size ? memset(small, 0, n * size) : PyMem_Calloc(n, size);
-    ok = data != NULL && msp_tensor_view(&sum, data, first.dtype, first.ndim, first.shape, NULL) == MSP_OK;
-    if (ok && s->own != NULL) {
-        ok = add_all(&sum, s->own);
-        negate(&sum);
-    }
-    if (ok && s->sum != NULL)
-        ok = add_to(&sum, &first);
-    ok = ok && (s->kept == NULL || add_all(&sum, s->kept));
-    if (ok && msp_probe.quick &&
-        msp_record_small(r, sum.dtype, sum.ndim, sum.shape, sum.strides, sum.data, false, msp_probe.rules.checksum))
-        ; /* as most are */
-    else if (ok && msp_probe_memory(r, &sum, path) != 0)
-        msp_probe_swallow("reading a gradient", path->text);
-    if (data != small)
-        PyMem_Free(data);
-    PyErr_Clear();
-    return ok;
-}
-
-/* The only one that came, as it was. */
-static void
-put_copy(msp_record *r, const probe_copy *copy, probe_path *path)
-{
-    msp_tensor view;
-
-    if (!view_copy(&view, copy))
-        msp_record_null(r);
-    else if (!msp_probe.quick || !msp_record_small(r, view.dtype, view.ndim, view.shape, view.strides, view.data,
-                                                   copy->requires_grad, msp_probe.rules.checksum))
-        if (msp_probe_memory(r, &view, path) != 0)
-            msp_probe_swallow("reading a gradient", path->text);
-}
-
 /* One zero that is everywhere: all strides are 0. */
 static void
 put_zeros(msp_record *r, const msp_tensor *like, probe_path *path)
@@ -282,20 +145,13 @@ put_zeros(msp_record *r, const msp_tensor *like, probe_path *path)
 static void
 put_slot(msp_record *r, const slot *s, probe_path *path)
 {
-    if (msp_probe_is_lent(&s->now))
-        msp_probe_lent(r, &s->now, path);
-    else if (s->kept != NULL && PyList_GET_SIZE(s->kept) == 1 && s->own == NULL && s->sum == NULL)
-        msp_probe_value(r, PyList_GET_ITEM(s->kept, 0), path, 0);
-    else if (s->summed == 1 && s->kept == NULL && s->own == NULL)
-        put_copy(r, s->sum, path);
-    else if ((s->kept != NULL || s->sum != NULL) && put_sum(r, s, path))
-        return;
-    else if (s->kept != NULL || s->sum != NULL || (s->got == 0 && s->zeros == NULL))
-        msp_record_null(r);
-    else if (s->got == 0)
+    r->failed |= s->read != NULL && s->read->failed;
+    if (msp_probe_is_lent(&s->lent))
+        msp_probe_lent(r, &s->lent, path);
+    else if (!msp_sum_is_empty(&s->sum))
+        msp_sum_put(r, &s->sum, path);
+    else if (!s->came && s->zeros != NULL)
         put_zeros(r, s->zeros, path);
-    else if (s->tokens != NULL)
-        msp_record_append(r, s->tokens);
     else
         msp_record_null(r);
 }
@@ -309,7 +165,7 @@ put_slots(msp_record *r, const grad_call *g, const slot *s, int n, const char *s
     msp_record_array(r);
     for (int i = 0; i < n; i++) {
         path.len = 0;
-        if (s[i].now.tokens == NULL && (s[i].tokens == NULL || s[i].kept != NULL))
+        if (s[i].lent.tokens == NULL)
             start_path(&path, g, section, i);
         put_slot(r, &s[i], &path);
     }
@@ -394,10 +250,9 @@ record_gradients(grad_call *g)
 static void
 lend(slot *s, const slot *from)
 {
-    s->now = from->now;
-    Py_XINCREF(from->kept);
-    Py_XSETREF(s->kept, from->kept);
-    s->got = from->got;
+    s->lent = from->lent;
+    s->came = from->came;
+    msp_sum_share(&s->sum, &from->sum);
 }
 
 static bool commit_grads(grad_call *g);
@@ -412,7 +267,7 @@ commit_led(const grad_call *g)
     for (int i = 0; i < g->nled && !stop; i++) {
         const led_call *l = &g->led[i];
 
-        if (g->out[l->slot].got == 0 && msp_probe_wants_gradients())
+        if (!g->out[l->slot].came && msp_probe_wants_gradients())
             continue;
         lend(&l->call->in[0], &g->out[l->slot]);
         lend(&l->call->out[l->own], &g->out[l->slot]);
@@ -458,9 +313,9 @@ find_waiting(int64_t task)
     return NULL;
 }
 
-/* Commit those that wait: of one backward pass, or of all (task -1). Python may run meanwhile and change the list. */
-static void
-flush(int64_t task)
+/* Python may run meanwhile and change the list. */
+void
+msp_probe_grad_flush_pass(int64_t task)
 {
     probe_quiet q;
     grad_call *g;
@@ -478,240 +333,10 @@ flush(int64_t task)
 void
 msp_probe_grad_flush(void)
 {
-    flush(-1);
+    msp_probe_grad_flush_pass(-1);
 }
 
-/* ---- the end of a backward pass ---------------------------------------------------------------------------------- */
-
-typedef struct end_hook {
-    PyObject_HEAD int64_t task;
-} end_hook;
-
-static PyObject *
-end_hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
-{
-    (void)args;
-    (void)kwargs;
-    msp_batch_work();
-    if (msp_probe.live)
-        flush(((end_hook *)self)->task);
-    Py_RETURN_NONE;
-}
-
-static PyTypeObject end_hook_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "msprobe._core.EndHook",
-    .tp_basicsize = sizeof(end_hook),
-    .tp_call = end_hook_call,
-    .tp_flags = Py_TPFLAGS_DEFAULT,
-};
-
-/* Have the engine tell us when this pass is over: some hooks of a call never fire. */
-static void
-await_end(int64_t task)
-{
-    static __thread int64_t asked = -1;
-    PyObject *done;
-    end_hook *h;
-
-    if (task == asked || task < 0 || msp_probe.queue_callback == NULL || PyType_Ready(&end_hook_type) != 0)
-        return;
-    asked = task;
-    h = PyObject_New(end_hook, &end_hook_type);
-    if (h != NULL) {
-        h->task = task;
-        done = PyObject_CallFunctionObjArgs(msp_probe.queue_callback, (PyObject *)h, NULL);
-        if (done != NULL)
-            msp_batch_begin_pass(task);
-        Py_XDECREF(done);
-        Py_DECREF(h);
-    }
-    PyErr_Clear();
-}
-
-/* ---- one hook ---------------------------------------------------------------------------------------------------- */
-
-typedef struct grad_hook {
-    hook_base base;
-    grad_call *call;
-    int passes; /* in how many backward passes it has fired */
-    int nin, nout;
-    grad_mapping map[]; /* nin entering, then nout leaving */
-} grad_hook;
-
-static void
-grad_hook_dealloc(PyObject *self)
-{
-    Py_XDECREF(((grad_hook *)self)->call);
-    PyObject_Free(self);
-}
-
-/* One of several, or of a call that may be wanted once more: it is held. */
-static void
-keep(PyObject **list, const probe_lent *v)
-{
-    PyObject *object = msp_probe_lent_object(v);
-
-    if (*list == NULL)
-        *list = PyList_New(0);
-    if (*list == NULL || object == NULL || PyList_Append(*list, object) != 0)
-        PyErr_Clear();
-    Py_XDECREF(object);
-}
-
-/* One of several that came as a copy is added to those before it: as put_sum() would, from zero on. */
-static void
-keep_copy(slot *s, const probe_copy *copy)
-{
-    msp_tensor sum, next;
-
-    if (s->sum == NULL) {
-        s->sum = PyMem_Malloc(copy->size);
-        if (s->sum != NULL)
-            memcpy(s->sum, copy, copy->size);
-        s->summed = s->sum != NULL;
-        return;
-    }
-    if (!view_copy(&next, s->sum) || s->sum->size != copy->size)
-        return;
-    if (s->summed++ == 1) {
-        probe_copy *first = s->sum;
-
-        s->sum = PyMem_Calloc(1, copy->size);
-        if (s->sum != NULL) {
-            *s->sum = *copy;
-            if (view_copy(&sum, s->sum))
-                add_to(&sum, &next);
-        }
-        PyMem_Free(first);
-    }
-    if (s->sum != NULL && view_copy(&sum, s->sum) && view_copy(&next, copy))
-        add_to(&sum, &next);
-}
-
-static void
-take_gradient(grad_call *g, slot *s, probe_lent v, const char *section, int index)
-{
-    probe_path path;
-
-    if (!msp_probe_is_lent(&v))
-        return;
-    s->got++;
-    if (v.copy != NULL && s->expected > 1) {
-        keep_copy(s, v.copy);
-        return;
-    }
-    if (s->expected > 1 || s->followed || msp_probe.rules.overflow) {
-        keep(&s->kept, &v);
-        return;
-    }
-    if (g->fired + 1 >= g->hooks) {
-        s->now = v;
-        return;
-    }
-    if (s->tokens == NULL)
-        s->tokens = msp_probe_record_get();
-    if (s->tokens == NULL)
-        return;
-    start_path(&path, g, section, index);
-    s->tokens->len = 0;
-    s->tokens->failed = false;
-    msp_probe_lent(s->tokens, &v, &path);
-}
-
-static void
-take_gradients(const grad_hook *h, const grad_shown *leaving, const grad_shown *entering)
-{
-    grad_call *g = h->call;
-
-    for (int i = 0; i < h->nin && msp_probe.rules.inputs; i++)
-        take_gradient(g, &g->in[h->map[i].slot], msp_probe_grad_item(entering, h->map[i].at), "input", h->map[i].slot);
-    for (int i = h->nin; i < h->nin + h->nout; i++) {
-        int at = h->map[i].at, number = h->map[i].slot;
-        probe_lent v = at < 0 ? msp_probe_grad_item(entering, -1 - at) : msp_probe_grad_item(leaving, at);
-
-        if (number < 0 && msp_probe.rules.inputs && msp_probe_is_lent(&v))
-            keep(&g->in[-1 - number].own, &v);
-        else if (number >= 0 && (msp_probe.rules.outputs || g->nled > 0))
-            take_gradient(g, &g->out[number], v, "output", number);
-    }
-}
-
-/* A node that fires again begins another pass over the same graph, with a record of its own. */
-static bool
-begin_pass(grad_hook *h, int64_t task)
-{
-    grad_call *g = h->call;
-    bool stop = false;
-
-    if (h->passes > g->passes) {
-        stop = commit_grads(g);
-        g->passes++;
-        g->fired = 0;
-        g->done = false;
-    }
-    h->passes = g->passes + 1;
-    if (g->fired == 0 && !stop) {
-        msp_probe_scope_enter(g->name, g->len);
-        g->task = task;
-    }
-    return stop;
-}
-
-static bool
-fire(grad_hook *h, const grad_shown *leaving, const grad_shown *entering, int64_t task)
-{
-    grad_call *g = h->call;
-    bool stop = begin_pass(h, task);
-
-    if (stop || g->done)
-        return stop;
-    if (msp_probe_wants_gradients() && (selects(g) || g->nled > 0))
-        take_gradients(h, leaving, entering);
-    if (++g->fired >= g->hooks)
-        return commit_grads(g);
-    if (g->next == NULL) {
-        link_call(g);
-        if (msp_node_task() == g->task)
-            await_end(g->task);
-    }
-    return false;
-}
-
-/* hook(grad_inputs, grad_outputs): what the node put on its edges, and what had arrived at it */
-static PyObject *
-grad_hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
-{
-    grad_hook *h = (grad_hook *)self;
-    grad_shown leaving = {0}, entering = {0};
-    probe_quiet q;
-    bool stop;
-
-    (void)kwargs;
-    if (PyTuple_GET_SIZE(args) != 2 || !msp_probe.live || h->call->generation != msp_probe.generation)
-        Py_RETURN_NONE;
-    leaving.tuple = PyTuple_GET_ITEM(args, 0);
-    entering.tuple = PyTuple_GET_ITEM(args, 1);
-    if (!PyTuple_Check(leaving.tuple) || !PyTuple_Check(entering.tuple))
-        Py_RETURN_NONE; /* compiled autograd hands out something else */
-    msp_probe_enter(&q);
-    stop = fire(h, &leaving, &entering, msp_node_task());
-    msp_probe_leave(&q);
-    if (stop)
-        return NULL;
-    PyErr_Clear();
-    Py_RETURN_NONE;
-}
-
-PyTypeObject msp_probe_grad_hook_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "msprobe._core.GradHook",
-    .tp_basicsize = sizeof(grad_hook),
-    .tp_itemsize = sizeof(grad_mapping),
-    .tp_dealloc = grad_hook_dealloc,
-    .tp_call = grad_hook_call,
-    .tp_flags = Py_TPFLAGS_DEFAULT,
-};
-
-/* ---- setting hooks ----------------------------------------------------------------------------------------------- */
+/* ---- a call ------------------------------------------------------------------------------------------------------ */
 
 grad_call *
 msp_probe_grad_call(const char *name, size_t len, int nin, int nout, int64_t handed_on)
@@ -753,46 +378,16 @@ msp_probe_grad_zeros(grad_call *g, int number, const msp_tensor *like)
         *s->zeros = *like;
 }
 
-static void
-expect(grad_call *g, const grad_hook *h)
+void
+msp_probe_grad_expect(const grad_hook *h)
 {
+    grad_call *g = h->call;
+
     g->hooks++;
     for (int i = 0; i < h->nin; i++)
         g->in[h->map[i].slot].expected++;
     for (int i = h->nin; i < h->nin + h->nout; i++)
         (h->map[i].slot < 0 ? &g->in[-1 - h->map[i].slot] : &g->out[h->map[i].slot])->expected++;
-}
-
-static bool
-hook_object(PyObject *node, PyObject *hook)
-{
-    PyObject *handle = msp_probe_hook(node, hook);
-
-    Py_XDECREF(handle);
-    return handle != NULL;
-}
-
-bool
-msp_probe_grad_hook(grad_call *g, void *node, bool direct, const grad_mapping *map, int nin, int nout)
-{
-    grad_hook *h = PyType_Ready(&msp_probe_grad_hook_type) == 0
-                       ? PyObject_NewVar(grad_hook, &msp_probe_grad_hook_type, nin + nout)
-                       : NULL;
-    bool done;
-
-    if (h == NULL)
-        return false;
-    Py_INCREF(g);
-    h->call = g;
-    h->passes = 0;
-    h->nin = nin;
-    h->nout = nout;
-    memcpy(h->map, map, (size_t)(nin + nout) * sizeof(*map));
-    done = direct ? msp_node_hook(node, &h->base) : hook_object(node, (PyObject *)h);
-    if (done)
-        expect(g, h);
-    Py_DECREF(h);
-    return done;
 }
 
 bool
@@ -809,40 +404,103 @@ msp_probe_grad_follow(grad_call *g, int own, grad_call *leader, int number)
     return true;
 }
 
-/* ---- hooks that were put on nodes directly ----------------------------------------------------------------------- */
+/* ---- what its hooks are shown ------------------------------------------------------------------------------------ */
 
-static void
-fire_directly(grad_hook *h, const grad_shown *leaving, const grad_shown *entering)
-{
-    probe_quiet q;
-
-    if (!msp_probe.live || h->call->generation != msp_probe.generation)
-        return;
-    msp_probe_enter(&q);
-    fire(h, leaving, entering, msp_node_task());
-    msp_probe_leave(&q);
-}
-
-void
-msp_probe_grad_fire(PyObject *hook, const void *leaving, const void *entering)
-{
-    const grad_shown out = {.list = leaving}, in = {.list = entering};
-
-    await_end(msp_node_task());
-    if (Py_TYPE(hook) == &msp_probe_grad_hook_type)
-        fire_directly((grad_hook *)hook, &out, &in);
-    else
-        msp_probe_parameter_fire(hook, &in);
-    if (PyErr_Occurred())
-        PyErr_Clear();
-}
-
-/* ---- the same, worked out later ---------------------------------------------------------------------------------- */
-
-static bool
-is_alive(const grad_hook *h)
+bool
+msp_probe_grad_is_alive(const grad_hook *h)
 {
     return msp_probe.live && h->call->generation == msp_probe.generation;
+}
+
+/* Its tokens now: it is gone when the call is recorded. */
+static void
+read_now(slot *s, const probe_lent *v, probe_path *path)
+{
+    if (s->read == NULL)
+        s->read = msp_probe_record_get();
+    if (s->read == NULL)
+        return;
+    s->read->len = 0;
+    s->read->failed = false;
+    msp_probe_lent(s->read, v, path);
+    s->lent = (probe_lent){.tokens = s->read->p, .len = s->read->len};
+}
+
+static void
+take_gradient(grad_call *g, slot *s, probe_lent v, const char *section, int index)
+{
+    probe_path path;
+
+    if (!msp_probe_is_lent(&v))
+        return;
+    s->came = true;
+    if (s->expected > 1 || s->followed || msp_probe.rules.overflow) { /* which may want it again, to save it */
+        msp_sum_add(&s->sum, &v);
+    } else if (g->fired + 1 >= g->hooks) {
+        s->lent = v;
+    } else {
+        start_path(&path, g, section, index);
+        read_now(s, &v, &path);
+    }
+}
+
+static void
+take_gradients(const grad_hook *h, const grad_shown *leaving, const grad_shown *entering)
+{
+    grad_call *g = h->call;
+
+    for (int i = 0; i < h->nin && msp_probe.rules.inputs; i++)
+        take_gradient(g, &g->in[h->map[i].slot], msp_probe_grad_item(entering, h->map[i].at), "input", h->map[i].slot);
+    for (int i = h->nin; i < h->nin + h->nout; i++) {
+        int at = h->map[i].at, number = h->map[i].slot;
+        probe_lent v = at < 0 ? msp_probe_grad_item(entering, -1 - at) : msp_probe_grad_item(leaving, at);
+
+        if (number < 0 && msp_probe.rules.inputs && msp_probe_is_lent(&v))
+            msp_sum_subtract(&g->in[-1 - number].sum, &v);
+        else if (number >= 0 && (msp_probe.rules.outputs || g->nled > 0))
+            take_gradient(g, &g->out[number], v, "output", number);
+    }
+}
+
+/* A node that fires again begins another pass over the same graph, with a record of its own. */
+static bool
+begin_pass(grad_hook *h, int64_t task)
+{
+    grad_call *g = h->call;
+    bool stop = false;
+
+    if (h->passes > g->passes) {
+        stop = commit_grads(g);
+        g->passes++;
+        g->fired = 0;
+        g->done = false;
+    }
+    h->passes = g->passes + 1;
+    if (g->fired == 0 && !stop) {
+        msp_probe_scope_enter(g->name, g->len);
+        g->task = task;
+    }
+    return stop;
+}
+
+bool
+msp_probe_grad_take(grad_hook *h, const grad_shown *leaving, const grad_shown *entering, int64_t task)
+{
+    grad_call *g = h->call;
+    bool stop = begin_pass(h, task);
+
+    if (stop || g->done)
+        return stop;
+    if (msp_probe_wants_gradients() && (selects(g) || g->nled > 0))
+        take_gradients(h, leaving, entering);
+    if (++g->fired >= g->hooks)
+        return commit_grads(g);
+    if (g->next == NULL) {
+        link_call(g);
+        if (msp_node_task() == g->task)
+            msp_probe_await_end(g->task);
+    }
+    return false;
 }
 
 /* What the hook will ask for: as take_gradients() does. Where other calls or other hooks have a part in it, it is not
@@ -853,7 +511,7 @@ msp_probe_grad_note(probe_batch *b, PyObject *hook, const void *leaving, const v
     const grad_hook *h = (const grad_hook *)hook;
     const grad_call *g = h->call;
 
-    if (!is_alive(h) || !msp_probe_wants_gradients())
+    if (!msp_probe_grad_is_alive(h) || !msp_probe_wants_gradients())
         return true;
     if (g->nled > 0)
         return false;
@@ -872,15 +530,4 @@ msp_probe_grad_note(probe_batch *b, PyObject *hook, const void *leaving, const v
             return false;
     }
     return true;
-}
-
-void
-msp_probe_grad_work(PyObject *hook, const probe_shown *shown, int64_t task)
-{
-    const grad_shown leaving = {.noted = shown}, entering = {.noted = shown, .entering = true};
-
-    if (is_alive((grad_hook *)hook))
-        fire((grad_hook *)hook, &leaving, &entering, task);
-    if (PyErr_Occurred())
-        PyErr_Clear();
 }

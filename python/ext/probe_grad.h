@@ -4,6 +4,8 @@
  *     probe_edges.c     before a call: where the gradients of its inputs will arrive
  *     probe_walk.c      after it: which nodes are the call's, and which of their edges matter
  *     probe_grad.c      the record that the hooks of one call fill
+ *     probe_hook.c      these hooks
+ *     probe_sum.c       several gradients that make one
  *     probe_parameter.c the gradients of parameters
  *     probe_follow.c    calls that hand on what their module was given
  *     probe_node.c      nodes read and hooked directly, where that was proven
@@ -37,6 +39,15 @@ typedef struct hook_base {
     PyObject_HEAD node_link link;
 } hook_base;
 
+/* A hook on a node of a call; it holds the call. */
+typedef struct grad_hook {
+    hook_base base;
+    grad_call *call;
+    int passes; /* in how many backward passes it has fired */
+    int nin, nout;
+    grad_mapping map[]; /* nin entering, then nout leaving */
+} grad_hook;
+
 extern PyTypeObject msp_probe_grad_hook_type, msp_probe_parameter_hook_type;
 
 /* A call without hooks yet, under its name in backward, or NULL. It is an object: its hooks hold it. handed_on: the
@@ -51,6 +62,9 @@ void msp_probe_grad_zeros(grad_call *g, int slot, const msp_tensor *like);
  * and not a Python object. False, perhaps with an exception set: it cannot be hooked.
  */
 bool msp_probe_grad_hook(grad_call *g, void *node, bool direct, const grad_mapping *map, int nin, int nout);
+
+/* The call has one hook more, which will tell of these gradients. */
+void msp_probe_grad_expect(const grad_hook *h);
 
 /* What leaves the leader by its input number slot is what enters the call, and leaves it by its own input. False
  * without memory. */
@@ -172,6 +186,39 @@ int msp_probe_walk_setup(void);
 int msp_probe_register_setup(void);
 int msp_probe_parameter_setup(void);
 
+/* ---- several gradients that make one (probe_sum.c) -------------------------------------------------------------- */
+
+/*
+ * A sum on its way. Contributions that come as copies are added up at once, since copies are lent; the others are held
+ * and added when the sum is written. Zeroed is empty.
+ */
+typedef struct grad_sum {
+    PyObject *held;   /* a list of tensors, never an empty one, or NULL */
+    probe_copy *copy; /* what the copies come to, or NULL */
+    int copies;       /* how many there were */
+    PyObject *less;   /* a list of what is to be taken from the sum, or NULL */
+} grad_sum;
+
+/* Whether nothing was added, whatever is to be taken from it. */
+static inline bool
+msp_sum_is_empty(const grad_sum *s)
+{
+    return s->held == NULL && s->copy == NULL;
+}
+
+/* One more contribution, and one that is to be taken from the sum. What there is no memory for is left out. */
+void msp_sum_add(grad_sum *s, const probe_lent *v);
+void msp_sum_subtract(grad_sum *s, const probe_lent *v);
+
+/* What one holds becomes the other's, too; copies, of which calls that share gradients have none, do not. */
+void msp_sum_share(grad_sum *to, const grad_sum *from);
+
+/* The record of one that is not empty: null when it cannot be had. */
+void msp_sum_put(msp_record *r, const grad_sum *s, probe_path *path);
+
+/* Let go of everything. */
+void msp_sum_clear(grad_sum *s);
+
 /* Whether gradients are read, and not only their calls' places in construct.json. */
 static inline bool
 msp_probe_wants_gradients(void)
@@ -200,6 +247,21 @@ msp_probe_grad_item(const grad_shown *of, int at)
     v = at < PyTuple_GET_SIZE(of->tuple) ? PyTuple_GET_ITEM(of->tuple, at) : NULL;
     return (probe_lent){.object = v != NULL && msp_probe_is_tensor(v) ? v : NULL};
 }
+
+/* Whether what the hook is shown is still wanted: until the end of the step in which its call was made. */
+bool msp_probe_grad_is_alive(const grad_hook *h);
+
+/*
+ * What the hook of a node was shown in this backward pass goes into its call's record, which is committed when the last
+ * hook has told. Returns true when the program is to be stopped, with an exception set.
+ */
+bool msp_probe_grad_take(grad_hook *h, const grad_shown *leaving, const grad_shown *entering, int64_t task);
+
+/* Have the engine tell us when this pass is over: some hooks of a call never fire. */
+void msp_probe_await_end(int64_t task);
+
+/* Commit the calls that wait for more hooks: of one backward pass, or of all (task -1). */
+void msp_probe_grad_flush_pass(int64_t task);
 
 /* A hook on an AccumulateGrad node was shown a gradient. Returns true when the program is to be stopped, with an
  * exception set. */

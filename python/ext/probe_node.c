@@ -10,14 +10,13 @@
  * Nothing of that is promised by torch. It is used only in versions in which it was tried (selftest.py), when
  * everything was found in this process, and never where a hook may have to stop the program: C cannot throw.
  */
+#include "probe_field.h"
 #include "probe_grad.h"
 #include <dlfcn.h>
 #include <malloc.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 /* The virtual functions of FunctionPostHook, and what stands before them. */
 typedef struct hook_table {
@@ -361,14 +360,6 @@ msp_node_hook(void *node, hook_base *hook)
 
 /* ---- proof ------------------------------------------------------------------------------------------------------- */
 
-bool
-msp_node_peek(void *out, const void *address, size_t size)
-{
-    struct iovec here = {out, size}, there = {(void *)(uintptr_t)address, size};
-
-    return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == (ssize_t)size;
-}
-
 static bool
 find_functions(void)
 {
@@ -439,14 +430,17 @@ take_sample(sample *s, PyObject *tensor)
 }
 
 static bool
-has_sequence(const sample *s, size_t at)
+has_sequence(size_t at, const void *payload)
 {
+    const sample *s = payload;
+
     return at + sizeof(int64_t) <= s->size && memcmp(s->node + at, &s->sequence, sizeof(int64_t)) == 0;
 }
 
 static bool
-has_edges(const sample *s, size_t at)
+has_edges(size_t at, const void *payload)
 {
+    const sample *s = payload;
     size_t n = (size_t)PyTuple_GET_SIZE(s->next);
     cpp_vector v;
     cpp_edge e;
@@ -459,7 +453,7 @@ has_edges(const sample *s, size_t at)
     for (size_t i = 0; i < n; i++) {
         PyObject *pair = PyTuple_GET_ITEM(s->next, (Py_ssize_t)i), *to = PyTuple_GET_ITEM(pair, 0);
 
-        if (!msp_node_peek(&e, v.begin + i * sizeof(e), sizeof(e)) || (e.node == NULL) != (to == Py_None) ||
+        if (!msp_field_peek(&e, v.begin + i * sizeof(e), sizeof(e)) || (e.node == NULL) != (to == Py_None) ||
             (e.node != NULL && ((char *)e.node != node_behind(to) || e.nr != PyLong_AsLong(PyTuple_GET_ITEM(pair, 1)))))
             return false;
     }
@@ -468,8 +462,10 @@ has_edges(const sample *s, size_t at)
 
 /* An AccumulateGrad node's tensor: all edges of the samples that lead to such nodes must agree. */
 static bool
-has_variable(const sample *s, size_t at)
+has_variable(size_t at, const void *payload)
 {
+    const sample *s = payload;
+
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(s->next); i++) {
         PyObject *to = PyTuple_GET_ITEM(PyTuple_GET_ITEM(s->next, i), 0), *variable;
         const char *node = to == Py_None ? NULL : node_behind(to);
@@ -490,9 +486,10 @@ has_variable(const sample *s, size_t at)
 
 /* The samples have one hook of Python's each; its class is known by the name in its type's description. */
 static bool
-has_hooks(const sample *s, size_t at)
+has_hooks(size_t at, const void *payload)
 {
     static const char name[] = "N5torch8autograd18PyFunctionPostHookE";
+    const sample *s = payload;
     const char *hook, *functions, *info, *text;
     char found[sizeof(name)];
     cpp_vector v;
@@ -500,61 +497,59 @@ has_hooks(const sample *s, size_t at)
     if (at + sizeof(v) > s->size)
         return false;
     memcpy(&v, s->node + at, sizeof(v));
-    return v.begin != NULL && v.end - v.begin == sizeof(void *) && msp_node_peek(&hook, v.begin, sizeof(hook)) &&
-           msp_node_peek(&functions, hook, sizeof(functions)) &&
-           msp_node_peek(&info, functions - sizeof(void *), sizeof(info)) &&
-           msp_node_peek(&text, info + sizeof(void *), sizeof(text)) && msp_node_peek(found, text, sizeof(found)) &&
+    return v.begin != NULL && v.end - v.begin == sizeof(void *) && msp_field_peek(&hook, v.begin, sizeof(hook)) &&
+           msp_field_peek(&functions, hook, sizeof(functions)) &&
+           msp_field_peek(&info, functions - sizeof(void *), sizeof(info)) &&
+           msp_field_peek(&text, info + sizeof(void *), sizeof(text)) && msp_field_peek(found, text, sizeof(found)) &&
            memcmp(found, name, sizeof(name)) == 0;
 }
 
-/* The only place in a node where all samples have it; false: there is none, or several. */
+/* A tensor, and what Python says its keys are. */
+typedef struct kind_sample {
+    const char *impl;
+    uint64_t keys;
+} kind_sample;
+
 static bool
-find_place(size_t *out, const sample *samples, int n, bool (*has)(const sample *, size_t))
+has_keys(size_t at, const void *payload)
 {
-    int places = 0;
+    const kind_sample *s = payload;
 
-    for (size_t at = sizeof(void *); n > 0 && at < samples[0].size; at += sizeof(void *)) {
-        int good = 0;
-
-        while (good < n && has(&samples[good], at))
-            good++;
-        if (good == n) {
-            *out = at;
-            places++;
-        }
-    }
-    return places == 1;
+    return at + sizeof(s->keys) <= malloc_usable_size((void *)(uintptr_t)s->impl) &&
+           memcmp(s->impl + at, &s->keys, sizeof(s->keys)) == 0;
 }
 
-/*
- * Where a tensor has its keys: kinds is a list of (tensor, number), what Python says they are, and the first tensor is
- * a plain one.
- */
+/* Where a tensor has its keys: kinds is a list of (tensor, number), and the first tensor is a plain one. */
 static bool
 find_keys(PyObject *kinds)
 {
-    int places = 0;
-    Py_ssize_t n = PyList_GET_SIZE(kinds);
+    kind_sample samples[MOST_SAMPLES];
+    const Py_ssize_t n = PyList_GET_SIZE(kinds);
 
-    for (size_t at = sizeof(void *); at < 512; at += sizeof(void *)) {
-        Py_ssize_t good = 0;
+    if (n < 2 || n > MOST_SAMPLES)
+        return false;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *pair = PyList_GET_ITEM(kinds, i);
 
-        for (; good < n; good++) {
-            PyObject *pair = PyList_GET_ITEM(kinds, good);
-            char *impl = *(char **)msp_probe_tensor_handle(PyTuple_GET_ITEM(pair, 0));
-            uint64_t keys = PyLong_AsUnsignedLongLongMask(PyTuple_GET_ITEM(pair, 1));
-
-            if (at + sizeof(keys) > malloc_usable_size(impl) || memcmp(impl + at, &keys, sizeof(keys)) != 0)
-                break;
-            if (good == 0)
-                torch_node.plain_keys = keys;
-        }
-        if (good == n) {
-            torch_node.keys = at;
-            places++;
-        }
+        samples[i].impl = *(char **)msp_probe_tensor_handle(PyTuple_GET_ITEM(pair, 0));
+        samples[i].keys = PyLong_AsUnsignedLongLongMask(PyTuple_GET_ITEM(pair, 1));
     }
-    return n > 1 && places == 1;
+    torch_node.plain_keys = samples[0].keys;
+    return msp_field_find(&torch_node.keys, &(field_samples){samples, sizeof(*samples), (int)n}, sizeof(void *),
+                          TENSOR_BYTES, has_keys);
+}
+
+/* Where nodes have everything that is read of them. */
+static bool
+find_layout(const sample *samples, int n)
+{
+    const field_samples all = {samples, sizeof(*samples), n};
+    const size_t step = sizeof(void *), end = n > 0 ? samples[0].size : 0;
+
+    return msp_field_find(&msp_node_layout.sequence, &all, step, end, has_sequence) &&
+           msp_field_find(&msp_node_layout.edges, &all, step, end, has_edges) &&
+           msp_field_find(&msp_node_layout.variable, &all, step, end, has_variable) &&
+           msp_field_find(&msp_node_layout.hooks, &all, step, end, has_hooks);
 }
 
 /* Call the hook that a sample has as the engine would: what it is given is two empty lists. */
@@ -590,10 +585,7 @@ msp_probe_nodes(PyObject *self, PyObject *all)
     while (n < MOST_SAMPLES && n < PyList_GET_SIZE(tensors) && take_sample(&samples[n], PyList_GET_ITEM(tensors, n)))
         n++;
     torch_node.ready =
-        n == PyList_GET_SIZE(tensors) && find_place(&msp_node_layout.sequence, samples, n, has_sequence) &&
-        find_place(&msp_node_layout.edges, samples, n, has_edges) &&
-        find_place(&msp_node_layout.variable, samples, n, has_variable) &&
-        find_place(&msp_node_layout.hooks, samples, n, has_hooks) && find_keys(kinds) && call_hook(&samples[0]);
+        n == PyList_GET_SIZE(tensors) && find_layout(samples, n) && find_keys(kinds) && call_hook(&samples[0]);
     for (int i = 0; i < n; i++)
         Py_DECREF(samples[i].next);
     PyErr_Clear();

@@ -8,6 +8,7 @@
  * subclasses) is sorted out first and described by Python.
  */
 #include "probe.h"
+#include "probe_field.h"
 #include <dlfcn.h>
 #include <malloc.h>
 #include <string.h>
@@ -318,11 +319,10 @@ typedef struct field_sample {
 
 enum { MOST_FIELD_SAMPLES = 16 };
 
-typedef bool has_field(const field_sample *s, size_t at);
-
 static bool
-has_sizes(const field_sample *s, size_t at)
+has_sizes(size_t at, const void *sample)
 {
+    const field_sample *s = sample;
     const int64_t n = s->view.ndim;
     const size_t bytes = (size_t)n * sizeof(int64_t);
 
@@ -332,14 +332,17 @@ has_sizes(const field_sample *s, size_t at)
 }
 
 static bool
-has_offset(const field_sample *s, size_t at)
+has_offset(size_t at, const void *sample)
 {
+    const field_sample *s = sample;
+
     return at + sizeof(s->offset) <= s->size && memcmp(s->impl + at, &s->offset, sizeof(s->offset)) == 0;
 }
 
 static bool
-has_dtype(const field_sample *s, size_t at)
+has_dtype(size_t at, const void *sample)
 {
+    const field_sample *s = sample;
     const uint16_t code = (uint16_t)s->dtype;
 
     return at + sizeof(code) <= s->size && memcmp(s->impl + at, &code, sizeof(code)) == 0;
@@ -349,8 +352,9 @@ has_dtype(const field_sample *s, size_t at)
 enum { STORAGE_WORDS = 16 };
 
 static bool
-has_storage(const field_sample *s, size_t at)
+has_storage(size_t at, const void *sample)
 {
+    const field_sample *s = sample;
     const size_t in_storage = at % STORAGE_WORDS * sizeof(void *);
     const char *storage, *data;
 
@@ -358,26 +362,7 @@ has_storage(const field_sample *s, size_t at)
     if (at + sizeof(void *) > s->size)
         return false;
     memcpy(&storage, s->impl + at, sizeof(storage));
-    return msp_node_peek(&data, storage + in_storage, sizeof(data)) && data == s->data;
-}
-
-/* The only place, in steps of so many bytes, where all samples have the field. */
-static bool
-find_field(size_t *out, const field_sample *samples, int n, has_field *has, size_t step, size_t most)
-{
-    int places = 0;
-
-    for (size_t at = 0; at < most; at += step) {
-        int good = 0;
-
-        while (good < n && has(&samples[good], at))
-            good++;
-        if (good == n) {
-            *out = at;
-            places++;
-        }
-    }
-    return places == 1;
+    return msp_field_peek(&data, storage + in_storage, sizeof(data)) && data == s->data;
 }
 
 static bool
@@ -402,22 +387,22 @@ PyObject *
 msp_probe_fields(PyObject *self, PyObject *tensors)
 {
     field_sample samples[MOST_FIELD_SAMPLES];
-    size_t both = 0, most = 512;
-    int n = 0;
+    field_samples all = {samples, sizeof(*samples), 0};
+    size_t both = 0;
 
     (void)self;
     fields.ready = false;
     if (!PyList_Check(tensors) || !aoti.ready)
         Py_RETURN_FALSE;
-    while (n < MOST_FIELD_SAMPLES && n < PyList_GET_SIZE(tensors) &&
-           take_field_sample(&samples[n], PyList_GET_ITEM(tensors, n)))
-        n++;
-    if (n < 4 || n != PyList_GET_SIZE(tensors))
+    while (all.n < MOST_FIELD_SAMPLES && all.n < PyList_GET_SIZE(tensors) &&
+           take_field_sample(&samples[all.n], PyList_GET_ITEM(tensors, all.n)))
+        all.n++;
+    if (all.n < 4 || all.n != PyList_GET_SIZE(tensors))
         Py_RETURN_FALSE;
-    fields.ready = find_field(&fields.sizes, samples, n, has_sizes, 8, most) &&
-                   find_field(&fields.offset, samples, n, has_offset, 8, most) &&
-                   find_field(&fields.dtype, samples, n, has_dtype, 2, most) &&
-                   find_field(&both, samples, n, has_storage, 1, most / sizeof(void *) * STORAGE_WORDS);
+    fields.ready = msp_field_find(&fields.sizes, &all, 8, TENSOR_BYTES, has_sizes) &&
+                   msp_field_find(&fields.offset, &all, 8, TENSOR_BYTES, has_offset) &&
+                   msp_field_find(&fields.dtype, &all, 2, TENSOR_BYTES, has_dtype) &&
+                   msp_field_find(&both, &all, 1, TENSOR_BYTES / sizeof(void *) * STORAGE_WORDS, has_storage);
     fields.storage = both / STORAGE_WORDS * sizeof(void *);
     fields.data = both % STORAGE_WORDS * sizeof(void *);
     return PyBool_FromLong(fields.ready);
@@ -503,6 +488,15 @@ msp_probe_tensor_shape(msp_tensor *view, PyObject *shape, PyObject *dtype)
     if (!PyErr_Occurred() && (view->ndim < 0 || view->dtype == MSP_DTYPE_NONE))
         PyErr_SetString(PyExc_TypeError, "a shape or a type of elements that is not known");
     return PyErr_Occurred() ? -1 : 0;
+}
+
+void
+msp_probe_quick_start(void)
+{
+    const probe_rules *r = &msp_probe.rules;
+
+    msp_probe.quick =
+        msp_node_usable() && r->statistics && !r->overflow && msp_probe.data_dir == NULL && !msp_probe_is_legacy();
 }
 
 bool
