@@ -27,8 +27,9 @@ typedef struct led_call {
     int own;  /* among those that leave the call */
 } led_call;
 
+/* Behind it, in one piece of memory: slots, name and parent. */
 struct grad_call {
-    PyObject_HEAD char *name;
+    PyObject_VAR_HEAD char *name;
     size_t len;
     int64_t generation;
     int64_t task; /* the backward pass in which it fired first */
@@ -94,13 +95,13 @@ grad_call_dealloc(PyObject *self)
     for (int i = 0; i < g->nled; i++)
         Py_DECREF(g->led[i].call);
     PyMem_Free(g->led);
-    PyMem_Free(g->in);
     PyObject_Free(self);
 }
 
 static PyTypeObject grad_call_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "msprobe._core.GradCall",
     .tp_basicsize = sizeof(grad_call),
+    .tp_itemsize = 1,
     .tp_dealloc = grad_call_dealloc,
     .tp_flags = Py_TPFLAGS_DEFAULT,
 };
@@ -341,21 +342,20 @@ msp_probe_grad_flush(void)
 grad_call *
 msp_probe_grad_call(const char *name, size_t len, int nin, int nout, int64_t handed_on)
 {
-    grad_call *g = PyType_Ready(&grad_call_type) == 0 ? PyObject_New(grad_call, &grad_call_type) : NULL;
     size_t parent_len = 0;
     const char *parent = msp_probe_gradient_parent(handed_on, &parent_len);
+    const size_t behind = (size_t)(nin + nout) * sizeof(slot) + len + 1 + parent_len;
+    grad_call *g = msp_probe_is_ready(&grad_call_type)
+                       ? PyObject_NewVar(grad_call, &grad_call_type, (Py_ssize_t)behind)
+                       : NULL;
 
     if (g == NULL)
         return NULL;
-    memset((char *)g + sizeof(PyObject), 0, sizeof(*g) - sizeof(PyObject));
+    memset((char *)g + sizeof(PyVarObject), 0, sizeof(*g) + behind - sizeof(PyVarObject));
     g->generation = msp_probe.generation;
     g->stack = msp_probe_thread.stack;
     g->inside = msp_probe_inside_listed(true);
-    g->in = PyMem_Calloc((size_t)(nin + nout) * sizeof(slot) + len + 1 + parent_len, 1); /* and all that is behind it */
-    if (g->in == NULL) {
-        Py_DECREF(g);
-        return NULL;
-    }
+    g->in = (slot *)(g + 1);
     g->out = g->in + nin;
     g->name = memcpy(g->out + nout, name, len);
     g->len = len;

@@ -219,6 +219,13 @@ void msp_sum_put(msp_record *r, const grad_sum *s, probe_path *path);
 /* Let go of everything. */
 void msp_sum_clear(grad_sum *s);
 
+/* Objects of the type can be made; it is made ready when the first one is. */
+static inline bool
+msp_probe_is_ready(PyTypeObject *type)
+{
+    return PyType_HasFeature(type, Py_TPFLAGS_READY) || PyType_Ready(type) == 0;
+}
+
 /* Whether gradients are read, and not only their calls' places in construct.json. */
 static inline bool
 msp_probe_wants_gradients(void)

@@ -109,7 +109,7 @@ hook_object(PyObject *node, PyObject *hook)
 bool
 msp_probe_grad_hook(grad_call *g, void *node, bool direct, const grad_mapping *map, int nin, int nout)
 {
-    grad_hook *h = PyType_Ready(&msp_probe_grad_hook_type) == 0
+    grad_hook *h = msp_probe_is_ready(&msp_probe_grad_hook_type)
                        ? PyObject_NewVar(grad_hook, &msp_probe_grad_hook_type, nin + nout)
                        : NULL;
     bool done;

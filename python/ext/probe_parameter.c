@@ -98,7 +98,7 @@ PyTypeObject msp_probe_parameter_hook_type = {
 static parameter_hook *
 new_parameter_hook(PyObject *parameter, PyObject *watched)
 {
-    parameter_hook *h = PyType_Ready(&msp_probe_parameter_hook_type) == 0
+    parameter_hook *h = msp_probe_is_ready(&msp_probe_parameter_hook_type)
                             ? PyObject_New(parameter_hook, &msp_probe_parameter_hook_type)
                             : NULL;
 

@@ -711,9 +711,11 @@ msp_probe_modules_step(PyObject *self, PyObject *unused)
     msp_probe_enter(&q);
     complete_parts();
     for (module_name *n = names; n != NULL; n = n->next) {
-        if (write_parts(n) && type == NULL)
-            PyErr_Fetch(&type, &value, &trace);
-        PyErr_Clear();
+        if (n->nparts > 0) {
+            if (write_parts(n) && type == NULL)
+                PyErr_Fetch(&type, &value, &trace);
+            PyErr_Clear();
+        }
         n->written = n->shown.count = 0;
     }
     msp_probe_leave(&q);

@@ -423,7 +423,6 @@ class Recorder:
             raise wrong("model is %r; it must be a torch.nn.Module or a list of them" % (self.model,))
 
     def _models(self):
-        self._check_model()
         if isinstance(self.model, torch.nn.Module):
             return [("", self.model)]
         return [("%d." % i, m) for i, m in enumerate(self.model)]
