@@ -27,7 +27,8 @@
  *     probe_register.c putting hooks on nodes through Python
  *     probe_module.c  calls of modules, and single values
  *     probe_parent.c  the modules that are open, and the one that a gradient belongs to
- *     probe_tree.c    the modules of a model, and the gradients of their parameters
+ *     probe_tree.c    the modules of a model, by address
+ *     probe_watch.c   the record of the gradients that a module's parameters get
  *     probe_shape.c   whether that model is the one of the last step
  *     probe_legacy.c  calls and modules as the older tools record them
  */
@@ -175,7 +176,7 @@ msp_probe_here(void)
     return here;
 }
 
-/* ---- one call (probe_call.c) ------------------------------------------------------------------------------------ */
+/* ---- one call (probe_call.c) ------------------------------------------------------------------------------------- */
 
 /* Call the function as it would have been called without us, recording it when it is the outermost one. */
 PyObject *msp_probe_call(probe_api *api, PyObject *self, PyObject *args, PyObject *kwargs);
@@ -667,7 +668,7 @@ Py_ssize_t msp_probe_given_to(int64_t node);
 Py_ssize_t msp_probe_open_modules(void);
 const char *msp_probe_open_name(Py_ssize_t at, size_t *len);
 
-/* ---- the modules of a model (probe_tree.c) ----------------------------------------------------------------------- */
+/* ---- the modules of a model (probe_tree.c, probe_watch.c) -------------------------------------------------------- */
 
 /* The dicts of a module that each call looks at: four of hooks, and this one. */
 enum { PROBE_PARAMETERS = 4, PROBE_DICTS };
