@@ -6,6 +6,7 @@
  *
  *     probe.c         the object that Python sees, and the life of a recording
  *     probe_patch.c   functions are patched in place: the objects stay the same, their insides point here
+ *     probe_function.c the same for those written in Python
  *     probe_call.c    one call: inputs, the call itself, outputs, commit
  *     probe_record.c  handing records over, what of them is wanted, errors of our own
  *     probe_value.c   Python values as tokens
@@ -752,6 +753,16 @@ PyObject *msp_probe_modules_step(PyObject *self, PyObject *unused);
 
 /* Prepare target for patching; NULL with an exception set (TypeError: not a kind of object we patch). */
 probe_api *msp_probe_prepare(PyObject *target, probe_name *name, unsigned flags);
+
+/* What this object was prepared as, or NULL. */
+probe_api *msp_probe_find_api(PyObject *target);
+
+/* PROBE_FUNCTION (probe_function.c): note what the function is, or -1 with an exception set; lead its calls to us, or
+ * false: it is left alone; put back what is still ours. */
+int msp_function_prepare(probe_api *api);
+bool msp_function_patch(probe_api *api);
+void msp_function_unpatch(probe_api *api);
+int msp_function_setup(void);
 
 /* An api of no kind yet, in no table; NULL with an exception set. */
 probe_api *msp_probe_new_api(PyObject *target, probe_name *name, unsigned flags);
