@@ -309,7 +309,8 @@ typedef struct probe_held {
 /* Give all of it back; it is empty then. */
 void msp_probe_let_go(probe_held *held);
 
-/* A free record for this thread; calls nest when hooks of the program run inside others. Give it back when done. */
+/* A free record for this thread, without tokens; calls nest when hooks of the program run inside others. Give it back
+ * when done. */
 msp_record *msp_probe_record_get(void);
 void msp_probe_record_put(msp_record *r);
 
@@ -577,8 +578,8 @@ void msp_batch_work_own(void);
 /* Whether this thread is doing that. */
 bool msp_batch_is_working(void);
 
-/* Recording begins: the rules decide whether hooks are worked out later. Nothing is recorded any more; and in a child of
- * fork(). */
+/* Recording begins: the rules decide whether hooks are worked out later. Nothing is recorded any more; and in a child
+ * of fork(). */
 void msp_batch_start(void);
 void msp_batch_end(void);
 void msp_batch_forked(void);

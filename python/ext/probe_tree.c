@@ -331,8 +331,6 @@ complete_parts(void)
 
     if (null == NULL)
         return;
-    null->len = 0;
-    null->failed = false;
     msp_record_null(null);
     for (size_t i = 0; i < tree.watched.n; i++)
         msp_watch_add_missing((watched *)tree.watched.items[i], null);

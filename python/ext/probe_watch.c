@@ -163,8 +163,6 @@ read_gradient(module_name *n, const char *own, const probe_lent *gradient)
         return NULL;
     path.len = record_name(path.text, 400, n, true);
     msp_probe_path_push(&path, own, strlen(own));
-    tokens->len = 0;
-    tokens->failed = false;
     since = msp_probe_watch_overflow();
     msp_probe_lent(tokens, gradient, &path);
     if (msp_probe_saw_overflow(since)) {
