@@ -153,6 +153,16 @@ extern probe_state msp_probe;
 /* An input's elements, kept while its call runs (probe_keep.c). */
 typedef struct kept_tensor kept_tensor;
 
+/* Hold v, which a script has set, in the place of what is there; None and NULL: nothing. */
+static inline void
+msp_probe_set(PyObject **slot, PyObject *v)
+{
+    if (v == Py_None)
+        v = NULL;
+    Py_XINCREF(v);
+    Py_XSETREF(*slot, v);
+}
+
 /* Per thread. */
 typedef struct probe_thread {
     int depth;                 /* inside a recorded call: what it calls itself is not recorded */
