@@ -89,18 +89,19 @@ is_large(const msp_tensor *t)
     return (size_t)t->numel * msp_dtype_size(t->dtype) > 1 << 16;
 }
 
+/* What of the two is wanted (NULL: not). */
 static void
 measure_here(const msp_tensor *t, msp_stats *stats, uint32_t *crc, bool large)
 {
-    if (msp_probe.rules.statistics)
+    if (stats != NULL)
         measure_values(t, stats, large);
-    if (msp_probe.rules.checksum)
+    if (crc != NULL)
         *crc = msp_crc32(t);
 }
 
 /* Large tensors are read without the interpreter lock: the caller holds a reference. */
 static void
-measure(const msp_tensor *t, msp_stats *stats, uint32_t *crc)
+measure_large_unlocked(const msp_tensor *t, msp_stats *stats, uint32_t *crc)
 {
     const bool large = is_large(t);
     PyThreadState *saved = large ? PyEval_SaveThread() : NULL;
@@ -108,6 +109,12 @@ measure(const msp_tensor *t, msp_stats *stats, uint32_t *crc)
     measure_here(t, stats, crc, large);
     if (large)
         PyEval_RestoreThread(saved);
+}
+
+static void
+measure(const msp_tensor *t, msp_stats *stats, uint32_t *crc)
+{
+    measure_large_unlocked(t, msp_probe.rules.statistics ? stats : NULL, msp_probe.rules.checksum ? crc : NULL);
 }
 
 static void
@@ -127,12 +134,7 @@ measure_shown(const void *tensor, const msp_tensor *t, msp_stats *stats, uint32_
 void
 msp_probe_measure(const msp_tensor *t, msp_stats *stats)
 {
-    const bool large = is_large(t);
-    PyThreadState *saved = large ? PyEval_SaveThread() : NULL;
-
-    measure_values(t, stats, large);
-    if (large)
-        PyEval_RestoreThread(saved);
+    measure_large_unlocked(t, stats, NULL);
 }
 
 static bool
@@ -295,6 +297,22 @@ measure_and_file(const msp_tensor *t, probe_path *path, const void *shown, char 
     return wants ? file_now_or_later(t, path, file, size) : 0;
 }
 
+/* extra: further plain fields, or NULL. */
+static int
+put_note(msp_record *r, const msp_tensor_note *note, PyObject *extra)
+{
+    int failed;
+
+    if (extra == NULL) {
+        msp_record_tensor(r, note);
+        return 0;
+    }
+    msp_record_tensor_open(r, note);
+    failed = msp_probe_plain_members(r, extra, 0);
+    msp_record_end(r);
+    return failed;
+}
+
 /* The record of a tensor whose memory is known. shown: torch's own, where a node's hook is shown it, or NULL. */
 static int
 put(msp_record *r, const msp_tensor *view, probe_path *path, msp_tensor_note *note, PyObject *extra, const void *shown)
@@ -302,7 +320,6 @@ put(msp_record *r, const msp_tensor *view, probe_path *path, msp_tensor_note *no
     probe_thread *thread = msp_probe_here();
     char file[sizeof(path->text) + 4];
     msp_stats stats;
-    int failed = 0;
 
     file[0] = '\0'; /* it has none */
     if (thread->no_values != NULL) {
@@ -322,14 +339,7 @@ put(msp_record *r, const msp_tensor *view, probe_path *path, msp_tensor_note *no
     note->stats = msp_probe.rules.statistics ? &stats : NULL;
     note->has_crc = msp_probe.rules.checksum;
     note->data_name = file[0] == '\0' ? NULL : file;
-    if (extra == NULL) {
-        msp_record_tensor(r, note);
-    } else {
-        msp_record_tensor_open(r, note);
-        failed = msp_probe_plain_members(r, extra, 0);
-        msp_record_end(r);
-    }
-    return failed;
+    return put_note(r, note, extra);
 }
 
 int
@@ -338,7 +348,6 @@ msp_probe_tensor_note(msp_record *r, PyObject *v, probe_path *path, msp_tensor_n
 {
     const msp_tensor *t = note->shape_of;
     char file[sizeof(path->text) + 4];
-    int failed = 0;
 
     if (msp_probe_requires_grad(v, &note->requires_grad) != 0)
         return -1;
@@ -350,12 +359,7 @@ msp_probe_tensor_note(msp_record *r, PyObject *v, probe_path *path, msp_tensor_n
             msp_probe_keep_object(msp_probe_thread.keep, copy, (size_t)t->numel * msp_dtype_size(t->dtype), path) != 0)
             return -1;
     }
-    extra == NULL ? msp_record_tensor(r, note) : msp_record_tensor_open(r, note);
-    if (extra != NULL) {
-        failed = msp_probe_plain_members(r, extra, 0);
-        msp_record_end(r);
-    }
-    return failed;
+    return put_note(r, note, extra);
 }
 
 int
@@ -441,9 +445,9 @@ msp_probe_read_unlocked(msp_record *r, const void *handle)
         return !r->failed;
     if (!msp_probe_handle_view(&view, handle))
         return false;
-    measure_here(&view, &stats, &note.crc, is_large(&view));
     note.shape_of = &view;
     note.stats = msp_probe.rules.statistics ? &stats : NULL;
+    measure_here(&view, msp_probe.rules.statistics ? &stats : NULL, note.has_crc ? &note.crc : NULL, is_large(&view));
     msp_record_tensor(r, &note);
     return !r->failed;
 }
