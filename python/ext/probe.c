@@ -8,15 +8,6 @@
 
 probe_state msp_probe;
 
-static void
-take(PyObject **slot, PyObject *v)
-{
-    if (v == Py_None)
-        v = NULL;
-    Py_XINCREF(v);
-    Py_XSETREF(*slot, v);
-}
-
 static PyObject *
 raise(msp_status st, const msp_error *err)
 {
@@ -48,27 +39,29 @@ setup(PyObject *self, PyObject *args, PyObject *kwargs)
                                      &overflow_flag, &task_id, &queue_callback, &on_kernel, &modes, &set_eval_frame,
                                      &fetch, &total, &global_hooks))
         return NULL;
-    take((PyObject **)&msp_probe.tensor_type, tensor);
-    take((PyObject **)&msp_probe.parameter_type, parameter);
-    take(&msp_probe.sequence_nr, sequence);
-    take(&msp_probe.functorch_level, level);
-    take(&msp_probe.describe, describe);
-    take(&msp_probe.stack_text, stack);
-    take(&msp_probe.trampoline, trampoline);
-    take(&msp_probe.caller, caller);
-    take(&msp_probe.on_error, on_error);
-    take(&msp_probe.on_failure, on_failure);
-    take(&msp_probe.hook_module, hook_module);
-    take(&msp_probe.on_overflow, on_overflow);
-    take(&msp_probe.overflow_flag, overflow_flag);
-    take(&msp_probe.task_id, task_id);
-    take(&msp_probe.queue_callback, queue_callback);
-    take(&msp_probe.on_kernel, on_kernel);
-    take(&msp_probe.set_eval_frame, set_eval_frame);
-    take(&msp_probe.fetch, fetch);
-    take(&msp_probe.total, total);
-    take(&msp_probe.global_hooks, global_hooks != NULL && PyTuple_Check(global_hooks) ? global_hooks : Py_None);
-    take(&msp_probe.modes, modes != NULL && PyTuple_Check(modes) && PyTuple_GET_SIZE(modes) == 4 ? modes : Py_None);
+    msp_probe_set((PyObject **)&msp_probe.tensor_type, tensor);
+    msp_probe_set((PyObject **)&msp_probe.parameter_type, parameter);
+    msp_probe_set(&msp_probe.sequence_nr, sequence);
+    msp_probe_set(&msp_probe.functorch_level, level);
+    msp_probe_set(&msp_probe.describe, describe);
+    msp_probe_set(&msp_probe.stack_text, stack);
+    msp_probe_set(&msp_probe.trampoline, trampoline);
+    msp_probe_set(&msp_probe.caller, caller);
+    msp_probe_set(&msp_probe.on_error, on_error);
+    msp_probe_set(&msp_probe.on_failure, on_failure);
+    msp_probe_set(&msp_probe.hook_module, hook_module);
+    msp_probe_set(&msp_probe.on_overflow, on_overflow);
+    msp_probe_set(&msp_probe.overflow_flag, overflow_flag);
+    msp_probe_set(&msp_probe.task_id, task_id);
+    msp_probe_set(&msp_probe.queue_callback, queue_callback);
+    msp_probe_set(&msp_probe.on_kernel, on_kernel);
+    msp_probe_set(&msp_probe.set_eval_frame, set_eval_frame);
+    msp_probe_set(&msp_probe.fetch, fetch);
+    msp_probe_set(&msp_probe.total, total);
+    msp_probe_set(&msp_probe.global_hooks,
+                  global_hooks != NULL && PyTuple_Check(global_hooks) ? global_hooks : Py_None);
+    msp_probe_set(&msp_probe.modes,
+                  modes != NULL && PyTuple_Check(modes) && PyTuple_GET_SIZE(modes) == 4 ? modes : Py_None);
     return PyBool_FromLong(msp_probe_tensor_setup(sample));
 }
 
@@ -202,10 +195,10 @@ rules(PyObject *self, PyObject *args, PyObject *kwargs)
     r->overflow = overflow;
     r->kernel = kernel;
     r->threads = threads;
-    take(&r->list, list);
-    take(&r->tensor_list, tensor_list);
-    take(&r->scope_begin, scope == Py_None ? Py_None : PyTuple_GET_ITEM(scope, 0));
-    take(&r->scope_end, scope == Py_None ? Py_None : PyTuple_GET_ITEM(scope, 1));
+    msp_probe_set(&r->list, list);
+    msp_probe_set(&r->tensor_list, tensor_list);
+    msp_probe_set(&r->scope_begin, scope == Py_None ? Py_None : PyTuple_GET_ITEM(scope, 0));
+    msp_probe_set(&r->scope_end, scope == Py_None ? Py_None : PyTuple_GET_ITEM(scope, 1));
     msp_probe.in_scope = false;
     Py_RETURN_NONE;
 }

@@ -6,6 +6,7 @@
  *
  *     probe.c         the object that Python sees, and the life of a recording
  *     probe_patch.c   functions are patched in place: the objects stay the same, their insides point here
+ *     probe_function.c the same for those written in Python
  *     probe_call.c    one call: inputs, the call itself, outputs, commit
  *     probe_record.c  handing records over, what of them is wanted, errors of our own
  *     probe_value.c   Python values as tokens
@@ -27,7 +28,8 @@
  *     probe_register.c putting hooks on nodes through Python
  *     probe_module.c  calls of modules, and single values
  *     probe_parent.c  the modules that are open, and the one that a gradient belongs to
- *     probe_tree.c    the modules of a model, and the gradients of their parameters
+ *     probe_tree.c    the modules of a model, by address
+ *     probe_watch.c   the record of the gradients that a module's parameters get
  *     probe_shape.c   whether that model is the one of the last step
  *     probe_legacy.c  calls and modules as the older tools record them
  */
@@ -151,6 +153,16 @@ extern probe_state msp_probe;
 /* An input's elements, kept while its call runs (probe_keep.c). */
 typedef struct kept_tensor kept_tensor;
 
+/* Hold v, which a script has set, in the place of what is there; None and NULL: nothing. */
+static inline void
+msp_probe_set(PyObject **slot, PyObject *v)
+{
+    if (v == Py_None)
+        v = NULL;
+    Py_XINCREF(v);
+    Py_XSETREF(*slot, v);
+}
+
 /* Per thread. */
 typedef struct probe_thread {
     int depth;                 /* inside a recorded call: what it calls itself is not recorded */
@@ -175,7 +187,7 @@ msp_probe_here(void)
     return here;
 }
 
-/* ---- one call (probe_call.c) ------------------------------------------------------------------------------------ */
+/* ---- one call (probe_call.c) ------------------------------------------------------------------------------------- */
 
 /* Call the function as it would have been called without us, recording it when it is the outermost one. */
 PyObject *msp_probe_call(probe_api *api, PyObject *self, PyObject *args, PyObject *kwargs);
@@ -307,7 +319,8 @@ typedef struct probe_held {
 /* Give all of it back; it is empty then. */
 void msp_probe_let_go(probe_held *held);
 
-/* A free record for this thread; calls nest when hooks of the program run inside others. Give it back when done. */
+/* A free record for this thread, without tokens; calls nest when hooks of the program run inside others. Give it back
+ * when done. */
 msp_record *msp_probe_record_get(void);
 void msp_probe_record_put(msp_record *r);
 
@@ -575,8 +588,8 @@ void msp_batch_work_own(void);
 /* Whether this thread is doing that. */
 bool msp_batch_is_working(void);
 
-/* Recording begins: the rules decide whether hooks are worked out later. Nothing is recorded any more; and in a child of
- * fork(). */
+/* Recording begins: the rules decide whether hooks are worked out later. Nothing is recorded any more; and in a child
+ * of fork(). */
 void msp_batch_start(void);
 void msp_batch_end(void);
 void msp_batch_forked(void);
@@ -667,7 +680,7 @@ Py_ssize_t msp_probe_given_to(int64_t node);
 Py_ssize_t msp_probe_open_modules(void);
 const char *msp_probe_open_name(Py_ssize_t at, size_t *len);
 
-/* ---- the modules of a model (probe_tree.c) ----------------------------------------------------------------------- */
+/* ---- the modules of a model (probe_tree.c, probe_watch.c) -------------------------------------------------------- */
 
 /* The dicts of a module that each call looks at: four of hooks, and this one. */
 enum { PROBE_PARAMETERS = 4, PROBE_DICTS };
@@ -751,6 +764,16 @@ PyObject *msp_probe_modules_step(PyObject *self, PyObject *unused);
 
 /* Prepare target for patching; NULL with an exception set (TypeError: not a kind of object we patch). */
 probe_api *msp_probe_prepare(PyObject *target, probe_name *name, unsigned flags);
+
+/* What this object was prepared as, or NULL. */
+probe_api *msp_probe_find_api(PyObject *target);
+
+/* PROBE_FUNCTION (probe_function.c): note what the function is, or -1 with an exception set; lead its calls to us, or
+ * false: it is left alone; put back what is still ours. */
+int msp_function_prepare(probe_api *api);
+bool msp_function_patch(probe_api *api);
+void msp_function_unpatch(probe_api *api);
+int msp_function_setup(void);
 
 /* An api of no kind yet, in no table; NULL with an exception set. */
 probe_api *msp_probe_new_api(PyObject *target, probe_name *name, unsigned flags);

@@ -416,12 +416,10 @@ msp_probe_grad_is_alive(const grad_hook *h)
 static void
 read_now(slot *s, const probe_lent *v, probe_path *path)
 {
-    if (s->read == NULL)
-        s->read = msp_probe_record_get();
+    msp_probe_record_put(s->read);
+    s->read = msp_probe_record_get();
     if (s->read == NULL)
         return;
-    s->read->len = 0;
-    s->read->failed = false;
     msp_probe_lent(s->read, v, path);
     s->lent = (probe_lent){.tokens = s->read->p, .len = s->read->len};
 }

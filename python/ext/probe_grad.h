@@ -186,7 +186,7 @@ int msp_probe_walk_setup(void);
 int msp_probe_register_setup(void);
 int msp_probe_parameter_setup(void);
 
-/* ---- several gradients that make one (probe_sum.c) -------------------------------------------------------------- */
+/* ---- several gradients that make one (probe_sum.c) --------------------------------------------------------------- */
 
 /*
  * A sum on its way. Contributions that come as copies are added up at once, since copies are lent; the others are held

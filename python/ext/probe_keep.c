@@ -86,7 +86,6 @@ save_object(PyObject *tensor, const char *file)
         return -1;
     path.len = strlen(file) - strlen(".pt");
     memcpy(path.text, file, path.len);
-    scratch->len = 0;
     msp_probe_thread.saving = true;
     msp_probe_value(scratch, tensor, &path, 0);
     msp_probe_thread.saving = saving;

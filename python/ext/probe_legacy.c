@@ -633,14 +633,6 @@ msp_probe_legacy_module(PyObject *self, PyObject *all)
     Py_RETURN_NONE;
 }
 
-static void
-keep(PyObject **slot, PyObject *v)
-{
-    v = v == Py_None ? NULL : v;
-    Py_XINCREF(v);
-    Py_XSETREF(*slot, v);
-}
-
 /* legacy_rules(form, **settings): see the struct above; form 0: calls are recorded as usual */
 PyObject *
 msp_probe_legacy_rules(PyObject *self, PyObject *args, PyObject *kwargs)
@@ -669,11 +661,11 @@ msp_probe_legacy_rules(PyObject *self, PyObject *args, PyObject *kwargs)
     legacy.backward = backward;
     legacy.overflow = overflow;
     legacy.rerun = rerun;
-    keep(&legacy.prefixes, prefixes);
-    keep(&legacy.range, range);
-    keep(&legacy.ops, ops);
-    keep(&legacy.kernel, kernel);
-    keep(&legacy.found, found);
+    msp_probe_set(&legacy.prefixes, prefixes);
+    msp_probe_set(&legacy.range, range);
+    msp_probe_set(&legacy.ops, ops);
+    msp_probe_set(&legacy.kernel, kernel);
+    msp_probe_set(&legacy.found, found);
     Py_RETURN_NONE;
 }
 

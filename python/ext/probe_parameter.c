@@ -1,7 +1,7 @@
 /*
  * probe_parameter.c - hooks on AccumulateGrad nodes: the gradients of parameters, as a backward pass brings them.
  *
- * What becomes of them: probe_tree.c.
+ * What becomes of them: probe_watch.c.
  */
 #include "probe_grad.h"
 

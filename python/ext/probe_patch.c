@@ -9,9 +9,8 @@
  * Built-in function: its m_ml points at a copy of its PyMethodDef that is the head of a probe_api, and its vectorcall
  * field (empty for METH_VARARGS|METH_KEYWORDS) at us. The copy keeps ml_meth, because hash() of a built-in is made of
  * it. Method descriptor: d_method points at a copy whose ml_meth is one of many tiny functions that each know their
- * number. Python function: from 3.12 on its vectorcall field; before, CALL inlines Python functions and ignores the
- * field, and __code__ is exchanged for a trampoline that calls us. Anything else, and all of them where the self-test
- * fails: an object that stands in for it as an attribute (wrapper), which does change identity.
+ * number. Python function: see probe_function.c. Anything else, and all of them where the self-test fails: an object
+ * that stands in for it as an attribute (probe_wrapper.c), which does change identity.
  */
 #include "probe.h"
 #include <stddef.h>
@@ -32,8 +31,8 @@ find_slot(PyObject *target)
     return &table[i];
 }
 
-static probe_api *
-find_api(PyObject *target)
+probe_api *
+msp_probe_find_api(PyObject *target)
 {
     return slots == 0 ? NULL : *find_slot(target);
 }
@@ -135,9 +134,6 @@ vectorcall_builtin(PyObject *callable, PyObject *const *args, size_t nargsf, PyO
     return msp_probe_call_packed((probe_api *)f->m_ml, f->m_self, args, nargsf, kwnames);
 }
 
-/* 3.11 inlines calls of Python functions and does not look at their vectorcall field */
-#define FUNCTIONS_BY_VECTORCALL (PY_VERSION_HEX < 0x030b0000 || PY_VERSION_HEX >= 0x030c0000)
-
 /* The original through its own vectorcall, which the function object itself no longer leads to. */
 static PyObject *
 invoke_vectorcall(probe_api *api, PyObject *args, PyObject *kwargs)
@@ -162,28 +158,6 @@ invoke_vectorcall(probe_api *api, PyObject *args, PyObject *kwargs)
     Py_XDECREF(names);
     return result;
 }
-
-void
-msp_probe_set_vectorcall(PyFunctionObject *f, vectorcallfunc call)
-{
-#if PY_VERSION_HEX >= 0x030c0000
-    PyFunction_SetVectorcall(f, call);
-#else
-    f->vectorcall = call;
-#endif
-}
-
-#if FUNCTIONS_BY_VECTORCALL
-static PyObject *
-vectorcall_function(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
-{
-    probe_api *api = find_api(callable);
-
-    if (!msp_probe_wants() && !(api->flags & PROBE_TRIAL))
-        return api->vectorcall(callable, args, nargsf, kwnames);
-    return msp_probe_call_packed(api, NULL, args, nargsf, kwnames);
-}
-#endif
 
 /* ---- the slot behind Tensor.__setitem__ -------------------------------------------------------------------------- */
 
@@ -229,9 +203,7 @@ prepare_setitem(probe_api *api)
     return 0;
 }
 
-/* Names that are used for hundreds of objects in every step; the interpreter's cache of types' attributes keeps the
- * text that it was asked with last. */
-static PyObject *str_subclasses, *str_code, *str_signature;
+static PyObject *str_subclasses;
 
 /* Exchange the pointer in a type and in all that inherited it. */
 static void
@@ -260,101 +232,6 @@ unpatch_setitem(probe_api *api)
 {
     (void)api;
     exchange_slot(msp_probe.tensor_type, setitem, setitem_original);
-}
-
-/* ---- the trampoline (before 3.12) -------------------------------------------------------------------------------- */
-
-/* The object in the trampoline's constants: called as C(args, kwargs). */
-typedef struct entry_object {
-    PyObject_HEAD probe_api *api;
-} entry_object;
-
-static PyObject *
-entry_call(PyObject *self, PyObject *args, PyObject *unused)
-{
-    (void)unused;
-    return msp_probe_call(((entry_object *)self)->api, NULL, PyTuple_GET_ITEM(args, 0), PyTuple_GET_ITEM(args, 1));
-}
-
-static PyTypeObject entry_type = {
-    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "msprobe._core.Entry",
-    .tp_basicsize = sizeof(entry_object),
-    .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_call = entry_call,
-};
-
-#if !FUNCTIONS_BY_VECTORCALL
-/*
- * (code for target that calls entry, its signature or None), made in Python: code objects differ from version to
- * version, code.replace() does not.
- */
-static PyObject *
-make_trampoline(PyObject *target, probe_api *api)
-{
-    entry_object *entry = PyObject_New(entry_object, &entry_type);
-    PyObject *made = NULL;
-
-    if (entry == NULL)
-        return NULL;
-    entry->api = api;
-    if (msp_probe.trampoline == NULL)
-        PyErr_SetString(PyExc_RuntimeError, "no maker of trampolines is set");
-    else
-        made = PyObject_CallFunctionObjArgs(msp_probe.trampoline, target, entry, NULL);
-    Py_DECREF(entry);
-    if (made != NULL &&
-        (!PyTuple_Check(made) || PyTuple_GET_SIZE(made) != 2 || !PyCode_Check(PyTuple_GET_ITEM(made, 0)))) {
-        PyErr_SetString(PyExc_TypeError, "a trampoline must be a code object and a signature");
-        Py_CLEAR(made);
-    }
-    return made;
-}
-#endif
-
-#if !FUNCTIONS_BY_VECTORCALL
-/* A function with the same code, defaults and closure, so that calling it is calling the original. */
-static PyObject *
-make_shadow(PyFunctionObject *f)
-{
-    PyObject *shadow = PyFunction_NewWithQualName(f->func_code, f->func_globals, f->func_qualname);
-
-    if (shadow == NULL)
-        return NULL;
-    if (PyFunction_SetDefaults(shadow, f->func_defaults == NULL ? Py_None : f->func_defaults) != 0 ||
-        PyFunction_SetClosure(shadow, f->func_closure == NULL ? Py_None : f->func_closure) != 0) {
-        Py_DECREF(shadow);
-        return NULL;
-    }
-    Py_XINCREF(f->func_kwdefaults);
-    Py_XSETREF(((PyFunctionObject *)shadow)->func_kwdefaults, f->func_kwdefaults);
-    return shadow;
-}
-#endif
-
-static int
-prepare_function(probe_api *api)
-{
-#if FUNCTIONS_BY_VECTORCALL
-    api->vectorcall = ((PyFunctionObject *)api->target)->vectorcall;
-    return 0;
-#else
-    PyFunctionObject *f = (PyFunctionObject *)api->target;
-    PyObject *shadow = make_shadow(f), *made = shadow == NULL ? NULL : make_trampoline(api->target, api);
-
-    if (made == NULL) {
-        Py_XDECREF(shadow);
-        return -1;
-    }
-    Py_INCREF(f->func_code);
-    Py_INCREF(PyTuple_GET_ITEM(made, 0));
-    Py_INCREF(PyTuple_GET_ITEM(made, 1));
-    Py_XSETREF(api->code, f->func_code);
-    Py_XSETREF(api->shadow, shadow);
-    Py_XSETREF(api->trampoline, PyTuple_GET_ITEM(made, 0));
-    Py_XSETREF(api->signature, PyTuple_GET_ITEM(made, 1));
-    Py_DECREF(made);
-    return 0;
-#endif
 }
 
 /* ---- preparing --------------------------------------------------------------------------------------------------- */
@@ -410,7 +287,7 @@ prepare(probe_api *api)
     }
     if (PyFunction_Check(api->target)) {
         api->kind = PROBE_FUNCTION;
-        return prepare_function(api);
+        return msp_function_prepare(api);
     }
     if (Py_TYPE(api->target) == &PyWrapperDescr_Type) {
         api->kind = PROBE_SETITEM;
@@ -444,7 +321,7 @@ free_api(probe_api *api)
 probe_api *
 msp_probe_prepare(PyObject *target, probe_name *name, unsigned flags)
 {
-    probe_api *api = find_api(target);
+    probe_api *api = msp_probe_find_api(target);
 
     if (api != NULL)
         return api; /* the same object under another name: the caller decides what to do with that */
@@ -463,67 +340,6 @@ msp_probe_prepare(PyObject *target, probe_name *name, unsigned flags)
 }
 
 /* ---- in and out -------------------------------------------------------------------------------------------------- */
-
-#if !FUNCTIONS_BY_VECTORCALL
-/* Setting __code__ through the attribute tells the interpreter's caches about it. */
-static bool
-set_code(PyObject *function, PyObject *code)
-{
-    if (PyObject_SetAttr(function, str_code, code) == 0)
-        return true;
-    PyErr_Clear();
-    return false;
-}
-
-/* jit.script looks at the signature of what it compiles, and the trampoline has none. */
-static void
-set_signature(probe_api *api, bool there)
-{
-    if (api->signature == Py_None)
-        return;
-    if (there ? PyObject_SetAttr(api->target, str_signature, api->signature)
-              : PyObject_DelAttr(api->target, str_signature))
-        PyErr_Clear();
-}
-#endif
-
-static bool
-patch_function(probe_api *api)
-{
-#if FUNCTIONS_BY_VECTORCALL
-    PyFunctionObject *f = (PyFunctionObject *)api->target;
-
-    api->vectorcall = f->vectorcall;
-    msp_probe_set_vectorcall(f, vectorcall_function);
-    return true;
-#else
-    /* another tool, or our own removal of dropout, may have given it other code since */
-    if (((PyFunctionObject *)api->target)->func_code != api->code && prepare_function(api) != 0) {
-        PyErr_Clear();
-        return false;
-    }
-    if (!set_code(api->target, api->trampoline))
-        return false;
-    set_signature(api, true);
-    return true;
-#endif
-}
-
-static void
-unpatch_function(probe_api *api)
-{
-#if FUNCTIONS_BY_VECTORCALL
-    PyFunctionObject *f = (PyFunctionObject *)api->target;
-
-    if (f->vectorcall != vectorcall_function)
-        return;
-    msp_probe_set_vectorcall(f, api->vectorcall);
-#else
-    if (((PyFunctionObject *)api->target)->func_code == api->trampoline)
-        set_code(api->target, api->code);
-    set_signature(api, false);
-#endif
-}
 
 static bool
 patch(probe_api *api)
@@ -545,7 +361,7 @@ patch(probe_api *api)
         d->d_method = &api->def;
         return true;
     case PROBE_FUNCTION:
-        return patch_function(api);
+        return msp_function_patch(api);
     case PROBE_SETITEM:
         return patch_setitem(api);
     case PROBE_CALLABLE:
@@ -574,7 +390,7 @@ unpatch(probe_api *api)
             d->d_method = api->orig;
         break;
     case PROBE_FUNCTION:
-        unpatch_function(api);
+        msp_function_unpatch(api);
         break;
     case PROBE_SETITEM:
         unpatch_setitem(api);
@@ -637,7 +453,7 @@ msp_probe_trial(PyObject *self, PyObject *all)
     (void)self;
     if (!PyArg_ParseTuple(all, "OO", &target, &call))
         return NULL;
-    api = find_api(target) == NULL && make_room() ? msp_probe_new_api(target, NULL, PROBE_TRIAL) : NULL;
+    api = msp_probe_find_api(target) == NULL && make_room() ? msp_probe_new_api(target, NULL, PROBE_TRIAL) : NULL;
     if (api == NULL || prepare(api) != 0) {
         PyErr_Clear();
         return PyLong_FromLong(-1);
@@ -695,9 +511,7 @@ msp_probe_patch_setup(PyObject *module)
     PyObject *sample;
 
     str_subclasses = PyUnicode_InternFromString("__subclasses__");
-    str_code = PyUnicode_InternFromString("__code__");
-    str_signature = PyUnicode_InternFromString("__signature__");
-    if (PyErr_Occurred() || PyType_Ready(&entry_type) != 0 || PyType_Ready(&sample_type) != 0 ||
+    if (str_subclasses == NULL || PyType_Ready(&sample_type) != 0 || msp_function_setup() != 0 ||
         msp_probe_wrapper_setup() != 0)
         return -1;
     sample = PyCFunction_New(&sample_function, NULL);

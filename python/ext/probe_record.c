@@ -93,8 +93,14 @@ static __thread int nfree;
 msp_record *
 msp_probe_record_get(void)
 {
-    if (nfree > 0)
-        return free_records[--nfree];
+    msp_record *r;
+
+    if (nfree > 0) {
+        r = free_records[--nfree];
+        r->len = 0;
+        r->failed = false;
+        return r;
+    }
     return PyMem_Calloc(1, sizeof(msp_record)); /* NULL is dealt with by the callers: no record then */
 }
 

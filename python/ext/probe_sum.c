@@ -154,8 +154,7 @@ msp_sum_clear(grad_sum *s)
 static void
 put_memory(msp_record *r, const msp_tensor *t, bool requires_grad, probe_path *path)
 {
-    if (msp_probe.quick &&
-        msp_record_small(r, t->dtype, t->ndim, t->shape, t->strides, t->data, requires_grad, msp_probe.rules.checksum))
+    if (msp_probe.quick && msp_record_small(r, t, requires_grad, msp_probe.rules.checksum))
         return; /* as most are */
     if (msp_probe_memory(r, t, path) != 0)
         msp_probe_swallow("reading a gradient", path->text);

@@ -40,21 +40,18 @@ measure_values(const msp_tensor *t, msp_stats *stats, bool large)
 
 /*
  * What the hooks of one node are shown is measured once: nested modules hook the same node, and a node hands one
- * gradient on to several edges. Engine and list hold these tensors, and nothing of the program runs between our hooks.
- * Nothing else is ever taken for what it was: memory can be written to without torch's knowing, and freed memory is
- * another tensor's.
+ * gradient on to several edges. Engine and list hold these tensors, and nothing of the program runs between our hooks,
+ * so that a tensor is known by torch's own address, as in probe_batch.c, where they share the whole record. Nothing
+ * else is ever taken for what it was: memory can be written to without torch's knowing, and freed memory is another
+ * tensor's.
  */
 enum {
     MOST_SHOWN = 8,
-    SHOWN_NDIM = 5,
     SHOWN_FROM = 512 /* elements: fewer are measured in the time that remembering takes */
 };
 
 typedef struct measured {
-    const void *data;
-    int64_t shape[SHOWN_NDIM], strides[SHOWN_NDIM];
-    int32_t ndim;
-    msp_dtype dtype;
+    const void *tensor;
     msp_stats stats;
     uint32_t crc;
 } measured;
@@ -70,39 +67,20 @@ msp_probe_shown_anew(void)
     remembered.n = 0;
 }
 
-static bool
-is_same(const measured *m, const msp_tensor *t)
-{
-    const size_t size = (size_t)t->ndim * sizeof(int64_t);
-
-    return m->data == t->data && m->dtype == t->dtype && m->ndim == t->ndim && memcmp(m->shape, t->shape, size) == 0 &&
-           memcmp(m->strides, t->strides, size) == 0;
-}
-
 static const measured *
-find_measured(const msp_tensor *t)
+find_measured(const void *tensor)
 {
     for (int i = 0; i < remembered.n; i++)
-        if (is_same(&remembered.tensors[i], t))
+        if (remembered.tensors[i].tensor == tensor)
             return &remembered.tensors[i];
     return NULL;
 }
 
 static void
-note_measured(const msp_tensor *t, const msp_stats *stats, uint32_t crc)
+note_measured(const void *tensor, const msp_stats *stats, uint32_t crc)
 {
-    measured *m = &remembered.tensors[remembered.n];
-
-    if (remembered.n == MOST_SHOWN || t->ndim > SHOWN_NDIM)
-        return;
-    m->data = t->data;
-    m->dtype = t->dtype;
-    m->ndim = t->ndim;
-    memcpy(m->shape, t->shape, (size_t)t->ndim * sizeof(int64_t));
-    memcpy(m->strides, t->strides, (size_t)t->ndim * sizeof(int64_t));
-    m->stats = *stats;
-    m->crc = crc;
-    remembered.n++;
+    if (remembered.n < MOST_SHOWN)
+        remembered.tensors[remembered.n++] = (measured){tensor, *stats, crc};
 }
 
 static bool
@@ -111,18 +89,19 @@ is_large(const msp_tensor *t)
     return (size_t)t->numel * msp_dtype_size(t->dtype) > 1 << 16;
 }
 
+/* What of the two is wanted (NULL: not). */
 static void
 measure_here(const msp_tensor *t, msp_stats *stats, uint32_t *crc, bool large)
 {
-    if (msp_probe.rules.statistics)
+    if (stats != NULL)
         measure_values(t, stats, large);
-    if (msp_probe.rules.checksum)
+    if (crc != NULL)
         *crc = msp_crc32(t);
 }
 
 /* Large tensors are read without the interpreter lock: the caller holds a reference. */
 static void
-measure(const msp_tensor *t, msp_stats *stats, uint32_t *crc)
+measure_large_unlocked(const msp_tensor *t, msp_stats *stats, uint32_t *crc)
 {
     const bool large = is_large(t);
     PyThreadState *saved = large ? PyEval_SaveThread() : NULL;
@@ -133,9 +112,15 @@ measure(const msp_tensor *t, msp_stats *stats, uint32_t *crc)
 }
 
 static void
-measure_shown(const msp_tensor *t, msp_stats *stats, uint32_t *crc)
+measure(const msp_tensor *t, msp_stats *stats, uint32_t *crc)
 {
-    const measured *known = find_measured(t);
+    measure_large_unlocked(t, msp_probe.rules.statistics ? stats : NULL, msp_probe.rules.checksum ? crc : NULL);
+}
+
+static void
+measure_shown(const void *tensor, const msp_tensor *t, msp_stats *stats, uint32_t *crc)
+{
+    const measured *known = find_measured(tensor);
 
     if (known != NULL) {
         *stats = known->stats;
@@ -143,18 +128,13 @@ measure_shown(const msp_tensor *t, msp_stats *stats, uint32_t *crc)
         return;
     }
     measure(t, stats, crc);
-    note_measured(t, stats, *crc);
+    note_measured(tensor, stats, *crc);
 }
 
 void
 msp_probe_measure(const msp_tensor *t, msp_stats *stats)
 {
-    const bool large = is_large(t);
-    PyThreadState *saved = large ? PyEval_SaveThread() : NULL;
-
-    measure_values(t, stats, large);
-    if (large)
-        PyEval_RestoreThread(saved);
+    measure_large_unlocked(t, stats, NULL);
 }
 
 static bool
@@ -301,7 +281,7 @@ msp_probe_file(PyObject *self, PyObject *all)
 
 /* What the rules want to know of a tensor; its elements go to their file at the same time where that is wanted now. */
 static int
-measure_and_file(const msp_tensor *t, probe_path *path, bool is_shown, char *file, size_t size, msp_stats *stats,
+measure_and_file(const msp_tensor *t, probe_path *path, const void *shown, char *file, size_t size, msp_stats *stats,
                  uint32_t *crc)
 {
     bool wants = wants_file(path), is_complex = t->dtype == MSP_C64 || t->dtype == MSP_C128;
@@ -310,21 +290,36 @@ measure_and_file(const msp_tensor *t, probe_path *path, bool is_shown, char *fil
         file_name(path, file, size);
         return save_and_measure(t, file, stats);
     }
-    if (is_shown && t->numel >= SHOWN_FROM)
-        measure_shown(t, stats, crc);
+    if (shown != NULL && t->numel >= SHOWN_FROM)
+        measure_shown(shown, t, stats, crc);
     else
         measure(t, stats, crc);
     return wants ? file_now_or_later(t, path, file, size) : 0;
 }
 
-/* The record of a tensor whose memory is known. is_shown: a node's hook is shown it. */
+/* extra: further plain fields, or NULL. */
 static int
-put(msp_record *r, const msp_tensor *view, probe_path *path, msp_tensor_note *note, PyObject *extra, bool is_shown)
+put_note(msp_record *r, const msp_tensor_note *note, PyObject *extra)
+{
+    int failed;
+
+    if (extra == NULL) {
+        msp_record_tensor(r, note);
+        return 0;
+    }
+    msp_record_tensor_open(r, note);
+    failed = msp_probe_plain_members(r, extra, 0);
+    msp_record_end(r);
+    return failed;
+}
+
+/* The record of a tensor whose memory is known. shown: torch's own, where a node's hook is shown it, or NULL. */
+static int
+put(msp_record *r, const msp_tensor *view, probe_path *path, msp_tensor_note *note, PyObject *extra, const void *shown)
 {
     probe_thread *thread = msp_probe_here();
     char file[sizeof(path->text) + 4];
     msp_stats stats;
-    int failed = 0;
 
     file[0] = '\0'; /* it has none */
     if (thread->no_values != NULL) {
@@ -335,7 +330,7 @@ put(msp_record *r, const msp_tensor *view, probe_path *path, msp_tensor_note *no
     }
     if (thread->saving)
         return wants_file(path) ? save_as(view, path, file, sizeof(file)) : 0;
-    if (measure_and_file(view, path, is_shown, file, sizeof(file), &stats, &note->crc) != 0)
+    if (measure_and_file(view, path, shown, file, sizeof(file), &stats, &note->crc) != 0)
         return -1;
     if (msp_probe.rules.overflow && stats.nan + stats.pos_inf + stats.neg_inf > 0)
         thread->overflowed = true;
@@ -344,14 +339,7 @@ put(msp_record *r, const msp_tensor *view, probe_path *path, msp_tensor_note *no
     note->stats = msp_probe.rules.statistics ? &stats : NULL;
     note->has_crc = msp_probe.rules.checksum;
     note->data_name = file[0] == '\0' ? NULL : file;
-    if (extra == NULL) {
-        msp_record_tensor(r, note);
-    } else {
-        msp_record_tensor_open(r, note);
-        failed = msp_probe_plain_members(r, extra, 0);
-        msp_record_end(r);
-    }
-    return failed;
+    return put_note(r, note, extra);
 }
 
 int
@@ -360,7 +348,6 @@ msp_probe_tensor_note(msp_record *r, PyObject *v, probe_path *path, msp_tensor_n
 {
     const msp_tensor *t = note->shape_of;
     char file[sizeof(path->text) + 4];
-    int failed = 0;
 
     if (msp_probe_requires_grad(v, &note->requires_grad) != 0)
         return -1;
@@ -372,12 +359,7 @@ msp_probe_tensor_note(msp_record *r, PyObject *v, probe_path *path, msp_tensor_n
             msp_probe_keep_object(msp_probe_thread.keep, copy, (size_t)t->numel * msp_dtype_size(t->dtype), path) != 0)
             return -1;
     }
-    extra == NULL ? msp_record_tensor(r, note) : msp_record_tensor_open(r, note);
-    if (extra != NULL) {
-        failed = msp_probe_plain_members(r, extra, 0);
-        msp_record_end(r);
-    }
-    return failed;
+    return put_note(r, note, extra);
 }
 
 int
@@ -385,7 +367,7 @@ msp_probe_memory(msp_record *r, const msp_tensor *view, probe_path *path)
 {
     msp_tensor_note note = {0};
 
-    return put(r, view, path, &note, NULL, false);
+    return put(r, view, path, &note, NULL, NULL);
 }
 
 int
@@ -412,7 +394,7 @@ msp_probe_tensor_as(msp_record *r, PyObject *t, probe_path *path, const char *ty
             return -1;
         note.shape_of = &shown;
     }
-    return put(r, &view, path, &note, extra, false);
+    return put(r, &view, path, &note, extra, NULL);
 }
 
 int
@@ -426,7 +408,7 @@ msp_probe_tensor(msp_record *r, PyObject *t, probe_path *path)
         return msp_probe_odd(r, t, path, 0);
     if (fast < 0 || msp_probe_requires_grad(t, &note.requires_grad) != 0)
         return -1;
-    return put(r, &view, path, &note, NULL, false);
+    return put(r, &view, path, &note, NULL, NULL);
 }
 
 bool
@@ -463,9 +445,9 @@ msp_probe_read_unlocked(msp_record *r, const void *handle)
         return !r->failed;
     if (!msp_probe_handle_view(&view, handle))
         return false;
-    measure_here(&view, &stats, &note.crc, is_large(&view));
     note.shape_of = &view;
     note.stats = msp_probe.rules.statistics ? &stats : NULL;
+    measure_here(&view, msp_probe.rules.statistics ? &stats : NULL, note.has_crc ? &note.crc : NULL, is_large(&view));
     msp_record_tensor(r, &note);
     return !r->failed;
 }
@@ -479,7 +461,7 @@ msp_probe_tensor_at(msp_record *r, const void *handle, probe_path *path)
     int failed;
 
     if (msp_probe_handle_view(&view, handle))
-        return put(r, &view, path, &note, NULL, true);
+        return put(r, &view, path, &note, NULL, *(const void *const *)handle);
     t = msp_node_wrap(handle);
     failed = t == NULL ? -1 : msp_probe_tensor(r, t, path);
     Py_XDECREF(t);

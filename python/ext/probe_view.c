@@ -123,6 +123,13 @@ static struct {
 enum { OWN_NDIM = 5 /* more of them stand elsewhere */ };
 
 static bool
+has_own_sizes(const void *h)
+{
+    return *(const uint64_t *)(*(const char *const *)h + fields.sizes) <= OWN_NDIM;
+}
+
+/* Of one that has; false: its memory was given back for a while (FSDP), or its type is not known. */
+static bool
 field_view(msp_tensor *out, const void *h)
 {
     const char *impl = *(const char *const *)h, *storage = *(const char *const *)(impl + fields.storage);
@@ -153,7 +160,7 @@ plain_view(msp_tensor *out, void *h)
     int64_t ndim, *sizes, *strides;
     int32_t dtype;
 
-    if (fields.ready && *(const uint64_t *)(*(const char *const *)h + fields.sizes) <= OWN_NDIM)
+    if (fields.ready && has_own_sizes(h))
         return field_view(out, h);
     if (aoti.dim(h, &ndim) != 0 || ndim > MSP_MAX_NDIM || aoti.dtype(h, &dtype) != 0 || aoti.data(h, &data) != 0 ||
         aoti.sizes(h, &sizes) != 0 || aoti.strides(h, &strides) != 0)
@@ -502,22 +509,11 @@ msp_probe_quick_start(void)
 bool
 msp_probe_quick(msp_record *r, const void *handle)
 {
-    const char *impl, *storage, *data;
-    const int64_t *sizes;
-    msp_dtype dtype;
+    msp_tensor view;
 
-    if (!fields.ready || !msp_node_is_plain(handle))
+    if (!fields.ready || !msp_node_is_plain(handle) || !has_own_sizes(handle) || !field_view(&view, handle))
         return false;
-    impl = *(const char *const *)handle;
-    storage = *(const char *const *)(impl + fields.storage);
-    data = storage == NULL ? NULL : *(const char *const *)(storage + fields.data);
-    sizes = (const int64_t *)(impl + fields.sizes);
-    dtype = dtype_of_torch(*(const uint16_t *)(impl + fields.dtype));
-    if (data == NULL || sizes[0] > OWN_NDIM) /* memory that was given back for a while has none: FSDP */
-        return false;
-    data += *(const int64_t *)(impl + fields.offset) * (int64_t)msp_dtype_size(dtype);
-    return msp_record_small(r, dtype, (int32_t)sizes[0], sizes + 1, sizes + 1 + OWN_NDIM, data,
-                            msp_node_requires_grad(handle), msp_probe.rules.checksum);
+    return msp_record_small(r, &view, msp_node_requires_grad(handle), msp_probe.rules.checksum);
 }
 
 bool

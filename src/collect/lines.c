@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <unistd.h>
 #include "core/alloc.h"
@@ -145,7 +146,7 @@ static msp_status
 write_npy(msp_lines *l, msp_str name, msp_tensor *t, msp_error *err)
 {
     const void *data = t->data;
-    char file[512];
+    char file[NAME_MAX + 1];
     msp_buf wide = {0};
     msp_status st;
 

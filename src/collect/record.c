@@ -345,43 +345,25 @@ msp_record_tensor_open(msp_record *r, const msp_tensor_note *note)
     put_tensor(r, note, true);
 }
 
-static bool
-has_gaps(int32_t ndim, const int64_t *shape, const int64_t *strides)
-{
-    int64_t step = 1;
-
-    for (int32_t i = ndim - 1; i >= 0; i--) {
-        if (shape[i] != 1 && strides[i] != step)
-            return true;
-        step *= shape[i];
-    }
-    return false;
-}
-
 bool
-msp_record_small(msp_record *r, msp_dtype dtype, int32_t ndim, const int64_t *shape, const int64_t *strides,
-                 const void *data, bool requires_grad, bool has_crc)
+msp_record_small(msp_record *r, const msp_tensor *t, bool requires_grad, bool has_crc)
 {
-    tensor_token head = {TOKEN_TENSOR, (uint8_t)dtype, (uint8_t)ndim, STATS_FLOAT, requires_grad ? TENSOR_GRAD : 0, 0};
+    tensor_token head = {TOKEN_TENSOR, (uint8_t)t->dtype, (uint8_t)t->ndim, STATS_FLOAT, 0, 0};
     msp_stats_four four;
     unsigned char *at;
-    int64_t n = 1;
 
-    for (int32_t i = 0; i < ndim; i++)
-        n *= shape[i];
-    if (has_gaps(ndim, shape, strides) || !msp_stats_brief(&four, dtype, data, n))
+    if (!msp_tensor_is_contiguous(t) || !msp_stats_brief(&four, t->dtype, t->data, t->numel))
         return false;
-    at = room(r, sizeof(head) + (size_t)ndim * sizeof(*shape) + STATS_BYTES);
+    at = room(r, sizeof(head) + (size_t)t->ndim * sizeof(t->shape[0]) + STATS_BYTES);
     if (at == NULL)
         return true; /* the record has failed */
-    if (has_crc) {
-        head.flags |= TENSOR_CRC;
-        head.crc = msp_crc32_bytes(0, data, (size_t)n * msp_dtype_size(dtype));
-    }
+    head.flags = (requires_grad ? TENSOR_GRAD : 0) | (has_crc ? TENSOR_CRC : 0);
+    if (has_crc)
+        head.crc = msp_crc32_bytes(0, t->data, (size_t)t->numel * msp_dtype_size(t->dtype));
     memcpy(at, &head, sizeof(head));
     at += sizeof(head);
-    for (int32_t i = 0; i < ndim; i++, at += sizeof(*shape))
-        memcpy(at, &shape[i], sizeof(*shape));
+    for (int32_t i = 0; i < t->ndim; i++, at += sizeof(t->shape[0]))
+        memcpy(at, &t->shape[i], sizeof(t->shape[0]));
     _Static_assert(sizeof(four) == STATS_BYTES, "the four stand there as pack_stats() has them");
     memcpy(at, &four, sizeof(four));
     return true;

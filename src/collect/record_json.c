@@ -24,44 +24,50 @@ take(record_reader *r, size_t n)
     return p;
 }
 
+/* A number, which is 0 already, behind any byte. */
+static void
+read_number(record_reader *r, void *out, size_t size)
+{
+    const void *p = take(r, size);
+
+    if (p != NULL)
+        memcpy(out, p, size);
+}
+
 uint8_t
 msp_record_read_byte(record_reader *r)
 {
-    const uint8_t *p = take(r, 1);
+    uint8_t v = 0;
 
-    return p == NULL ? 0 : *p;
+    read_number(r, &v, sizeof(v));
+    return v;
 }
 
 int64_t
 msp_record_read_i64(record_reader *r)
 {
-    const void *p = take(r, 8);
     int64_t v = 0;
 
-    if (p != NULL)
-        memcpy(&v, p, 8);
+    read_number(r, &v, sizeof(v));
     return v;
 }
 
 double
 msp_record_read_f64(record_reader *r)
 {
-    const void *p = take(r, 8);
     double v = 0;
 
-    if (p != NULL)
-        memcpy(&v, p, 8);
+    read_number(r, &v, sizeof(v));
     return v;
 }
 
 msp_str
 msp_record_read_text(record_reader *r)
 {
-    const void *p = take(r, 4);
+    const void *p;
     uint32_t n = 0;
 
-    if (p != NULL)
-        memcpy(&n, p, 4);
+    read_number(r, &n, sizeof(n));
     if (n > TEXT_MAX)
         r->bad = true;
     p = take(r, n);

@@ -149,6 +149,33 @@ values_become_lines_and_npy_files(void **state)
 }
 
 static void
+a_name_too_long_for_a_file_keeps_its_line(void **state)
+{
+    const char *dir = unit_dir("lines_long_name");
+    char *data = msp_path_join(dir, "dump"), name[300], line[400];
+    msp_collect *c = open_collect(dir);
+    uint32_t unit = open_unit(c, MSP_UNIT_PTDBG, dir, data, 1);
+    msp_record r = {0};
+
+    (void)state;
+    memset(name, 'n', sizeof(name));
+    begin(&r, unit);
+    msp_record_key(&r, name, sizeof(name));
+    msp_record_int(&r, 7);
+    msp_record_key(&r, "b", 1);
+    msp_record_int(&r, 8);
+    commit(c, &r);
+    msp_collect_close(c);
+    snprintf(line, sizeof(line),
+             "[\"%.*s\", 1, [], \"<class 'int'>\", \"[]\", [7, 7, 7]]\n"
+             "[\"b\", 1, [], \"<class 'int'>\", \"[]\", [8, 8, 8]]\n",
+             (int)sizeof(name), name);
+    assert_file(dir, "dump.pkl", line);
+    msp_free(data);
+    msp_record_release(&r);
+}
+
+static void
 a_mark_above_100_has_no_statistics(void **state)
 {
     const float f[] = {1.5f};
@@ -320,6 +347,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(values_become_lines_and_npy_files),
+        TEST(a_name_too_long_for_a_file_keeps_its_line),
         TEST(a_mark_above_100_has_no_statistics),
         TEST(elements_stand_in_the_lines_of_hooks),
         TEST(a_file_is_appended_to_and_a_cut_line_dropped),
