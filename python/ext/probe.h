@@ -312,8 +312,12 @@ void msp_probe_record_put(msp_record *r);
 
 /* Where in a record we are, for names of tensor files: "Torch.cat.0.forward.input.0.1". Text is appended and cut back.
  */
+/* The longest name of a module ("Module.a.Linear"; longer ones are made shorter when they are told to us, by
+ * pytorch/modules.py), and a buffer for it with direction and numbers. */
+enum { PROBE_MODULE_NAME = 1000, PROBE_NAME_SIZE = PROBE_MODULE_NAME + 72 };
+
 typedef struct probe_path {
-    char text[512];
+    char text[PROBE_NAME_SIZE + 128];
     size_t len;
     bool files; /* tensors go to files */
 } probe_path;

@@ -314,7 +314,7 @@ msp_probe_backward_text(char *out, size_t size, const char *name, size_t len)
 static bool
 is_listed_module(const char *name, size_t len, bool backward)
 {
-    char other[512];
+    char other[PROBE_NAME_SIZE];
 
     if (!backward)
         return msp_probe_in_list(msp_probe.rules.list, name, len);

@@ -324,6 +324,66 @@ def test_what_is_no_name_of_a_file_still_has_its_files(tmp_path, name):
     assert len(r.tensors()) == 3
 
 
+def deep(length):
+    """Two modules that stand so deep that their names have so many bytes, and differ at the end only."""
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    for _ in range(length // 51):
+        inner = model
+        model = nn.ModuleDict({"m" * 50: inner})
+        model.forward = lambda x, inner=inner: inner(x)
+    return model
+
+
+@pytest.mark.parametrize("level", ["L0", "mix"])
+@pytest.mark.parametrize("plain", ["", "all"])
+def test_names_of_modules_are_whole_however_deep_they_stand(tmp_path, level, plain):
+    """Above 400 bytes two of them were one record, with the files of one of them."""
+    def body(d):
+        model = deep(800)
+        step(d, lambda: model(R(2, 3, grad=True)).sum().backward(), model)
+        return {"Module.%s.%s" % (n, type(m).__name__) for n, m in model.named_modules() if n}
+
+    r = collect(tmp_path, body, task="tensor", level=level, env={"MSPROBE_PLAIN": plain})
+    linear = {n for n in r.value if n.endswith("Linear")}
+    assert len(linear) == 2 and min(map(len, linear)) > 750
+    modules = [n for n in r.names() if n.startswith("Module.")]
+    assert {n.rpartition(".forward.")[0] for n in modules if ".forward." in n} == r.value
+    assert {n.rpartition(".backward.")[0] for n in modules if ".backward." in n} == r.value
+    assert {n.rpartition(".parameters_grad")[0] for n in modules if n.endswith(".parameters_grad")} == linear
+    construct = r.construct()
+    assert {n for n in construct if n.startswith("Module.")} >= {n + ".forward.0" for n in r.value}
+    assert {parent for parent in construct.values() if parent} <= set(construct)
+    assert set(r.stacks()) >= {n + ".forward.0" for n in r.value}
+    files = [v["data_name"] for n in linear for v in r.data()[n + ".forward.0"]["parameters"].values()]
+    assert len(set(files)) == 4 and set(files) <= set(r.tensors())
+
+
+def test_filters_find_names_however_long(tmp_path):
+    long = ".".join(["m" * 50] * 15)
+    last = "Module.%s.1.Linear.forward.0" % long
+
+    def body(d):
+        model = deep(800)
+        step(d, lambda: model(R(2, 3, grad=True)).sum().backward(), model)
+
+    r = collect(tmp_path, body, level="mix", part={"list": [last], "tensor_list": [last]})
+    assert r.names() == ["Functional.linear.1.forward", last]
+    assert len([n for n in r.tensors() if n.startswith("Module.mmm")]) == 4
+
+
+def test_a_name_that_is_too_long_is_made_shorter_and_stays_one_of_its_own(tmp_path):
+    def body(d):
+        model = deep(1500)
+        for _ in range(2):
+            step(d, lambda: model(R(2, 3)).sum().backward(), model)
+
+    r = collect(tmp_path, body, level="L0")
+    linear = [n for n in r.names() if n.endswith(".Linear.forward.0")]
+    assert len(set(linear)) == 2 and all(400 < len(n) <= 1010 for n in linear)
+    assert r.names(1) == r.names(0)
+    assert r.output.count(".Linear is recorded as Module.mmm") == 2
+
+
 def test_tensor_list_adds_files_to_statistics(tmp_path):
     r = collect(tmp_path, lambda d: step(d, lambda: [F.relu(R(2)) is None, torch.add(R(2), 1) is None]), part={"tensor_list": ["relu"]})
     assert r.tensors() == ["Functional.relu.0.forward.input.0.pt", "Functional.relu.0.forward.output.0.pt"]
