@@ -23,9 +23,11 @@ from msprobe.pytorch.kernels import KernelDump, npu_module
 from msprobe.pytorch.log import log, set_rank
 from msprobe.pytorch.modules import TORCH2, ModuleHooks
 from msprobe.pytorch.points import Points
+from msprobe.pytorch.points import check as check_point
 
 KERNEL = 16  # flag of _core.probe.add
 NAMES_SHOWN = 8
+LONGEST_NAME = 200  # bytes, of an API: MAX_NAME of python/ext/probe_call.c
 
 
 def _make_trampoline(function, entry):
@@ -488,6 +490,10 @@ class Recorder:
     def save(self, variable, name, backward):
         config = self.config
         self._saves = True
+        why = check_point(variable, name, backward)
+        if why:
+            self._refuse_point(why)
+            return
         if config.level != "debug" or config.task not in ("tensor", "statistics"):
             return
         if self.ended or os.getpid() != self.pid or (config.step and self.current_step not in config.step):
@@ -495,6 +501,13 @@ class Recorder:
         if not self._has_unit and not self._open_unit():
             return
         self._points.save(variable, name, backward)
+
+    def _refuse_point(self, why):
+        """In the first step the program is told by an exception, as of any wrong argument. Later, when a value is not what it has been until then, hours of
+        training are not to end with it."""
+        if self.loop == 0 and os.getpid() == self.pid:
+            raise wrong("save(): " + why)
+        log.warning("save(): nothing is saved: %s", why)
 
     def module_dump(self, module, name):
         """Until module_dump_end() this one module is recorded, and no API."""
@@ -519,9 +532,13 @@ class Recorder:
         target = apis.look_up(module, api)
         if not callable(target):
             raise _no_such_api(module, api)
+        record = "%s.%s" % (prefix, api.rpartition(".")[2])
+        if len(record.encode("utf-8", "replace")) > LONGEST_NAME:
+            raise wrong("api_prefix is %.100r... and api is %.100r...; together they have more than %d bytes, which is what a name may have"
+                        % (prefix, api, LONGEST_NAME))
         if self.config.level in ("L1", "mix"):
             try:
-                self._registry.add_custom(module, api, target, "%s.%s" % (prefix, api.rpartition(".")[2]))
+                self._registry.add_custom(module, api, target, record)
             except (AttributeError, TypeError) as e:
                 raise wrong("api is %r; it cannot be recorded, because nothing can be put in its place: %s" % (api, e)) from None
 
