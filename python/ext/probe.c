@@ -371,9 +371,10 @@ counts(PyObject *self, PyObject *unused)
 {
     (void)self;
     (void)unused;
-    return Py_BuildValue("{s:L,s:L,s:L,s:O}", "records", (long long)msp_probe.records, "values",
+    return Py_BuildValue("{s:L,s:L,s:L,s:O,s:O}", "records", (long long)msp_probe.records, "values",
                          (long long)msp_probe.values, "errors", (long long)msp_probe.errors, "open",
-                         msp_probe.collect != NULL ? Py_True : Py_False);
+                         msp_probe.collect != NULL ? Py_True : Py_False, "unit",
+                         msp_probe.has_unit ? Py_True : Py_False);
 }
 
 /* called() -> ["Functional.relu.0.forward", ...]: a name for everything that was called in this step */

@@ -66,11 +66,39 @@ ms_since(const struct timespec *then)
     return (now.tv_sec - then->tv_sec) * 1000 + (now.tv_nsec - then->tv_nsec) / 1000000;
 }
 
+static void
+close_unit(writer *w, msp_unit *u)
+{
+    _Atomic uint32_t *over = &w->ring->shared->over;
+
+    msp_unit_close(u);
+    while (*over < w->nunits && !w->units[*over].open)
+        atomic_fetch_add(over, 1u);
+}
+
+static bool
+has_json(const msp_unit *u)
+{
+    return u->open && u->lines.fd < 0;
+}
+
+/* A folder that comes again is begun anew: who had its files is done with them, or would take away the new ones. */
+static void
+close_others(writer *w, size_t number)
+{
+    const msp_unit *last = &w->units[number];
+
+    for (size_t i = w->ring->shared->over; i < number && has_json(last); i++)
+        if (has_json(&w->units[i]) && strcmp(w->units[i].dir, last->dir) == 0)
+            close_unit(w, &w->units[i]);
+}
+
 static msp_status
 add_unit(writer *w, const frame_header *h, msp_error *err)
 {
     const ring_shared *s = w->ring->shared;
     const size_t number = w->nunits; /* units are numbered from 0 in the order of the side file */
+    msp_status st;
 
     if (!msp_vec_grow((void **)&w->units, &w->units_cap, number + 1, sizeof(*w->units)))
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
@@ -80,17 +108,10 @@ add_unit(writer *w, const frame_header *h, msp_error *err)
     if (number == atomic_load(&s->made))
         clock_gettime(CLOCK_MONOTONIC, &w->opened);
     w->unpublished = true;
-    return msp_unit_open(&w->units[number], h, number < atomic_load(&s->made), err);
-}
-
-static void
-close_unit(writer *w, msp_unit *u)
-{
-    _Atomic uint32_t *over = &w->ring->shared->over;
-
-    msp_unit_close(u);
-    while (*over < w->nunits && !w->units[*over].open)
-        atomic_fetch_add(over, 1u);
+    st = msp_unit_open(&w->units[number], h, number < atomic_load(&s->made), err);
+    if (st == MSP_OK)
+        close_others(w, number);
+    return st;
 }
 
 static msp_status

@@ -422,3 +422,17 @@ def test_an_interrupt_while_a_value_is_read_reaches_the_program(tmp_path):
     wanted = ["Module.0.Model.forward.0", "Module.0.Model.forward.1"]
     assert r.names() == (wanted if hasattr(torch, "compile") else wanted[1:])  # in 1.13 the interrupt comes before the module's last hook
     assert "failed" not in r.output
+
+
+@pytest.mark.parametrize("task", ["statistics", "tensor"])
+def test_a_step_whose_number_comes_again_is_written_anew(tmp_path, task):
+    """The writer took the files of the later one for those of the earlier one, which it was to close, and recording ended."""
+    def body(d):
+        for i in range(100):
+            d.set_init_step(1000 - i)
+            step(d, lambda: torch.add(R(3), i))
+
+    r = collect(tmp_path, body, task=task)
+    assert r.data(1000)["Torch.add.0.forward"]["input_args"][1]["value"] == 99
+    assert "[ERROR]" not in r.output and sorted(os.listdir(r.folder)) == ["step1000"]
+    assert [n for n in os.listdir(r.file("", 1000)) if n.startswith(".")] == []

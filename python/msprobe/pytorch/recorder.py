@@ -156,6 +156,7 @@ class Recorder:
         self._start_failed = None  # or why
         self._has_unit = False
         self._unit_ends = False  # and has not yet
+        self._folder = None  # of the last unit that was begun
         self._values_before = 0
         self._errors = {}
         self._said = set()
@@ -328,11 +329,24 @@ class Recorder:
         files = config.task in ("tensor", "overflow_check") or bool(config.tensor_list)
         data = os.path.join(folder, "dump_tensor_data") if files else None
         if data:
-            os.makedirs(data, mode=0o750, exist_ok=True)
-        probe.unit(folder, config.task, config.level, "pytorch", data, data, config.level == "debug")
+            make_folder(data)
+        self._begin_unit(folder, data)
         self._has_unit = True
         self._set_rules()
         return True
+
+    def _begin_unit(self, folder, data):
+        """An interrupt may have come when this had been done and was not known yet. A folder that comes again, by set_init_step(), is begun anew, and not before
+        everything of the earlier one is in its files."""
+        again = folder == self._folder
+        if probe.counts()["unit"]:
+            if again:
+                return
+            probe.step()
+        if again:
+            self.flush()
+        self._folder = folder
+        probe.unit(folder, self.config.task, self.config.level, "pytorch", data, data, self.config.level == "debug")
 
     @functools.cached_property
     def _rules(self):
