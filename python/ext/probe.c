@@ -31,22 +31,24 @@ raise(msp_status st, const msp_error *err)
 static PyObject *
 setup(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"tensor",         "parameter",    "sample",      "sequence_nr",    "functorch_level",
-                            "describe",       "stack_text",   "trampoline",  "caller",         "on_error",
-                            "on_failure",     "hook_module",  "on_overflow", "overflow_flag",  "task_id",
-                            "queue_callback", "on_kernel",    "modes",       "set_eval_frame", "fetch",
-                            "total",          "global_hooks", NULL};
+    static char *names[] = {"tensor",          "parameter",     "sample",         "sequence_nr",
+                            "functorch_level", "describe",      "stack_text",     "trampoline",
+                            "caller",          "on_error",      "on_failure",     "hook_module",
+                            "on_overflow",     "overflow_flag", "task_id",        "queue_callback",
+                            "on_kernel",       "modes",         "set_eval_frame", "fetch",
+                            "total",           "global_hooks",  "is_programs",    NULL};
     PyObject *tensor, *parameter, *sample, *sequence = NULL, *level = NULL, *describe = NULL, *stack = NULL;
     PyObject *trampoline = NULL, *caller = NULL, *on_error = NULL, *on_failure = NULL, *hook_module = NULL;
     PyObject *on_overflow = NULL, *overflow_flag = NULL, *task_id = NULL, *queue_callback = NULL, *on_kernel = NULL,
-             *modes = NULL, *set_eval_frame = NULL, *fetch = NULL, *total = NULL, *global_hooks = NULL;
+             *modes = NULL, *set_eval_frame = NULL, *fetch = NULL, *total = NULL, *global_hooks = NULL,
+             *is_programs = NULL;
 
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O|OOOOOOOOOOOOOOOOOOO", names, &PyType_Type, &tensor,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O|OOOOOOOOOOOOOOOOOOOO", names, &PyType_Type, &tensor,
                                      &PyType_Type, &parameter, &sample, &sequence, &level, &describe, &stack,
                                      &trampoline, &caller, &on_error, &on_failure, &hook_module, &on_overflow,
                                      &overflow_flag, &task_id, &queue_callback, &on_kernel, &modes, &set_eval_frame,
-                                     &fetch, &total, &global_hooks))
+                                     &fetch, &total, &global_hooks, &is_programs))
         return NULL;
     take((PyObject **)&msp_probe.tensor_type, tensor);
     take((PyObject **)&msp_probe.parameter_type, parameter);
@@ -67,6 +69,7 @@ setup(PyObject *self, PyObject *args, PyObject *kwargs)
     take(&msp_probe.set_eval_frame, set_eval_frame);
     take(&msp_probe.fetch, fetch);
     take(&msp_probe.total, total);
+    take(&msp_probe.is_programs, is_programs);
     take(&msp_probe.global_hooks, global_hooks != NULL && PyTuple_Check(global_hooks) ? global_hooks : Py_None);
     take(&msp_probe.modes, modes != NULL && PyTuple_Check(modes) && PyTuple_GET_SIZE(modes) == 4 ? modes : Py_None);
     return PyBool_FromLong(msp_probe_tensor_setup(sample));

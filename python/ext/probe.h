@@ -129,6 +129,7 @@ typedef struct probe_state {
     PyObject *caller;        /* Python: function -> PROBE_FIRST_NAME, ... */
     PyObject *on_error;      /* Python: (where, name, exception, traceback) */
     PyObject *on_failure;    /* Python: (text), recording has ended */
+    PyObject *is_programs;   /* Python: (exception) -> bool, it came out of a signal's handler */
     PyObject *on_overflow;   /* Python: (name); may raise, and what it raises leaves the call */
     PyObject *overflow_flag; /* Python: () -> bool, a device's own flag after a call, or NULL */
     PyObject *on_kernel;     /* Python: (function, args, kwargs) -> the call's result */
@@ -229,6 +230,14 @@ msp_probe_give_back(probe_outcome *o, bool ours)
 /* Call Python with one argument or two; torch.compile, which looks at every frame while it is on, leaves that one
  * alone. */
 PyObject *msp_probe_ask(PyObject *callable, PyObject *first, PyObject *second);
+
+/* The same of a function that runs no code but ours: when an exception of the program's interrupts it, it is asked
+ * again, and the program gets its exception afterwards. */
+PyObject *msp_probe_ask_own(PyObject *callable, PyObject *first, PyObject *second);
+
+/* Clear the exception that is set, if any; one that the program's handler of a signal has raised goes to the program.
+ * Returns whether it was such a one. */
+bool msp_probe_drop_error(void);
 
 /* Calls whose handle nobody waited for, at the end of a step. */
 void msp_probe_pending_flush(void);

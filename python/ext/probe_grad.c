@@ -151,10 +151,10 @@ start_path(probe_path *path, const grad_call *g, const char *section, int i)
 static bool
 put_total(msp_record *r, PyObject *list, PyObject *less, probe_path *path)
 {
-    PyObject *sum = msp_probe.total == NULL ? NULL : msp_probe_ask(msp_probe.total, list, less);
+    PyObject *sum = msp_probe.total == NULL ? NULL : msp_probe_ask_own(msp_probe.total, list, less);
 
     if (sum == NULL)
-        PyErr_Clear();
+        msp_probe_drop_error();
     else
         msp_probe_value(r, sum, path, 0);
     Py_XDECREF(sum);

@@ -1,5 +1,6 @@
 """Programs of many kinds, recorded while they run as without us: mixed precision, hooks, threads, workers, forks, compiled and repeated regions."""
 import dataclasses
+import functools
 import os
 import signal
 import sys
@@ -422,6 +423,125 @@ def test_an_interrupt_while_a_value_is_read_reaches_the_program(tmp_path):
     wanted = ["Module.0.Model.forward.0", "Module.0.Model.forward.1"]
     assert r.names() == (wanted if hasattr(torch, "compile") else wanted[1:])  # in 1.13 the interrupt comes before the module's last hook
     assert "failed" not in r.output
+
+
+class Limit(OSError):
+    """What a handler raises. OSError: as TimeoutError is, and as ours are when a disk is full."""
+
+
+class Alarm:
+    def __init__(self, kind):
+        self.raised = 0
+        self.kind = kind
+
+    def ring(self, number, frame):
+        self.raised += 1
+        if self.kind == "once":
+            signal.signal(signal.SIGALRM, signal.SIG_IGN)
+        raise Limit
+
+
+@pytest.mark.parametrize("kind", ["method", "once", "partial", "object"])
+@pytest.mark.parametrize("where", ["describe", "source", "route", "failure", "device"])
+def test_what_a_handler_raises_while_we_work_is_the_programs(tmp_path, where, kind):
+    """Whatever of ours is interrupted, and whatever becomes of the handler: it is no error of ours, the program gets it, and recording goes on."""
+    from msprobe.pytorch import apis, describe, device, stacks
+
+    def body(d):
+        alarm = Alarm(kind)
+        handler = alarm.ring
+        if kind == "partial":
+            handler = functools.partial(Alarm.ring, alarm)
+        if kind == "object":
+            handler = type("Handler", (), {"__call__": lambda self, number, frame: alarm.ring(number, frame)})()
+        signal.signal(signal.SIGALRM, handler)
+
+        def ringing(owner, name):
+            """owner.name, interrupted at its first call."""
+            function, rung = getattr(owner, name), []
+
+            @functools.wraps(function)
+            def call(*args, **kwargs):
+                if not rung:
+                    rung.append(True)
+                    signal.raise_signal(signal.SIGALRM)
+                return function(*args, **kwargs)
+
+            setattr(owner, name, call)
+
+        sparse = torch.sparse_coo_tensor([[0]], [1.0], (3,))
+        d.start()
+        {"describe": lambda: ringing(describe, "has_own_dispatch"), "source": lambda: ringing(stacks.tokenize, "open"),
+         "route": lambda: ringing(apis, "_name_at_call"), "failure": lambda: ringing(stacks, "note_compiled"),
+         "device": lambda: ringing(describe, "read")}[where]()
+        if where == "source":
+            stacks.linecache.clearcache()
+        reached = 0
+        for _ in range(3):
+            try:
+                torch.add(sparse, sparse)
+                F.conv1d(R(1, 1, 4), R(1, 1, 2))
+                for _ in range(1000):
+                    pass
+            except Limit:
+                reached += 1
+        d.stop()
+        d.step()
+        return alarm.raised, reached
+
+    r = collect(tmp_path, body)
+    raised, reached = r.value
+    assert raised == reached == 1
+    assert "failed" not in r.output and "ended" not in r.output and "rror" not in r.output, r.output
+    assert len([n for n in r.names() if n.startswith("Functional.conv1d")]) >= 2
+    stacks_of = r.stacks()
+    assert all(n in stacks_of for n in r.names())
+
+
+def test_a_handler_that_raises_all_the_time_is_heard_all_the_time(tmp_path):
+    """Between start() and step(), in them, and in what we do while calls run: as many exceptions arrive as were raised, and nothing of ours ends."""
+    def body(d):
+        alarm = Alarm("method")
+        model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+        caught = 0
+
+        def work():
+            names = {"torch": torch}
+            exec("def f(x):\n  return torch.add(x, 1)", names)  # a stack that is not known
+            model(names["f"](torch.ones(2, 4))).sum().backward()
+            torch.add(*[torch.sparse_coo_tensor([[0]], [1.0], (3,))] * 2)
+
+        work()  # what torch has to say about sparse tensors, Python's warnings lose a handler's exception over
+        signal.signal(signal.SIGALRM, alarm.ring)
+        for i in range(300):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.0005 + i % 13 * 0.0001)
+                if i % 4 == 0:
+                    d.start(model)
+                work()
+                if i % 4 == 3:
+                    d.stop()
+                    d.step()
+            except Limit:
+                caught += 1
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                for _ in range(1000):
+                    pass
+            except Limit:
+                caught += 1
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+        d.start(model)
+        model(torch.ones(2, 4))
+        d.stop()
+        d.step()
+        return alarm.raised, caught, d._recorder.current_step - 1
+
+    r = collect(tmp_path, body, level="mix")
+    raised, caught, last = r.value
+    assert raised == caught and raised > 50
+    assert "ended" not in r.output, r.output
+    assert "Module.0.Linear.forward.0" in r.names(last) or any(n.startswith("Module.0.Linear.forward") for n in r.names(last))
 
 
 @pytest.mark.parametrize("task", ["statistics", "tensor"])

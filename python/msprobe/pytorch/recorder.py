@@ -8,6 +8,7 @@ import functools
 import inspect
 import os
 import shutil
+import stat
 import sys
 import sysconfig
 import traceback
@@ -24,9 +25,11 @@ from msprobe.pytorch.log import log, set_rank
 from msprobe.pytorch.modules import TORCH2, ModuleHooks
 from msprobe.pytorch.points import Points
 from msprobe.pytorch.points import check as check_point
+from msprobe.pytorch.signals import give_back, is_programs
 
 KERNEL = 16  # flag of _core.probe.add
 NAMES_SHOWN = 8
+_SCRIPTS = sysconfig.get_path("scripts")  # now: the first time it imports what no signal's handler should interrupt
 LONGEST_NAME = 200  # bytes, of an API: MAX_NAME of python/ext/probe_call.c
 
 
@@ -49,7 +52,7 @@ def _template(*args, **kwargs):
 
 def _writer_path():
     """The msprobe command that was installed with this package; None: a thread of this process writes."""
-    here = os.path.join(sysconfig.get_path("scripts"), "msprobe")
+    here = os.path.join(_SCRIPTS, "msprobe")
     return here if os.access(here, os.X_OK) else shutil.which("msprobe")
 
 
@@ -61,8 +64,8 @@ def _device_overflow_flag():
     try:
         if utils.is_support_inf_nan():
             return None
-    except Exception:
-        pass
+    except Exception as e:
+        give_back(e)
 
     def flag():
         raised = bool(utils.get_npu_overflow_flag())
@@ -119,6 +122,21 @@ def current_rank():
 def may_record(config):
     """Whether rank selects this process, as far as is known before the first step."""
     return not config.rank or current_rank()[0] in config.rank
+
+
+def make_folder(path):
+    """os.makedirs(); that one takes any OSError for mkdir's, also what a signal's handler raises."""
+    try:
+        os.mkdir(path, 0o750)
+    except FileExistsError:
+        if not stat.S_ISDIR(os.stat(path).st_mode):
+            raise
+    except FileNotFoundError:
+        above = os.path.dirname(path)
+        if above in ("", path):
+            raise
+        make_folder(above)
+        make_folder(path)
 
 
 def _spanning(steps, step):
@@ -216,7 +234,7 @@ class Recorder:
             describe=describe, fetch=_fetch, total=device.total, stack_text=stacks.stack_text, trampoline=_make_trampoline, caller=apis.route,
             on_error=self._on_error, on_failure=self._on_failure, hook_module=self._modules.hook, on_overflow=self._on_overflow,
             overflow_flag=_device_overflow_flag() if self.config.task == "overflow_check" else None,
-            on_kernel=self._kernels.run if self._kernels else None, modes=_function_modes(),
+            on_kernel=self._kernels.run if self._kernels else None, modes=_function_modes(), is_programs=is_programs,
             set_eval_frame=getattr(getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None), "set_eval_frame", None),
             global_hooks=_global_hooks(),
         )
@@ -278,16 +296,19 @@ class Recorder:
         """The folder of a process without a rank: "rank" for the first one that records into this dump_path, and one of its own for any other that
         does so at the same time. What tells them apart is a lock on dump_path itself, held until the process ends."""
         if self._own_folder is None:
-            os.makedirs(self.config.dump_path, mode=0o750, exist_ok=True)
-            self._own_folder = "rank"
-            self._lock = os.open(self.config.dump_path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            make_folder(self.config.dump_path)
+            folder = "rank"
+            if self._lock is None:  # or an interrupt came when there was one
+                self._lock = os.open(self.config.dump_path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                self._own_folder = "proc%d" % self.pid
-                log.warning("another process without a rank records into %s; this one writes to folders named %s", self.config.dump_path, self._own_folder)
+                folder = "proc%d" % self.pid
+                log.warning("another process without a rank records into %s; this one writes to folders named %s", self.config.dump_path, folder)
             except OSError as e:  # a file system without locks
+                give_back(e)
                 log.debug("%s: no lock: %s", self.config.dump_path, e)
+            self._own_folder = folder
         return self._own_folder
 
     def _selects_rank(self):
@@ -305,6 +326,7 @@ class Recorder:
         try:
             return self._make_unit()
         except OSError as e:
+            give_back(e)
             if not self._opened and not is_full(e) and self._starts <= 1:  # training has not begun
                 raise wrong("dump_path is %r; it must name a folder that is there or can be made: %s" % (self.config.dump_path, e.strerror)) from None
             self._on_failure(str(e))
@@ -462,6 +484,7 @@ class Recorder:
         try:
             probe.flush()
         except OSError as e:
+            give_back(e)
             self._on_failure(str(e))
 
     def step(self):
