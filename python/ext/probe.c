@@ -280,7 +280,6 @@ step(PyObject *self, PyObject *unused)
     msp_probe_device_end();
     msp_probe.live = false;
     msp_probe.generation++;
-    msp_probe_stack_step();
     Py_CLEAR(msp_probe.owners);
     for (probe_name *n = msp_probe.names; n != NULL; n = n->next)
         n->count = 0;

@@ -534,9 +534,6 @@ PyObject *msp_probe_stack_by_id(uint32_t id);
 /* Forget the ids: they belong to one collection. */
 void msp_probe_stack_reset(void);
 
-/* Between two steps: forget them when there are too many, as in a program that makes code while it runs. */
-void msp_probe_stack_step(void);
-
 /*
  * frames(use): whether stacks are told apart by the interpreter's own frames from now on, which is refused when the
  * current stack looks another way through frame objects. None: this interpreter's are not read.
