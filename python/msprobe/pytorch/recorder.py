@@ -328,7 +328,7 @@ class Recorder:
         except OSError as e:
             give_back(e)
             if not self._opened and not is_full(e) and self._starts <= 1:  # training has not begun
-                raise wrong("dump_path is %r; it must name a folder that is there or can be made: %s" % (self.config.dump_path, e.strerror)) from None
+                raise wrong("dump_path is %r; it must name a folder that is there or can be made: %s" % (self.config.dump_path, e.strerror or e)) from None
             self._on_failure(str(e))
             return False
 
