@@ -1,9 +1,11 @@
 """Programs of many kinds, recorded while they run as without us: mixed precision, hooks, threads, workers, forks, compiled and repeated regions."""
 import dataclasses
 import functools
+import json
 import linecache
 import os
 import signal
+import subprocess
 import sys
 import threading
 import types
@@ -11,7 +13,7 @@ import weakref
 from collections import OrderedDict
 
 import pytest
-from collecting import R, afresh, bare, collect, fill, step, torch
+from collecting import R, afresh, bare, collect, fill, step, torch, write_config
 
 import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
@@ -585,3 +587,34 @@ def test_a_step_whose_number_comes_again_is_written_anew(tmp_path, task):
     assert r.data(1000)["Torch.add.0.forward"]["input_args"][1]["value"] == 99
     assert "[ERROR]" not in r.output and sorted(os.listdir(r.folder)) == ["step1000"]
     assert [n for n in os.listdir(r.file("", 1000)) if n.startswith(".")] == []
+
+
+SPAWNS = """
+import multiprocessing, sys
+import torch
+from msprobe.pytorch import PrecisionDebugger
+
+debugger = PrecisionDebugger(sys.argv[1])  # where the worker comes by, too
+
+def work(x):
+    return float(torch.relu(torch.ones(2)).sum()) + x
+
+if __name__ == "__main__":
+    debugger.start()
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.map(work, [1]) == [3.0]
+        pool.close()
+        pool.join()
+    torch.sin(torch.ones(2))
+    debugger.stop()
+    debugger.step()
+"""
+
+
+def test_a_worker_that_is_spawned_has_nothing_to_say(tmp_path):
+    """It runs the top of the script, and ends without having recorded: that is no error."""
+    (tmp_path / "script.py").write_text(SPAWNS)
+    done = subprocess.run([sys.executable, str(tmp_path / "script.py"), write_config(tmp_path)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "nothing was recorded" not in done.stdout + done.stderr, done.stdout + done.stderr
+    with open(tmp_path / "dump" / "step0" / "rank" / "dump.json") as f:
+        assert list(json.load(f)["data"]) == ["Torch.sin.0.forward"]

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import functools
 import inspect
+import multiprocessing
 import os
 import shutil
 import stat
@@ -680,10 +681,14 @@ class Recorder:
             return counts["records"] > 0
         return counts["values"] > 0 or bool(self._kernels and self._kernels.done)
 
+    def _is_worker(self):
+        """A process that only helps, such as a data loader's worker that was spawned and has run the top of the script, where the debugger is built."""
+        return multiprocessing.parent_process() is not None and self._starts == 0 and not self._saves and current_rank()[0] is None and self.rank is None
+
     def _say_if_empty(self):
         """A process that was to record and has nothing says why."""
         self._say_overflows()
-        if not self._is_done() and not self._is_other_rank():
+        if not self._is_done() and not self._is_other_rank() and not self._is_worker():
             log.error("nothing was recorded: %s", self._why_empty())
 
 
