@@ -20,7 +20,11 @@ take(PyObject **slot, PyObject *v)
 static PyObject *
 raise(msp_status st, const msp_error *err)
 {
-    PyErr_SetString(st == MSP_E_NOMEM ? PyExc_MemoryError : PyExc_OSError, err->message);
+    PyObject *text = msp_probe_text(err->message); /* with the name of a file, which need not be UTF-8 */
+
+    if (text != NULL)
+        PyErr_SetObject(st == MSP_E_NOMEM ? PyExc_MemoryError : PyExc_OSError, text);
+    Py_XDECREF(text);
     return NULL;
 }
 
@@ -107,21 +111,25 @@ static PyObject *
 open_collect(PyObject *self, PyObject *args)
 {
     msp_collect_options opt = {0};
+    PyObject *dir; /* as bytes: a path need not be text */
     Py_ssize_t ring = 0;
     msp_error err;
     msp_status st;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "sz|n", &opt.dir, &opt.writer_path, &ring))
+    if (!PyArg_ParseTuple(args, "O&z|n", PyUnicode_FSConverter, &dir, &opt.writer_path, &ring))
         return NULL;
     if (msp_probe.collect != NULL) {
+        Py_DECREF(dir);
         PyErr_SetString(PyExc_RuntimeError, "a recording is open already");
         return NULL;
     }
+    opt.dir = PyBytes_AS_STRING(dir);
     opt.ring_bytes = ring > 0 ? (size_t)ring : 0;
     Py_BEGIN_ALLOW_THREADS;
     st = msp_collect_open(&msp_probe.collect, &opt, &err);
     Py_END_ALLOW_THREADS;
+    Py_DECREF(dir);
     if (st != MSP_OK)
         return raise(st, &err);
     msp_probe_stack_reset(); /* stacks seen before have no number in this collection */
@@ -153,20 +161,25 @@ msp_probe_open_unit(const msp_unit_info *info, const char *data_dir)
     Py_RETURN_NONE;
 }
 
-/* unit(dir, task, level, framework, data_dir, debug): the folder that records go to from now on */
+/* unit(dir, task, level, framework, shown_dir, data_dir, debug): the folder that records go to from now on; data_dir
+ * may be empty, for none, and shown_dir is how its name stands in dump.json */
 static PyObject *
 unit(PyObject *self, PyObject *args)
 {
     msp_unit_info info = {0};
-    const char *data_dir;
+    PyObject *dir = NULL, *data_dir = NULL, *done;
     int debug;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "ssssz|zp", &info.dir, &info.task, &info.level, &info.framework, &info.data_dir,
-                          &data_dir, &debug))
-        return NULL;
+    if (!PyArg_ParseTuple(args, "O&ssszO&p", PyUnicode_FSConverter, &dir, &info.task, &info.level, &info.framework,
+                          &info.data_dir, PyUnicode_FSConverter, &data_dir, &debug))
+        return NULL; /* which gives back what the converter made */
+    info.dir = PyBytes_AS_STRING(dir);
     info.kind = debug ? MSP_UNIT_DEBUG : MSP_UNIT_DUMP;
-    return msp_probe_open_unit(&info, data_dir);
+    done = msp_probe_open_unit(&info, PyBytes_GET_SIZE(data_dir) > 0 ? PyBytes_AS_STRING(data_dir) : NULL);
+    Py_DECREF(dir);
+    Py_DECREF(data_dir);
+    return done;
 }
 
 /* rules(**settings): see probe_rules */

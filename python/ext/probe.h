@@ -235,6 +235,9 @@ PyObject *msp_probe_ask(PyObject *callable, PyObject *first, PyObject *second);
  * again, and the program gets its exception afterwards. */
 PyObject *msp_probe_ask_own(PyObject *callable, PyObject *first, PyObject *second);
 
+/* A message as text, whatever bytes it holds. */
+PyObject *msp_probe_text(const char *message);
+
 /* Clear the exception that is set, if any; one that the program's handler of a signal has raised goes to the program.
  * Returns whether it was such a one. */
 bool msp_probe_drop_error(void);

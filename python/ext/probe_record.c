@@ -125,6 +125,12 @@ msp_probe_let_go(probe_held *held)
 
 /* ---- errors of our own ------------------------------------------------------------------------------------------- */
 
+PyObject *
+msp_probe_text(const char *message)
+{
+    return PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "backslashreplace");
+}
+
 static int
 raise_again(void *exception)
 {
@@ -291,7 +297,7 @@ msp_probe_commit(msp_record *r)
     }
     msp_probe.on = msp_probe.live = false; /* a full disk, say: training goes on, recording does not */
     if (msp_probe.on_failure != NULL) {
-        done = PyObject_CallFunction(msp_probe.on_failure, "s", err.message);
+        done = PyObject_CallFunction(msp_probe.on_failure, "N", msp_probe_text(err.message));
         Py_XDECREF(done);
         msp_probe_drop_error();
     }

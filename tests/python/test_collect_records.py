@@ -8,7 +8,7 @@ import sys
 import zlib
 
 import pytest
-from collecting import R, collect, step, torch
+from collecting import R, collect, in_process, step, torch, write_config
 
 import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
@@ -577,3 +577,24 @@ def test_a_function_of_two_names_is_found_in_the_source_where_instructions_do_no
 
     names = collect(tmp_path, body).names()
     assert names == ["Torch.conv1d.0.forward", "Functional.conv1d.0.forward", "Torch.conv1d.1.forward", "Tensor.neg.0.forward", "Tensor.abs.0.forward"]
+
+
+@pytest.mark.parametrize("task", ["statistics", "tensor"])
+def test_a_dump_path_may_hold_bytes_that_are_no_text(tmp_path, task):
+    """Such is a path from the command line in another locale than it was made in."""
+    from msprobe.pytorch import PrecisionDebugger
+
+    odd = os.fsdecode(os.fsencode(str(tmp_path)) + b"/\xfc \xff")
+    config = write_config(tmp_path, task=task)
+
+    def body():
+        step(PrecisionDebugger(config, dump_path=odd), lambda: torch.relu(R(2)) is None)
+
+    status, output, _ = in_process(tmp_path, body)
+    assert status == 0 and "[ERROR]" not in output, output
+    with open(os.path.join(odd, "step0", "rank", "dump.json"), encoding="utf-8") as f:
+        dump = json.load(f)
+    assert list(dump["data"]) == ["Torch.relu.0.forward"]
+    if task == "tensor":
+        assert dump["dump_data_dir"].endswith("\\udcfc \\udcff/step0/rank/dump_tensor_data")
+        assert len(os.listdir(os.path.join(odd, "step0", "rank", "dump_tensor_data"))) == 2

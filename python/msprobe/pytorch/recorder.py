@@ -369,7 +369,8 @@ class Recorder:
         if again:
             self.flush()
         self._folder = folder
-        probe.unit(folder, self.config.task, self.config.level, "pytorch", data, data, self.config.level == "debug")
+        shown = data and data.encode("utf-8", "backslashreplace").decode()  # a path need not be text
+        probe.unit(folder, self.config.task, self.config.level, "pytorch", shown, data or "", self.config.level == "debug")
 
     @functools.cached_property
     def _rules(self):
