@@ -11,7 +11,11 @@ probe_state msp_probe;
 static PyObject *
 raise(msp_status st, const msp_error *err)
 {
-    PyErr_SetString(st == MSP_E_NOMEM ? PyExc_MemoryError : PyExc_OSError, err->message);
+    PyObject *text = msp_probe_text(err->message); /* with the name of a file, which need not be UTF-8 */
+
+    if (text != NULL)
+        PyErr_SetObject(st == MSP_E_NOMEM ? PyExc_MemoryError : PyExc_OSError, text);
+    Py_XDECREF(text);
     return NULL;
 }
 
@@ -22,22 +26,24 @@ raise(msp_status st, const msp_error *err)
 static PyObject *
 setup(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"tensor",         "parameter",    "sample",      "sequence_nr",    "functorch_level",
-                            "describe",       "stack_text",   "trampoline",  "caller",         "on_error",
-                            "on_failure",     "hook_module",  "on_overflow", "overflow_flag",  "task_id",
-                            "queue_callback", "on_kernel",    "modes",       "set_eval_frame", "fetch",
-                            "total",          "global_hooks", NULL};
+    static char *names[] = {"tensor",          "parameter",     "sample",         "sequence_nr",
+                            "functorch_level", "describe",      "stack_text",     "trampoline",
+                            "caller",          "on_error",      "on_failure",     "hook_module",
+                            "on_overflow",     "overflow_flag", "task_id",        "queue_callback",
+                            "on_kernel",       "modes",         "set_eval_frame", "fetch",
+                            "total",           "global_hooks",  "is_programs",    NULL};
     PyObject *tensor, *parameter, *sample, *sequence = NULL, *level = NULL, *describe = NULL, *stack = NULL;
     PyObject *trampoline = NULL, *caller = NULL, *on_error = NULL, *on_failure = NULL, *hook_module = NULL;
     PyObject *on_overflow = NULL, *overflow_flag = NULL, *task_id = NULL, *queue_callback = NULL, *on_kernel = NULL,
-             *modes = NULL, *set_eval_frame = NULL, *fetch = NULL, *total = NULL, *global_hooks = NULL;
+             *modes = NULL, *set_eval_frame = NULL, *fetch = NULL, *total = NULL, *global_hooks = NULL,
+             *is_programs = NULL;
 
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O|OOOOOOOOOOOOOOOOOOO", names, &PyType_Type, &tensor,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O|OOOOOOOOOOOOOOOOOOOO", names, &PyType_Type, &tensor,
                                      &PyType_Type, &parameter, &sample, &sequence, &level, &describe, &stack,
                                      &trampoline, &caller, &on_error, &on_failure, &hook_module, &on_overflow,
                                      &overflow_flag, &task_id, &queue_callback, &on_kernel, &modes, &set_eval_frame,
-                                     &fetch, &total, &global_hooks))
+                                     &fetch, &total, &global_hooks, &is_programs))
         return NULL;
     msp_probe_set((PyObject **)&msp_probe.tensor_type, tensor);
     msp_probe_set((PyObject **)&msp_probe.parameter_type, parameter);
@@ -58,6 +64,7 @@ setup(PyObject *self, PyObject *args, PyObject *kwargs)
     msp_probe_set(&msp_probe.set_eval_frame, set_eval_frame);
     msp_probe_set(&msp_probe.fetch, fetch);
     msp_probe_set(&msp_probe.total, total);
+    msp_probe_set(&msp_probe.is_programs, is_programs);
     msp_probe_set(&msp_probe.global_hooks,
                   global_hooks != NULL && PyTuple_Check(global_hooks) ? global_hooks : Py_None);
     msp_probe_set(&msp_probe.modes,
@@ -97,21 +104,25 @@ static PyObject *
 open_collect(PyObject *self, PyObject *args)
 {
     msp_collect_options opt = {0};
+    PyObject *dir; /* as bytes: a path need not be text */
     Py_ssize_t ring = 0;
     msp_error err;
     msp_status st;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "sz|n", &opt.dir, &opt.writer_path, &ring))
+    if (!PyArg_ParseTuple(args, "O&z|n", PyUnicode_FSConverter, &dir, &opt.writer_path, &ring))
         return NULL;
     if (msp_probe.collect != NULL) {
+        Py_DECREF(dir);
         PyErr_SetString(PyExc_RuntimeError, "a recording is open already");
         return NULL;
     }
+    opt.dir = PyBytes_AS_STRING(dir);
     opt.ring_bytes = ring > 0 ? (size_t)ring : 0;
     Py_BEGIN_ALLOW_THREADS;
     st = msp_collect_open(&msp_probe.collect, &opt, &err);
     Py_END_ALLOW_THREADS;
+    Py_DECREF(dir);
     if (st != MSP_OK)
         return raise(st, &err);
     msp_probe_stack_reset(); /* stacks seen before have no number in this collection */
@@ -143,20 +154,25 @@ msp_probe_open_unit(const msp_unit_info *info, const char *data_dir)
     Py_RETURN_NONE;
 }
 
-/* unit(dir, task, level, framework, data_dir, debug): the folder that records go to from now on */
+/* unit(dir, task, level, framework, shown_dir, data_dir, debug): the folder that records go to from now on; data_dir
+ * may be empty, for none, and shown_dir is how its name stands in dump.json */
 static PyObject *
 unit(PyObject *self, PyObject *args)
 {
     msp_unit_info info = {0};
-    const char *data_dir;
+    PyObject *dir = NULL, *data_dir = NULL, *done;
     int debug;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "ssssz|zp", &info.dir, &info.task, &info.level, &info.framework, &info.data_dir,
-                          &data_dir, &debug))
-        return NULL;
+    if (!PyArg_ParseTuple(args, "O&ssszO&p", PyUnicode_FSConverter, &dir, &info.task, &info.level, &info.framework,
+                          &info.data_dir, PyUnicode_FSConverter, &data_dir, &debug))
+        return NULL; /* which gives back what the converter made */
+    info.dir = PyBytes_AS_STRING(dir);
     info.kind = debug ? MSP_UNIT_DEBUG : MSP_UNIT_DUMP;
-    return msp_probe_open_unit(&info, data_dir);
+    done = msp_probe_open_unit(&info, PyBytes_GET_SIZE(data_dir) > 0 ? PyBytes_AS_STRING(data_dir) : NULL);
+    Py_DECREF(dir);
+    Py_DECREF(data_dir);
+    return done;
 }
 
 /* rules(**settings): see probe_rules */
@@ -253,7 +269,6 @@ step(PyObject *self, PyObject *unused)
     msp_probe_device_end();
     msp_probe.live = false;
     msp_probe.generation++;
-    msp_probe_stack_step();
     Py_CLEAR(msp_probe.owners);
     for (probe_name *n = msp_probe.names; n != NULL; n = n->next)
         n->count = 0;
@@ -347,9 +362,10 @@ counts(PyObject *self, PyObject *unused)
 {
     (void)self;
     (void)unused;
-    return Py_BuildValue("{s:L,s:L,s:L,s:O}", "records", (long long)msp_probe.records, "values",
+    return Py_BuildValue("{s:L,s:L,s:L,s:O,s:O}", "records", (long long)msp_probe.records, "values",
                          (long long)msp_probe.values, "errors", (long long)msp_probe.errors, "open",
-                         msp_probe.collect != NULL ? Py_True : Py_False);
+                         msp_probe.collect != NULL ? Py_True : Py_False, "unit",
+                         msp_probe.has_unit ? Py_True : Py_False);
 }
 
 /* called() -> ["Functional.relu.0.forward", ...]: a name for everything that was called in this step */

@@ -134,6 +134,7 @@ typedef struct probe_state {
     PyObject *caller;        /* Python: function -> PROBE_FIRST_NAME, ... */
     PyObject *on_error;      /* Python: (where, name, exception, traceback) */
     PyObject *on_failure;    /* Python: (text), recording has ended */
+    PyObject *is_programs;   /* Python: (exception) -> bool, it came out of a signal's handler */
     PyObject *on_overflow;   /* Python: (name); may raise, and what it raises leaves the call */
     PyObject *overflow_flag; /* Python: () -> bool, a device's own flag after a call, or NULL */
     PyObject *on_kernel;     /* Python: (function, args, kwargs) -> the call's result */
@@ -245,6 +246,17 @@ msp_probe_give_back(probe_outcome *o, bool ours)
  * alone. */
 PyObject *msp_probe_ask(PyObject *callable, PyObject *first, PyObject *second);
 
+/* The same of a function that runs no code but ours: when an exception of the program's interrupts it, it is asked
+ * again, and the program gets its exception afterwards. */
+PyObject *msp_probe_ask_own(PyObject *callable, PyObject *first, PyObject *second);
+
+/* A message as text, whatever bytes it holds. */
+PyObject *msp_probe_text(const char *message);
+
+/* Clear the exception that is set, if any; one that the program's handler of a signal has raised goes to the program.
+ * Returns whether it was such a one. */
+bool msp_probe_drop_error(void);
+
 /* Calls whose handle nobody waited for, at the end of a step. */
 void msp_probe_pending_flush(void);
 
@@ -328,8 +340,12 @@ void msp_probe_record_put(msp_record *r);
 
 /* Where in a record we are, for names of tensor files: "Torch.cat.0.forward.input.0.1". Text is appended and cut back.
  */
+/* The longest name of a module ("Module.a.Linear"; longer ones are made shorter when they are told to us, by
+ * pytorch/modules.py), and a buffer for it with direction and numbers. */
+enum { PROBE_MODULE_NAME = 1000, PROBE_NAME_SIZE = PROBE_MODULE_NAME + 72 };
+
 typedef struct probe_path {
-    char text[512];
+    char text[PROBE_NAME_SIZE + 128];
     size_t len;
     bool files; /* tensors go to files */
 } probe_path;
@@ -539,9 +555,6 @@ PyObject *msp_probe_stack_by_id(uint32_t id);
 
 /* Forget the ids: they belong to one collection. */
 void msp_probe_stack_reset(void);
-
-/* Between two steps: forget them when there are too many, as in a program that makes code while it runs. */
-void msp_probe_stack_step(void);
 
 /*
  * frames(use): whether stacks are told apart by the interpreter's own frames from now on, which is refused when the

@@ -73,10 +73,10 @@ msp_probe_name_of(probe_api *api)
 
     if (!(api->flags & PROBE_BY_CALLER) || msp_probe.caller == NULL)
         return api->name;
-    said = msp_probe_ask(msp_probe.caller, api->target, NULL);
+    said = msp_probe_ask_own(msp_probe.caller, api->target, NULL);
     route = said == NULL ? PROBE_FIRST_NAME : PyLong_AsLong(said);
     Py_XDECREF(said);
-    PyErr_Clear();
+    msp_probe_drop_error();
     if (route == PROBE_UNLISTED)
         return NULL;
     return route == PROBE_SECOND_NAME && api->other != NULL ? api->other : api->name;
@@ -234,7 +234,7 @@ msp_probe_device_overflowed(void)
     bool yes = flag == Py_True;
 
     Py_XDECREF(flag);
-    PyErr_Clear();
+    msp_probe_drop_error();
     return yes;
 }
 

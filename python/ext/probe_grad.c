@@ -124,7 +124,7 @@ call_name(char *out, size_t size, const grad_call *g)
 static void
 start_path(probe_path *path, const grad_call *g, const char *section, int i)
 {
-    path->len = call_name(path->text, 400, g);
+    path->len = call_name(path->text, PROBE_NAME_SIZE, g);
     path->files = true;
     msp_probe_path_push(path, section, strlen(section));
     msp_probe_path_push_index(path, i);
@@ -177,7 +177,7 @@ put_slots(msp_record *r, const grad_call *g, const slot *s, int n, const char *s
 static void
 note_parent(const grad_call *g, msp_record *record)
 {
-    char name[512], parent[512];
+    char name[PROBE_NAME_SIZE], parent[PROBE_NAME_SIZE];
     size_t len = msp_probe_backward_text(parent, sizeof(parent), g->parent, g->parent_len);
     msp_record *r;
 
@@ -223,7 +223,7 @@ record_gradients(grad_call *g)
     msp_record *r = msp_probe_record_get();
     bool overflowed, poisoned, saved;
     uint64_t before = msp_probe.tickets;
-    char name[512];
+    char name[PROBE_NAME_SIZE];
     size_t n = call_name(name, sizeof(name), g);
 
     if (r == NULL)

@@ -15,7 +15,7 @@
 
 #define KEY(r, literal) msp_record_key((r), (literal), sizeof(literal) - 1)
 
-enum { MAX_NAME = 400, N_HOOKS = PROBE_PARAMETERS };
+enum { N_HOOKS = PROBE_PARAMETERS };
 
 static PyObject *str_dicts[PROBE_DICTS];
 
@@ -107,7 +107,7 @@ typedef struct module_call {
     probe_site site;
     PyObject *module; /* lent */
     probe_module *of;
-    char name[MAX_NAME + 40];
+    char name[PROBE_NAME_SIZE];
     size_t base, len; /* base: "Module.a.Linear" */
     int64_t number;
     int64_t generation;
@@ -133,9 +133,11 @@ write_name(char *out, const module_call *m, const char *direction)
 static void
 start_path(probe_path *path, const char *name, size_t len, const char *section)
 {
-    path->len = len < 400 ? len : 400;
+    path->len = len < PROBE_NAME_SIZE ? len : PROBE_NAME_SIZE;
     memcpy(path->text, name, path->len);
     path->files = true;
+    if (len > path->len) /* of a saved value, which may have any: files of two of them are not the same one */
+        msp_probe_path_push(path, name + path->len, len - path->len);
     if (section != NULL)
         msp_probe_path_push(path, section, strlen(section));
 }
@@ -199,7 +201,7 @@ begin(module_call *m, probe_module *of, PyObject *module, PyObject *args, PyObje
     m->poisoned = false;
     m->module = module;
     m->of = of;
-    m->base = of->len < MAX_NAME ? of->len : MAX_NAME;
+    m->base = of->len < PROBE_MODULE_NAME ? of->len : PROBE_MODULE_NAME;
     m->number = of->count++;
     m->generation = msp_probe.generation;
     memcpy(m->name, of->text, m->base);
@@ -335,7 +337,7 @@ finish(module_call *m, PyObject *output)
 static bool
 end(module_call *m, PyObject *output, bool by_hook)
 {
-    char backward[MAX_NAME + 40];
+    char backward[PROBE_NAME_SIZE];
     probe_quiet q;
     size_t len;
     bool stop;

@@ -15,21 +15,20 @@
 
 enum {
     MOST_RETURNED = 8, /* that have ended beside one another: what is handed on comes from one of the last */
-    NAME_SIZE = 448,
 };
 
 typedef struct open_module {
     int64_t first; /* number of the first node that it makes; -1: torch has none */
     bool returns;  /* gradients leave it by its positional arguments */
     size_t len;
-    char name[NAME_SIZE];
+    char name[PROBE_NAME_SIZE];
 } open_module;
 
 typedef struct ended_module {
     int64_t first, end; /* its nodes */
     Py_ssize_t depth;   /* how many modules were open around it */
     size_t len;
-    char name[NAME_SIZE];
+    char name[PROBE_NAME_SIZE];
 } ended_module;
 
 /* No Python objects: each call of a module comes by here twice. */
@@ -92,7 +91,7 @@ msp_probe_module_open(const char *name, size_t len, const probe_edges *inputs)
     }
     m = &here->opened[here->n_opened++];
     m->returns = msp_probe_edges_return(inputs, &m->first);
-    m->len = len < NAME_SIZE ? len : NAME_SIZE - 1;
+    m->len = len < PROBE_NAME_SIZE ? len : PROBE_NAME_SIZE - 1;
     memcpy(m->name, name, m->len);
 }
 

@@ -131,6 +131,12 @@ msp_probe_let_go(probe_held *held)
 
 /* ---- errors of our own ------------------------------------------------------------------------------------------- */
 
+PyObject *
+msp_probe_text(const char *message)
+{
+    return PyUnicode_DecodeUTF8(message, (Py_ssize_t)strlen(message), "backslashreplace");
+}
+
 static int
 raise_again(void *exception)
 {
@@ -139,12 +145,28 @@ raise_again(void *exception)
     return -1;
 }
 
-/* Ctrl-C that came while Python worked for us, or a signal's sys.exit(), is no error of ours: the program gets it as
- * soon as the interpreter looks for what is pending. Returns whether it is one. */
+/* Whether a handler of the program's has raised it; no exception is set. */
+static bool
+is_programs(PyObject *value)
+{
+    PyObject *said;
+    bool yes;
+
+    if (!PyErr_GivenExceptionMatches(value, PyExc_Exception))
+        return true;
+    said = msp_probe.is_programs == NULL ? NULL : PyObject_CallFunctionObjArgs(msp_probe.is_programs, value, NULL);
+    yes = said == Py_True;
+    Py_XDECREF(said);
+    PyErr_Clear();
+    return yes;
+}
+
+/* What a signal's handler raised while Python worked for us, Ctrl-C or an exception of the program's own, is no error
+ * of ours: the program gets it as soon as the interpreter looks for what is pending. Returns whether it is one. */
 static bool
 hand_on(PyObject *value)
 {
-    if (value == NULL || PyErr_GivenExceptionMatches(value, PyExc_Exception))
+    if (value == NULL || !is_programs(value))
         return false;
     Py_INCREF(value);
     if (Py_AddPendingCall(raise_again, value) == 0)
@@ -153,14 +175,64 @@ hand_on(PyObject *value)
     return false;
 }
 
+static void
+forget(PyObject *type, PyObject *value, PyObject *trace)
+{
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+}
+
+/* The exception that is set, as an object with its traceback; none is set any more. */
+static void
+fetch(PyObject **type, PyObject **value, PyObject **trace)
+{
+    PyErr_Fetch(type, value, trace);
+    PyErr_NormalizeException(type, value, trace);
+    if (*value != NULL && *trace != NULL)
+        PyException_SetTraceback(*value, *trace);
+}
+
+bool
+msp_probe_drop_error(void)
+{
+    PyObject *type, *value, *trace;
+    bool handed_on;
+
+    if (!PyErr_Occurred())
+        return false;
+    fetch(&type, &value, &trace);
+    handed_on = hand_on(value);
+    forget(type, value, trace);
+    return handed_on;
+}
+
+PyObject *
+msp_probe_ask_own(PyObject *callable, PyObject *first, PyObject *second)
+{
+    PyObject *said = msp_probe_ask(callable, first, second), *type, *value, *trace;
+    probe_outcome again;
+
+    if (said != NULL)
+        return said;
+    fetch(&type, &value, &trace);
+    if (value == NULL || !is_programs(value)) {
+        PyErr_Restore(type, value, trace);
+        return NULL;
+    }
+    again = msp_probe_set_aside(msp_probe_ask(callable, first, second));
+    hand_on(value); /* not before: it would be raised in there */
+    forget(type, value, trace);
+    return msp_probe_give_back(&again, false);
+}
+
 /* Tell Python about the exception that is set, and clear it; returns its text (a new reference) or NULL. */
 static PyObject *
 tell(const char *where, const char *name)
 {
     PyObject *type, *value, *trace, *text, *done;
 
-    PyErr_Fetch(&type, &value, &trace);
-    PyErr_NormalizeException(&type, &value, &trace);
+    fetch(&type, &value, &trace);
     text = value == NULL ? NULL : PyUnicode_FromFormat("%s: %S", Py_TYPE(value)->tp_name, value);
     PyErr_Clear();
     if (!hand_on(value)) {
@@ -170,11 +242,9 @@ tell(const char *where, const char *name)
                    : PyObject_CallFunction(msp_probe.on_error, "ssOO", where, name, value == NULL ? Py_None : value,
                                            trace == NULL ? Py_None : trace);
         Py_XDECREF(done);
+        msp_probe_drop_error();
     }
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(trace);
-    PyErr_Clear();
+    forget(type, value, trace);
     return text;
 }
 
@@ -233,10 +303,9 @@ msp_probe_commit(msp_record *r)
     }
     msp_probe.on = msp_probe.live = false; /* a full disk, say: training goes on, recording does not */
     if (msp_probe.on_failure != NULL) {
-        done = PyObject_CallFunction(msp_probe.on_failure, "s", err.message);
-        if (done == NULL)
-            PyErr_Clear();
+        done = PyObject_CallFunction(msp_probe.on_failure, "N", msp_probe_text(err.message));
         Py_XDECREF(done);
+        msp_probe_drop_error();
     }
 }
 
@@ -320,7 +389,7 @@ msp_probe_backward_text(char *out, size_t size, const char *name, size_t len)
 static bool
 is_listed_module(const char *name, size_t len, bool backward)
 {
-    char other[512];
+    char other[PROBE_NAME_SIZE];
 
     if (!backward)
         return msp_probe_in_list(msp_probe.rules.list, name, len);

@@ -74,7 +74,7 @@ msp_probe_unhook(PyObject *handle)
         done = PyObject_CallMethod(handle, "remove", NULL);
         Py_XDECREF(done);
     }
-    PyErr_Clear();
+    msp_probe_drop_error();
 }
 
 static PyObject *

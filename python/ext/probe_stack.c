@@ -31,8 +31,9 @@ typedef struct known_stack {
 
 static known_stack *table;
 static size_t slots, used;
-static PyObject *kept;  /* list of code objects */
-static PyObject *texts; /* dict: a stack's whole text -> its id: two calls on one line have the same */
+static PyObject *kept;         /* list of code objects */
+static PyObject *texts;        /* dict: a stack's whole text -> its id: two calls on one line have the same */
+static PyObject *texts_before; /* those of stacks that were forgotten last, or NULL */
 
 /* ---- frames, in every version ------------------------------------------------------------------------------------ */
 
@@ -200,25 +201,28 @@ make_room(void)
     return true;
 }
 
-void
-msp_probe_stack_reset(void)
+/* Some 60 MB of texts and code objects. A step with more distinct stacks makes texts anew, so that it is well above
+ * what models have: hundreds, or some thousands where they recurse. A program that makes code while it runs has any
+ * number, and a step of it need not end. */
+enum { MOST_STACKS = 1 << 15 };
+
+/* Code may be freed from here on, and its address be used again: no stack is known by it any more. */
+static void
+forget_stacks(void)
 {
     PyMem_Free(table);
     table = NULL;
     slots = used = 0;
     Py_CLEAR(kept);
-    Py_CLEAR(texts);
+    Py_XSETREF(texts_before, texts);
+    texts = NULL;
 }
 
-/* Some 60 MB of texts and code objects. A step with more distinct stacks makes all of their texts anew, so that it is
- * well above what models have: hundreds, or some thousands where they recurse. */
-enum { MOST_STACKS = 1 << 15 };
-
 void
-msp_probe_stack_step(void)
+msp_probe_stack_reset(void)
 {
-    if (used > MOST_STACKS)
-        msp_probe_stack_reset();
+    forget_stacks();
+    Py_CLEAR(texts_before);
 }
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
@@ -248,6 +252,14 @@ hand_over(PyObject *frames)
     return id;
 }
 
+static PyObject *
+known_text(PyObject *text)
+{
+    PyObject *id = PyDict_GetItem(texts, text);
+
+    return id != NULL || texts_before == NULL ? id : PyDict_GetItem(texts_before, text);
+}
+
 static uint32_t
 register_stack(PyObject *frames)
 {
@@ -258,32 +270,36 @@ register_stack(PyObject *frames)
     if (texts == NULL)
         texts = PyDict_New();
     if (text != NULL && texts != NULL)
-        id = PyDict_GetItem(texts, text);
-    if (id != NULL) {
-        n = (uint32_t)PyLong_AsUnsignedLong(id);
-    } else {
-        n = hand_over(frames);
-        id = PyLong_FromUnsignedLong(n);
-        if (id != NULL && text != NULL && texts != NULL)
-            PyDict_SetItem(texts, text, id);
-        Py_XDECREF(id);
-    }
+        id = known_text(text);
+    n = id != NULL ? (uint32_t)PyLong_AsUnsignedLong(id) : hand_over(frames);
+    id = PyLong_FromUnsignedLong(n);
+    if (id != NULL && text != NULL && texts != NULL)
+        PyDict_SetItem(texts, text, id);
+    Py_XDECREF(id);
     Py_XDECREF(separator);
     Py_XDECREF(text);
     PyErr_Clear();
     return n;
 }
 
-PyObject *
-msp_probe_stack_by_id(uint32_t id)
+static PyObject *
+text_by_id(PyObject *among, uint32_t id)
 {
     PyObject *text, *number;
     Py_ssize_t pos = 0;
 
-    while (id != 0 && texts != NULL && PyDict_Next(texts, &pos, &text, &number))
+    while (id != 0 && among != NULL && PyDict_Next(among, &pos, &text, &number))
         if (PyLong_AsUnsignedLong(number) == id)
             return text;
     return NULL;
+}
+
+PyObject *
+msp_probe_stack_by_id(uint32_t id)
+{
+    PyObject *text = text_by_id(texts, id);
+
+    return text != NULL ? text : text_by_id(texts_before, id);
 }
 
 /* One object per owner, for ever: there are two of them. */
@@ -306,7 +322,7 @@ describe_stack(PyFrameObject *top, stack_form of)
     PyObject *form = PyUnicode_FromString(msp_probe_is_legacy() ? "parts" : names[of]);
     PyObject *said = msp_probe.stack_text == NULL || form == NULL
                          ? NULL
-                         : msp_probe_ask(msp_probe.stack_text, (PyObject *)top, form);
+                         : msp_probe_ask_own(msp_probe.stack_text, (PyObject *)top, form);
     probe_site site = {0};
 
     if (said != NULL && PyTuple_Check(said) && PyTuple_GET_SIZE(said) == 4 && PyList_Check(PyTuple_GET_ITEM(said, 0))) {
@@ -335,6 +351,8 @@ learn(uint64_t hash, int skip, stack_form of)
     if (top == NULL)
         return site;
     site = describe_stack(top, of);
+    if (used >= MOST_STACKS)
+        forget_stacks();
     keep_codes(top);
     Py_DECREF(top);
     if (!make_room()) /* they may have been forgotten meanwhile */

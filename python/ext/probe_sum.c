@@ -164,10 +164,10 @@ put_memory(msp_record *r, const msp_tensor *t, bool requires_grad, probe_path *p
 static bool
 put_by_torch(msp_record *r, const grad_sum *s, probe_path *path)
 {
-    PyObject *sum = msp_probe.total == NULL ? NULL : msp_probe_ask(msp_probe.total, s->held, s->less);
+    PyObject *sum = msp_probe.total == NULL ? NULL : msp_probe_ask_own(msp_probe.total, s->held, s->less);
 
     if (sum == NULL)
-        PyErr_Clear();
+        msp_probe_drop_error();
     else
         msp_probe_value(r, sum, path, 0);
     Py_XDECREF(sum);

@@ -169,7 +169,11 @@ save_and_measure(const msp_tensor *t, const char *name, msp_stats *stats)
     st = msp_pt_save_measured(file, t, stats, &err);
     PyEval_RestoreThread(saved);
     if (st != MSP_OK) {
-        PyErr_SetString(PyExc_OSError, err.message);
+        PyObject *text = msp_probe_text(err.message);
+
+        if (text != NULL)
+            PyErr_SetObject(PyExc_OSError, text);
+        Py_XDECREF(text);
         return -1;
     }
     return 0;

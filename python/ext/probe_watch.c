@@ -94,7 +94,7 @@ bool
 msp_watch_write(module_name *n)
 {
     const bool overflowed = n->overflowed;
-    char name[512];
+    char name[PROBE_NAME_SIZE];
 
     if (n->nparts == 0)
         return false;
@@ -125,7 +125,7 @@ has_part(const module_name *n, const char *own)
 static bool
 add_part(module_name *n, const char *own, const msp_record *tokens)
 {
-    char name[512];
+    char name[PROBE_NAME_SIZE];
 
     if (n->nparts == n->parts_cap) {
         int cap = n->parts_cap == 0 ? 4 : n->parts_cap * 2;
@@ -161,7 +161,7 @@ read_gradient(module_name *n, const char *own, const probe_lent *gradient)
 
     if (tokens == NULL)
         return NULL;
-    path.len = record_name(path.text, 400, n, true);
+    path.len = record_name(path.text, PROBE_NAME_SIZE, n, true);
     msp_probe_path_push(&path, own, strlen(own));
     since = msp_probe_watch_overflow();
     msp_probe_lent(tokens, gradient, &path);
@@ -176,7 +176,7 @@ read_gradient(module_name *n, const char *own, const probe_lent *gradient)
 static bool
 is_selected(const module_name *n)
 {
-    char name[512];
+    char name[PROBE_NAME_SIZE];
 
     if (msp_probe.rules.list == NULL)
         return msp_probe_in_scope();

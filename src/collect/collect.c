@@ -31,7 +31,9 @@ enum {
     START_MS = 5000,
     WAIT_MS = 10, /* for the writer; it is woken again then */
     CHECK_MS = 100,
-    HELD_UP_SHARE = 8 /* of the ring: the rest is for who records while statistics are fetched */
+    LOOK_COMMITS = 64, /* between two looks at the clock */
+    LOOK_MS = 250,     /* and at the writer */
+    HELD_UP_SHARE = 8  /* of the ring: the rest is for who records while statistics are fetched */
 };
 
 static const uint64_t NEVER = UINT64_MAX;
@@ -58,6 +60,8 @@ struct msp_collect {
     uint64_t published; /* while the head stands there, everything is; or NEVER */
     unsigned spills;
     int restarts;
+    unsigned commits;    /* since it was thought of the writer */
+    struct timespec met; /* when it was last seen alive */
     msp_record scratch;
 };
 
@@ -393,6 +397,28 @@ seal(msp_record *r, msp_error *err)
     return MSP_OK;
 }
 
+/*
+ * A program that records for long and waits for nothing sees to it that somebody writes: whoever killed the writer may
+ * kill the program next, and what is then older than a second is to be in the files.
+ */
+static msp_status
+look_after_writer(msp_collect *c, waiter *w, msp_error *err)
+{
+    struct timespec now;
+    msp_status st = MSP_OK;
+
+    c->commits = 0;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if ((now.tv_sec - c->met.tv_sec) * 1000 + (now.tv_nsec - c->met.tv_nsec) / 1000000 < LOOK_MS)
+        return MSP_OK;
+    c->met = now;
+    if (!c->has_thread && !msp_ring_writer_lives(&c->ring)) {
+        begin_wait(w);
+        st = revive_writer(c, err);
+    }
+    return st;
+}
+
 static bool
 is_published(msp_collect *c)
 {
@@ -426,6 +452,8 @@ msp_collect_commit(msp_collect *c, msp_record *r, void (*wait)(bool, void *), vo
         return MSP_OK; /* a forked child: data-loader workers record nothing */
     enter(c, &w);
     st = put(c, r, &w, err);
+    if (st == MSP_OK && ++c->commits == LOOK_COMMITS)
+        st = look_after_writer(c, &w, err);
     leave(c, &w);
     r->len = 0;
     return st;

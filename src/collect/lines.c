@@ -313,7 +313,7 @@ add_number(msp_lines *l, msp_json_writer *w, msp_str name, int tok, record_reade
 static void
 add_stack(msp_json_writer *w, msp_str name, const unit_stack *stack)
 {
-    record_reader r = {stack->body, stack->body + stack->size, false};
+    record_reader r = msp_stack_texts(stack);
 
     msp_json_begin_array(w);
     msp_json_write_string(w, name);

@@ -15,9 +15,16 @@
 
 /* A call stack as the side file holds it: texts. In a unit of lines four per frame: path, line, function, source. */
 typedef struct unit_stack {
-    const unsigned char *body;
+    const unsigned char *body; /* NULL: it is not at hand, and shows no frames */
     size_t size;
+    uint64_t at; /* where it stands in the side file */
 } unit_stack;
+
+static inline record_reader
+msp_stack_texts(const unit_stack *s)
+{
+    return (record_reader){s->body, s->body == NULL ? NULL : s->body + s->size, false};
+}
 
 typedef struct msp_lines {
     msp_unit_kind kind;

@@ -356,7 +356,7 @@ by_stack(const void *a, const void *b)
 static void
 write_frames(msp_json_writer *w, const unit_stack *s)
 {
-    record_reader r = {s->body, s->body + s->size, false};
+    record_reader r = msp_stack_texts(s);
 
     while (!r.bad && r.p < r.end) {
         msp_str frame = msp_record_read_text(&r);

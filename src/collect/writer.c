@@ -36,7 +36,8 @@ enum {
     IDLE_MS = 50,
     LIFE_CHECK_MS = 200,
     PENDING_MAX = 4 << 20,
-    SIDE_MAX = 1 << 30
+    SIDE_MAX = 1 << 30,
+    STACKS_MAX = 16 << 20 /* bytes of their bodies: thousands of models' */
 };
 
 typedef struct writer {
@@ -48,7 +49,8 @@ typedef struct writer {
     struct timespec opened; /* when the first of those without files was */
     unit_stack *stacks;     /* stack id - 1 */
     size_t nstacks, stacks_cap;
-    msp_arena side;   /* bodies of the stacks */
+    msp_arena side;   /* bodies of the stacks, as far as they are not forgotten */
+    size_t side_size; /* of these */
     uint64_t side_at; /* how much of the side file is read */
     uint32_t ticket;  /* newest flush seen, not yet answered */
     int64_t records, damaged;
@@ -66,23 +68,6 @@ ms_since(const struct timespec *then)
     return (now.tv_sec - then->tv_sec) * 1000 + (now.tv_nsec - then->tv_nsec) / 1000000;
 }
 
-static msp_status
-add_unit(writer *w, const frame_header *h, msp_error *err)
-{
-    const ring_shared *s = w->ring->shared;
-    const size_t number = w->nunits; /* units are numbered from 0 in the order of the side file */
-
-    if (!msp_vec_grow((void **)&w->units, &w->units_cap, number + 1, sizeof(*w->units)))
-        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
-    w->units[w->nunits++] = msp_unit_without_files(false);
-    if (number < atomic_load(&s->over))
-        return MSP_OK;
-    if (number == atomic_load(&s->made))
-        clock_gettime(CLOCK_MONOTONIC, &w->opened);
-    w->unpublished = true;
-    return msp_unit_open(&w->units[number], h, number < atomic_load(&s->made), err);
-}
-
 static void
 close_unit(writer *w, msp_unit *u)
 {
@@ -93,6 +78,44 @@ close_unit(writer *w, msp_unit *u)
         atomic_fetch_add(over, 1u);
 }
 
+static bool
+has_json(const msp_unit *u)
+{
+    return u->open && u->lines.fd < 0;
+}
+
+/* A folder that comes again is begun anew: who had its files is done with them, or would take away the new ones. */
+static void
+close_others(writer *w, size_t number)
+{
+    const msp_unit *last = &w->units[number];
+
+    for (size_t i = w->ring->shared->over; i < number && has_json(last); i++)
+        if (has_json(&w->units[i]) && strcmp(w->units[i].dir, last->dir) == 0)
+            close_unit(w, &w->units[i]);
+}
+
+static msp_status
+add_unit(writer *w, const frame_header *h, msp_error *err)
+{
+    const ring_shared *s = w->ring->shared;
+    const size_t number = w->nunits; /* units are numbered from 0 in the order of the side file */
+    msp_status st;
+
+    if (!msp_vec_grow((void **)&w->units, &w->units_cap, number + 1, sizeof(*w->units)))
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    w->units[w->nunits++] = msp_unit_without_files(false);
+    if (number < atomic_load(&s->over))
+        return MSP_OK;
+    if (number == atomic_load(&s->made))
+        clock_gettime(CLOCK_MONOTONIC, &w->opened);
+    w->unpublished = true;
+    st = msp_unit_open(&w->units[number], h, number < atomic_load(&s->made), err);
+    if (st == MSP_OK)
+        close_others(w, number);
+    return st;
+}
+
 static msp_status
 add_stack(writer *w, const frame_header *h, msp_error *err)
 {
@@ -101,8 +124,38 @@ add_stack(writer *w, const frame_header *h, msp_error *err)
 
     if (body == NULL || !msp_vec_grow((void **)&w->stacks, &w->stacks_cap, w->nstacks + 1, sizeof(*w->stacks)))
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
-    w->stacks[w->nstacks++] = (unit_stack){(const unsigned char *)body, size};
+    w->stacks[w->nstacks++] = (unit_stack){(const unsigned char *)body, size, w->side_at - size};
+    w->side_size += size;
     return MSP_OK;
+}
+
+/* A program that makes code while it runs has any number of stacks. Once nothing waits that belongs to them, their
+ * bodies are left to the side file. */
+static void
+forget_stacks(writer *w)
+{
+    if (w->side_size <= STACKS_MAX)
+        return;
+    msp_arena_release(&w->side);
+    w->side_size = 0;
+    for (size_t i = 0; i < w->nstacks; i++)
+        w->stacks[i].body = NULL;
+}
+
+/* The body of a stack that was forgotten, which a frame asks for; when it cannot be had, the stack has no frames. */
+static void
+remember_stack(writer *w, const frame_header *h)
+{
+    unit_stack *s = h->arg > 0 && h->arg <= w->nstacks ? &w->stacks[h->arg - 1] : NULL;
+    char *body;
+
+    if (s == NULL || s->body != NULL)
+        return;
+    body = msp_arena_alloc(&w->side, s->size, 1);
+    if (body != NULL && pread(w->ring->side_fd, body, s->size, (off_t)s->at) == (ssize_t)s->size) {
+        s->body = (const unsigned char *)body;
+        w->side_size += s->size;
+    }
 }
 
 /* Read one frame of the side file; *more is false at its end, or before a frame that is still being written. */
@@ -165,6 +218,7 @@ publish(writer *w, msp_error *err)
     w->pending = 0;
     w->unpublished = false;
     w->shown = 0; /* the preview is gone */
+    forget_stacks(w);
     clock_gettime(CLOCK_MONOTONIC, &w->published);
     return MSP_OK;
 }
@@ -256,6 +310,7 @@ take_in(writer *w, const frame_header *h, msp_error *err)
             close_unit(w, u);
         return st;
     }
+    remember_stack(w, h);
     before = msp_unit_pending(u);
     st = msp_unit_add(u, h, w->stacks, w->nstacks, &w->damaged, err);
     w->pending += msp_unit_pending(u) - before;
@@ -325,8 +380,10 @@ peek(writer *w, msp_unit *more, const frame_header *h, msp_error *err)
         h = spilled;
     }
     if (st == MSP_OK && h != NULL && h->unit < w->nunits && w->units[h->unit].open &&
-        (is_value(h) || h->kind == FRAME_SITE || h->kind == FRAME_HOLE))
+        (is_value(h) || h->kind == FRAME_SITE || h->kind == FRAME_HOLE)) {
+        remember_stack(w, h);
         st = msp_unit_add(&more[h->unit], h, w->stacks, w->nstacks, &damaged, err);
+    }
     msp_free(spilled);
     return st;
 }

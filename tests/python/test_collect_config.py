@@ -35,7 +35,7 @@ COMMON = [
     ("rank", 3, "list"), ("rank", [-1], "between 0 and 1000000"), ("rank", ["3-1"], "left boundary"), ("rank", [1.5], "integer or string"),
     ("rank", [True], "integer or string"), ("step", "0-3", "list"), ("step", [1000001], "between 0 and 1000000"), ("step", ["a-b"], "decimal"),
     ("step", ["1-2-3"], "3-5"), ("step", ["5-1000001"], "1000000"), ("level", "L3", "L0, L1, L2, mix, debug"), ("level", "l1", '"L1"'),
-    ("enable_dataloader", "yes", "true or false"), ("enable_dataloader", 1, "true or false"), ("async_dump", "on", "true or false"),
+    ("enable_dataloader", "yes", "true or false"), ("enable_dataloader", 1, "true or false"), ("enable_dataloader", "ture", 'did you mean "true"'), ("async_dump", "on", "true or false"),
     ("precision", "hihg", '"high"'), ("seed", -1, "at least 0"), ("seed", 2**32, "at most 4294967295"), ("seed", "7", "whole number"),
     ("seed", True, "whole number"), ("is_deterministic", 1, "true or false"), ("acl_config", 5, "string"), ("rm_dropout", "no", "true or false"),
     ("api_list", "wider", '"wide"'), ("task", 0, "statistics"), ("task", {}, "statistics"), ("level", 0, "L0, L1, L2, mix, debug"),
@@ -184,6 +184,38 @@ def test_a_file_that_is_no_configuration(tmp_path, text, words):
         Config(str(tmp_path / "config.json"))
 
 
+@pytest.mark.parametrize("data, words", [
+    (b'{"step": [1' + b"0" * 5000 + b"]}", "4300|Exceeds|between 0 and"), (b'{"task": "\xff"}', "utf-8"), (b'{"task": "tensor",}', "a comma before a closing bracket"),
+    (b'{"step": [1, 2,]}', "a comma before a closing bracket"), (b'{"step": NaN}', "step is invalid.*nan"), (b'{"seed": Infinity}', "seed is inf; it must be a whole number"),
+    (b'"statistics"', "must hold a JSON object.*statistics")])
+def test_text_that_is_not_quite_json_is_told(tmp_path, data, words):
+    if data.startswith(b"{"):
+        data = b'{"dump_path": "dump", ' + data[1:]
+    (tmp_path / "config.json").write_bytes(data)
+    with pytest.raises(MsprobeException, match=words):
+        Config(str(tmp_path / "config.json"))
+
+
+def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path):
+    (tmp_path / "config.json").write_bytes(b'\xef\xbb\xbf{"dump_path": "dump", "level": "L0"}')
+    assert Config(str(tmp_path / "config.json")).level == "L0"
+
+
+def test_a_key_that_stands_there_twice_is_named(tmp_path, capsys):
+    (tmp_path / "config.json").write_text('{"dump_path": "dump", "level": "L0", "statistics": {"list": [], "list": ["relu"]}, "level": "mix"}')
+    config = Config(str(tmp_path / "config.json"))
+    out = capsys.readouterr().out
+    assert (config.level, config.list) == ("mix", ["relu"])
+    assert 'key "level" stands there 2 times; the last one counts: "mix"' in out and 'key "list" stands there 2 times' in out
+
+
+@pytest.mark.parametrize("path", ["", ".", "a\0b", "/dev/null"])
+def test_a_path_that_is_no_file_is_named_with_its_key(tmp_path, path):
+    with pytest.raises(FileCheckException) as e:
+        Config(path)
+    assert "config_path is %r; it must name a file" % path in str(e.value)
+
+
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(FileCheckException, match="nowhere.json"):
         Config(str(tmp_path / "nowhere.json"))
@@ -250,7 +282,8 @@ def test_wrong_arguments_of_the_calls_are_named(tmp_path):
         for call in (lambda: d.start(model, token_range=[3, 1]), lambda: d.start(model, token_range=5), lambda: d.start(token_range=[0, 1]),
                      lambda: d.start(5), lambda: d.set_init_step(-1), lambda: d.set_init_step("1"), lambda: d.register_custom_api(F, "rellu"),
                      lambda: d.register_custom_api(F, 5), lambda: d.register_custom_api(F, "relu", 7), lambda: d.module_dump(5, "name"),
-                     lambda: d.module_dump(model, 5), lambda: d.monitor(model), lambda: d.register_custom_api(F, "__doc__")):
+                     lambda: d.module_dump(model, 5), lambda: d.monitor(model), lambda: d.module_dump(model, ""), lambda: d.register_custom_api(F, "relu", "p" * 300),
+                     lambda: d.register_custom_api(F, "__doc__")):
             with pytest.raises(MsprobeException) as e:
                 call()
             said.append(str(e.value))
@@ -259,7 +292,8 @@ def test_wrong_arguments_of_the_calls_are_named(tmp_path):
     said = collect(tmp_path, body, level="mix").value
     for text, words in zip(said, (["token_range", "[3, 1]"], ["token_range", "5"], ["token_range", "model"], ["model", "int", "torch.nn.Module"],
                                   ["step", "-1", "at least 0"], ["step", "'1'"], ["rellu", "torch.nn.functional", "relu"], ["api", "5"], ["api_prefix", "7"],
-                                  ["module", "int"], ["dump_name", "5"], ["grad_probe"], ["__doc__", "has no function of that name"])):
+                                  ["module", "int"], ["dump_name", "5"], ["grad_probe"], ["dump_name", "''", "not empty"], ["api_prefix", "ppp", "200"],
+                                  ["__doc__", "has no function of that name"])):
         for word in words:
             assert word in text, (text, words)
     assert 'did you mean "__doc__"' not in said[-1]  # it is there, and no function
@@ -447,8 +481,6 @@ def test_points_of_any_structure(tmp_path):
             y = x * 2
             d.save({"a": x, "b": [y, 3, "s", (1.5, True)]}, "point")
             d.save(y, "point", save_backward=False)
-            d.save(object(), "wrong")
-            d.save({1: x}, "wrong")
             y.sum().backward()
             d.step()
 
@@ -461,15 +493,57 @@ def test_points_of_any_structure(tmp_path):
         assert data["point_grad.0.debug"]["a"]["Max"] == 2.0 and data["point_grad.0.debug"]["b"][0]["Max"] == 1.0
         assert torch.equal(r.tensor("point_grad.0.debug.a.pt", s), torch.full((2, 2), 2.0))
         assert not os.path.exists(r.file("dump.json", s))
-    assert r.output.count("nothing is saved") == 4
+
+
+WRONG_POINTS = [
+    ((object(), "name"), ["variable is an object of builtins.object", "tensor, a number, a string"]), ((None, "name"), ["variable is None", "tensor"]),
+    (({1: R(2)}, "name"), ["variable has 1 as a key", "strings as keys"]), (([R(2), {"a": (1, {2})}], "name"), ["variable[1]['a'][1] is an object of builtins.set"]),
+    ((R(2), 5), ["name is 5", "string"]), ((R(2), ""), ["name is ''", "not empty"]), ((R(2), None), ["name is None"]),
+    ((R(2), "name", 1), ["save_backward is 1", "True or False"]), ((R(2), "name", "yes"), ["save_backward is 'yes'"]),
+]
+
+
+@pytest.mark.parametrize("level", ["debug", "L1"])
+def test_wrong_arguments_of_save_are_an_exception_in_the_first_step_and_never_end_a_later_one(tmp_path, level):
+    def body(d):
+        said = []
+        for args, _ in WRONG_POINTS:
+            with pytest.raises(MsprobeException) as e:
+                d.save(*args)
+            said.append(str(e.value))
+        d.save(R(2), "right")
+        d.step()
+        for args, _ in WRONG_POINTS:
+            d.save(*args)
+        d.save(R(2), "right")
+        d.step()
+        return said
+
+    r = collect(tmp_path, body, level=level)
+    for text, (_, words) in zip(r.value, WRONG_POINTS):
+        for word in words:
+            assert word in text and word in r.output, (text, word)
+    assert r.output.count("nothing is saved") == len(WRONG_POINTS)
+    if level == "debug":
+        assert [list(r.read("debug.json", s)["data"]) for s in range(2)] == [["right.0.debug", "right_grad.0.debug"]] * 2
+
+
+def test_a_point_may_have_a_name_that_is_no_text(tmp_path):
+    r = collect(tmp_path, lambda d: d.save({"a\ud800": R(2)}, "\ud800", False), level="debug", task="tensor")
+    assert list(r.read("debug.json")["data"]) == ["\\ud800.0.debug"]
 
 
 @pytest.mark.parametrize("config, saved, why", [
-    ({}, [], "save() was never called"), ({}, [None, object()], "save() was called with nothing that can be saved"), ({"step": [3]}, [R(2)], "step selects [3]"),
+    ({}, [], "save() was never called"), ({"step": [3]}, [R(2)], "step selects [3]"),
     ({"rank": [1]}, [R(2)], "rank selects [1], and this process has no rank"), ({"task": "overflow_check"}, [R(2)], "task is overflow_check")])
 def test_why_no_point_was_saved_is_told(tmp_path, config, saved, why):
     r = collect(tmp_path, lambda d: [d.save(v, "name") for v in saved], level="debug", **config)
     assert "[ERROR] nothing was recorded: " + why in r.output.splitlines()[-1], r.output
+
+
+def test_it_is_told_when_nothing_could_be_saved(tmp_path):
+    r = collect(tmp_path, lambda d: [d.step(), d.save(None, "name"), d.save(object(), "name")], level="debug")
+    assert "[ERROR] nothing was recorded: save() was called with nothing that can be saved" in r.output.splitlines()[-1], r.output
 
 
 def test_asynchronous_dump_holds_the_values_of_the_call(tmp_path):

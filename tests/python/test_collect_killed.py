@@ -1,8 +1,10 @@
 """Nothing recorded is lost, whoever is killed, and a full disk ends recording and not the training."""
+import contextlib
 import json
 import mmap
 import os
 import random
+import resource
 import shutil
 import signal
 import struct
@@ -107,6 +109,57 @@ def test_the_writer_is_killed(tmp_path):
 
     result = collect(tmp_path, body, level="mix")
     assert result.value and sins(tmp_path) == 300, result.output
+
+
+def test_the_writer_is_killed_and_the_training_process_later(tmp_path):
+    """A step that does not end waits for nothing, and nobody would have noticed."""
+    progress = Progress()
+    pid, _, _ = train(tmp_path, progress, pause=0.0005)
+    until(lambda: progress.count() > 0)
+    for writer in writers(tmp_path):
+        os.kill(writer, signal.SIGKILL)
+    time.sleep(3.0)
+    killed = time.time()
+    kill(pid)
+    assert sins(tmp_path) >= progress.older_than(killed - 1.0) > 0
+    until(lambda: not writers(tmp_path))
+    assert progress.count() <= sins(tmp_path) <= progress.count() + 1
+
+
+def test_a_program_without_free_descriptors_still_has_one_writer(tmp_path):
+    """It cannot look the writer up, and must not take it for dead."""
+    def body(d):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        x, held, count, began = R(2), [], 0, time.monotonic()
+        d.start()
+        torch.sin(x)
+        mine = writers(tmp_path)
+        with contextlib.suppress(OSError):
+            while True:
+                held.append(os.open("/dev/null", os.O_RDONLY))
+        while time.monotonic() < began + 1.5:
+            torch.sin(x)
+            count += 1
+        for fd in held:
+            os.close(fd)
+        now = writers(tmp_path)
+        d.stop()
+        d.step()
+        return mine, now, count + 1
+
+    r = collect(tmp_path, body)
+    mine, now, count = r.value
+    assert mine == now and len(now) == 1 and sins(tmp_path) == count
+    assert "[WARNING]" not in r.output and "writer" not in r.output, r.output
+
+
+def test_a_file_size_limit_below_what_we_need_is_told_at_start(tmp_path):
+    def body(d):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+        with pytest.raises(MsprobeException, match="dump_path is .*File too large"):
+            d.start()
+
+    collect(tmp_path, body)
 
 
 @pytest.mark.parametrize("seed", range(2))

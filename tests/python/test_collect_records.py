@@ -8,7 +8,7 @@ import sys
 import zlib
 
 import pytest
-from collecting import R, collect, step, torch
+from collecting import R, collect, in_process, step, torch, write_config
 
 import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
@@ -324,6 +324,66 @@ def test_what_is_no_name_of_a_file_still_has_its_files(tmp_path, name):
     assert len(r.tensors()) == 3
 
 
+def deep(length):
+    """Two modules that stand so deep that their names have so many bytes, and differ at the end only."""
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    for _ in range(length // 51):
+        inner = model
+        model = nn.ModuleDict({"m" * 50: inner})
+        model.forward = lambda x, inner=inner: inner(x)
+    return model
+
+
+@pytest.mark.parametrize("level", ["L0", "mix"])
+@pytest.mark.parametrize("plain", ["", "all"])
+def test_names_of_modules_are_whole_however_deep_they_stand(tmp_path, level, plain):
+    """Above 400 bytes two of them were one record, with the files of one of them."""
+    def body(d):
+        model = deep(800)
+        step(d, lambda: model(R(2, 3, grad=True)).sum().backward(), model)
+        return {"Module.%s.%s" % (n, type(m).__name__) for n, m in model.named_modules() if n}
+
+    r = collect(tmp_path, body, task="tensor", level=level, env={"MSPROBE_PLAIN": plain})
+    linear = {n for n in r.value if n.endswith("Linear")}
+    assert len(linear) == 2 and min(map(len, linear)) > 750
+    modules = [n for n in r.names() if n.startswith("Module.")]
+    assert {n.rpartition(".forward.")[0] for n in modules if ".forward." in n} == r.value
+    assert {n.rpartition(".backward.")[0] for n in modules if ".backward." in n} == r.value
+    assert {n.rpartition(".parameters_grad")[0] for n in modules if n.endswith(".parameters_grad")} == linear
+    construct = r.construct()
+    assert {n for n in construct if n.startswith("Module.")} >= {n + ".forward.0" for n in r.value}
+    assert {parent for parent in construct.values() if parent} <= set(construct)
+    assert set(r.stacks()) >= {n + ".forward.0" for n in r.value}
+    files = [v["data_name"] for n in linear for v in r.data()[n + ".forward.0"]["parameters"].values()]
+    assert len(set(files)) == 4 and set(files) <= set(r.tensors())
+
+
+def test_filters_find_names_however_long(tmp_path):
+    long = ".".join(["m" * 50] * 15)
+    last = "Module.%s.1.Linear.forward.0" % long
+
+    def body(d):
+        model = deep(800)
+        step(d, lambda: model(R(2, 3, grad=True)).sum().backward(), model)
+
+    r = collect(tmp_path, body, level="mix", part={"list": [last], "tensor_list": [last]})
+    assert r.names() == ["Functional.linear.1.forward", last]
+    assert len([n for n in r.tensors() if n.startswith("Module.mmm")]) == 4
+
+
+def test_a_name_that_is_too_long_is_made_shorter_and_stays_one_of_its_own(tmp_path):
+    def body(d):
+        model = deep(1500)
+        for _ in range(2):
+            step(d, lambda: model(R(2, 3)).sum().backward(), model)
+
+    r = collect(tmp_path, body, level="L0")
+    linear = [n for n in r.names() if n.endswith(".Linear.forward.0")]
+    assert len(set(linear)) == 2 and all(400 < len(n) <= 1010 for n in linear)
+    assert r.names(1) == r.names(0)
+    assert r.output.count(".Linear is recorded as Module.mmm") == 2
+
+
 def test_tensor_list_adds_files_to_statistics(tmp_path):
     r = collect(tmp_path, lambda d: step(d, lambda: [F.relu(R(2)) is None, torch.add(R(2), 1) is None]), part={"tensor_list": ["relu"]})
     assert r.tensors() == ["Functional.relu.0.forward.input.0.pt", "Functional.relu.0.forward.output.0.pt"]
@@ -517,3 +577,24 @@ def test_a_function_of_two_names_is_found_in_the_source_where_instructions_do_no
 
     names = collect(tmp_path, body).names()
     assert names == ["Torch.conv1d.0.forward", "Functional.conv1d.0.forward", "Torch.conv1d.1.forward", "Tensor.neg.0.forward", "Tensor.abs.0.forward"]
+
+
+@pytest.mark.parametrize("task", ["statistics", "tensor"])
+def test_a_dump_path_may_hold_bytes_that_are_no_text(tmp_path, task):
+    """Such is a path from the command line in another locale than it was made in."""
+    from msprobe.pytorch import PrecisionDebugger
+
+    odd = os.fsdecode(os.fsencode(str(tmp_path)) + b"/\xfc \xff")
+    config = write_config(tmp_path, task=task)
+
+    def body():
+        step(PrecisionDebugger(config, dump_path=odd), lambda: torch.relu(R(2)) is None)
+
+    status, output, _ = in_process(tmp_path, body)
+    assert status == 0 and "[ERROR]" not in output, output
+    with open(os.path.join(odd, "step0", "rank", "dump.json"), encoding="utf-8") as f:
+        dump = json.load(f)
+    assert list(dump["data"]) == ["Torch.relu.0.forward"]
+    if task == "tensor":
+        assert dump["dump_data_dir"].endswith("\\udcfc \\udcff/step0/rank/dump_tensor_data")
+        assert len(os.listdir(os.path.join(odd, "step0", "rank", "dump_tensor_data"))) == 2

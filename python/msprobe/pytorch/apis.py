@@ -8,7 +8,6 @@ import ast
 import dis
 import functools
 import inspect
-import linecache
 import operator
 import os
 import sys
@@ -17,6 +16,8 @@ import torch
 
 from msprobe.pytorch import wide
 from msprobe.pytorch.log import log
+from msprobe.pytorch.signals import give_back
+from msprobe.pytorch.stacks import source_line
 
 DISTRIBUTED, BY_CALLER, WAIT, UNINITIALISED = 1, 2, 4, 32  # flags of _core.probe.add
 FIRST, SECOND, UNLISTED = 0, 1, 2  # answers of route()
@@ -315,6 +316,7 @@ def _find_route(frame, function):
     try:
         name = _name_at_call(frame, function)
     except Exception as e:  # an interpreter whose bytecode we do not know
+        give_back(e)
         log.debug("the calling instruction cannot be read: %s", e)
         name = None
     names = _NAMES.get(function, ())
@@ -367,12 +369,13 @@ def _callee_in_source(frame, instruction):
     place = getattr(instruction, "positions", None)
     if not instruction.opname.startswith("CALL") or place is None or None in place:
         return None, None
-    lines = [linecache.getline(frame.f_code.co_filename, n, frame.f_globals).encode() for n in range(place.lineno, place.end_lineno + 1)]
+    lines = [source_line(frame.f_code.co_filename, n, frame.f_globals).encode() for n in range(place.lineno, place.end_lineno + 1)]
     lines[-1] = lines[-1][:place.end_col_offset]
     lines[0] = lines[0][place.col_offset:]
     try:
         call = ast.parse(b"(" + b"".join(lines) + b")", mode="eval").body
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError) as e:
+        give_back(e)
         return None, None  # the source is another one by now, or there is none
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
         return None, None

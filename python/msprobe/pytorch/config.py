@@ -63,7 +63,7 @@ def boolean(key, value):
         return value
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
-    raise wrong("%s is %r; it must be true or false" % (key, value))
+    raise wrong("%s is %r; it must be true or false%s" % (key, value, nearest(value, ("true", "false")) if isinstance(value, str) else ""))
 
 
 def whole(key, value, least, most=None):
@@ -175,12 +175,13 @@ def data_mode(value):
 
 
 def check_file(path):
+    expected = "config_path is %r; it must name a file with a JSON object" % (path,)
     try:
         status = os.stat(path)
-    except OSError as e:
-        raise FileCheckException(FileCheckException.ILLEGAL_PATH_ERROR, "%s: %s" % (path, e.strerror)) from None
+    except (OSError, ValueError) as e:  # ValueError: it cannot be a path at all
+        raise FileCheckException(FileCheckException.ILLEGAL_PATH_ERROR, "%s: %s" % (expected, getattr(e, "strerror", None) or e)) from None
     if not stat.S_ISREG(status.st_mode):
-        raise FileCheckException(FileCheckException.INVALID_FILE_ERROR, "%s is not a file" % path)
+        raise FileCheckException(FileCheckException.INVALID_FILE_ERROR, "%s, and that is not a file" % expected)
     if status.st_mode & stat.S_IWOTH and status.st_uid != os.getuid() and os.getuid() != 0:
         raise FileCheckException(FileCheckException.FILE_PERMISSION_ERROR, "%s belongs to somebody else and everybody may write to it" % path)
 
@@ -190,13 +191,33 @@ def load(path):
         raise wrong("config_path is %r; it must be a string" % (path,))
     check_file(path)
     try:
-        with open(path, encoding="utf-8") as f:
-            config = json.load(f)
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as e:
-        raise wrong("%s: cannot be read as JSON: %s" % (path, e)) from None
+        with open(path, encoding="utf-8-sig") as f:  # some editors put a byte order mark first
+            config = json.load(f, object_pairs_hook=once_each)
+    except (OSError, ValueError, RecursionError) as e:  # ValueError: no UTF-8, no JSON, or a number of thousands of digits
+        raise wrong("%s: cannot be read as JSON: %s%s" % (path, e, comma_hint(e))) from None
     if not isinstance(config, dict):
-        raise wrong("%s: must hold a JSON object" % path)
+        raise wrong("%s: must hold a JSON object, and begins with %.80r" % (path, config))
     return config
+
+
+def once_each(pairs):
+    """The object; a key that stands there twice counts with its last value, as JSON readers have it, and is named."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        for key in sorted({key for key in keys if keys.count(key) > 1}):
+            log.warning('config.json: key "%s" stands there %d times; the last one counts: %s', key, keys.count(key), json.dumps(found[key]))
+    return found
+
+
+def comma_hint(error):
+    """What is said where a comma is followed by a closing bracket, which is easily written and easily overlooked."""
+    if not isinstance(error, json.JSONDecodeError):
+        return ""
+    before, after = error.doc[:error.pos].rstrip(), error.doc[error.pos:].lstrip()
+    if (before.endswith(",") and after[:1] in ("}", "]")) or (after[:1] == "," and after[1:].lstrip()[:1] in ("}", "]")):
+        return "; a comma before a closing bracket is not allowed"
+    return ""
 
 
 class Config:

@@ -187,8 +187,8 @@ def module_dump(module, dump_name):
     """Record one module alone, under this name, until module_dump_end(): no API, no other module."""
     if not isinstance(module, torch.nn.Module):
         raise wrong("module is %s; it must be a torch.nn.Module" % type(module).__name__)
-    if not isinstance(dump_name, str):
-        raise wrong("dump_name is %r; it must be a string" % (dump_name,))
+    if not isinstance(dump_name, str) or not dump_name:
+        raise wrong("dump_name is %r; it must be a string that is not empty" % (dump_name,))
     _instance_needed("module_dump").module_dump(module, dump_name)
 
 

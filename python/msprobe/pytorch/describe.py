@@ -13,6 +13,7 @@ import torch
 
 from msprobe._core import probe
 from msprobe.pytorch import device as devices
+from msprobe.pytorch.signals import give_back
 
 _FORMATS = {
     torch.contiguous_format: "contiguous_format",
@@ -98,7 +99,8 @@ def other(value, path):
 def group_ranks(group):
     try:
         return torch.distributed.get_process_group_ranks(group)
-    except Exception:  # a group of another back end, or one that is gone
+    except Exception as e:  # a group of another back end, or one that is gone
+        give_back(e)
         return []
 
 
@@ -137,8 +139,8 @@ def array(value, path):
         name = probe.file(torch.from_numpy(numpy.ascontiguousarray(value)), path)
         if name:
             record["data_name"] = name
-    except TypeError:  # a type that torch does not have
-        pass
+    except TypeError as e:  # a type that torch does not have
+        give_back(e)
     return record
 
 
@@ -167,7 +169,8 @@ def without_values(t, why, kind="torch.Tensor"):
     """The record of a tensor whose elements cannot be read: what is known, and why there is no more."""
     try:
         shape = [int(n) for n in t.shape]
-    except Exception:  # symbolic sizes
+    except Exception as e:  # symbolic sizes
+        give_back(e)
         shape = []
     record = {"type": kind, "dtype": str(t.dtype), "shape": shape, "Max": None, "Min": None, "Mean": None, "Norm": None}
     record["requires_grad"] = bool(t.requires_grad)
@@ -305,4 +308,5 @@ def tensor_itself(t, path):
         shape = tuple(t.shape) if t.layout is not torch.strided else None  # the values alone are read
         return read(t, path, kind, None, shape)
     except Exception as e:  # a subclass of its own kind: say so, and go on
+        give_back(e)
         return without_values(t, "%s: %s" % (type(e).__name__, str(e).partition("\n")[0]), kind)

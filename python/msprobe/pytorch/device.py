@@ -10,6 +10,7 @@ import contextlib
 import torch
 
 from msprobe.pytorch.log import log
+from msprobe.pytorch.signals import give_back
 
 NO_VALUES, STATISTICS, ELEMENTS, STATISTICS_AND_COPY = range(4)  # answers of _core.probe.wanted()
 
@@ -50,6 +51,7 @@ class Reducer:
         try:
             values = self._values(t)
         except Exception as e:  # a kernel that this device does not have
+            give_back(e)
             log.debug("%s of %s cannot be reduced on the device: %s", t.dtype, t.device, e)
             values = None
         if values is None:
@@ -99,9 +101,14 @@ class Reducer:
 
     def fetch(self):
         """{ticket: (Max, Min, Mean, Norm)} of everything that waits; None in the place of what the device could not give."""
-        waiting, self._waiting = self._waiting, []
+        waiting = self._waiting[:]
         if not waiting:
             return {}
+        found = self._fetch(waiting)
+        del self._waiting[:len(waiting)]  # not before: an exception of the program's own may have come in between
+        return found
+
+    def _fetch(self, waiting):
         groups = {}  # (device, type) -> 0-d tensors; one tensor that stands for several statistics is there once
         places = {}  # id of a 0-d tensor -> (group, number)
         for _, values in waiting:
@@ -115,6 +122,7 @@ class Reducer:
                 _finish(device)
             numbers = {key: torch.stack(group).cpu().tolist() for key, group in groups.items()}
         except Exception as e:
+            give_back(e)
             log.warning("statistics of %d tensors are lost: %s", len(waiting), e)
             return {ticket: None for ticket, _ in waiting}
         return {ticket: tuple(None if v is None else numbers[places[id(v)][0]][places[id(v)][1]] for v in values) for ticket, values in waiting}
@@ -135,6 +143,7 @@ def _adds_in_double(device):
         mean = torch.mean(torch.full((4,), 3e38, device=device), dtype=torch.float64).cpu().item()
         return 1.9e30 < norm < 2.1e30 and 2.9e38 < mean < 3.1e38
     except Exception as e:
+        give_back(e)
         log.debug("%s does not add in float64: %s", device.type, e)
         return False
 

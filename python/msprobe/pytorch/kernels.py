@@ -12,6 +12,7 @@ import torch
 
 from msprobe.pytorch.config import wrong
 from msprobe.pytorch.log import log
+from msprobe.pytorch.signals import give_back
 
 
 def npu_module():
@@ -112,6 +113,7 @@ class KernelDump:
             try:
                 self._repeat_backward(function, args, kwargs)
             except Exception as e:  # gradients of another shape, a file that is none: the program has no part in it
+                give_back(e)
                 log.error("The kernel dump of %s with the gradients of %s failed: %s", self.name, self._config.backward_input[0], e)
             return function(*args, **kwargs)
         before = {t.grad_fn for t in _tensors([args, list(kwargs.values())])}

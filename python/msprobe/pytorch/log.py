@@ -4,6 +4,8 @@ import logging
 import os
 import sys
 
+from msprobe.pytorch.signals import give_back
+
 LEVELS = {"0": logging.DEBUG, "1": logging.INFO, "2": logging.WARNING, "3": logging.ERROR, "4": logging.CRITICAL + 1}
 
 
@@ -16,6 +18,11 @@ class _Stdout(logging.StreamHandler):
     def emit(self, record):
         self.stream = sys.stdout
         super().emit(record)
+
+    def handleError(self, record):
+        """A line that cannot be written is not worth an exception. One that a signal's handler has raised meanwhile is the program's."""
+        give_back(sys.exc_info()[1])
+        super().handleError(record)
 
 
 class _Format(logging.Formatter):

@@ -6,14 +6,18 @@ autograd nodes, so that no node of ours is in the graph and no gradient is summe
 """
 
 import functools
+import hashlib
 import sys
 import threading
 
 import torch
 from torch.nn.parameter import is_lazy
 
+from msprobe.pytorch.log import log
+
 TORCH2 = tuple(int(x) for x in torch.__version__.split(".")[:2]) >= (2, 0)
 TELLS_OF_GRADIENTS = hasattr(torch.Tensor, "register_post_accumulate_grad_hook")  # since 2.1
+LONGEST_NAME = 1000  # bytes: PROBE_MODULE_NAME of python/ext/probe.h
 
 
 def _is_compiling():
@@ -65,6 +69,21 @@ def is_compiled(module):
 
 def is_left_out(module):
     return isinstance(module, torch.jit.ScriptModule) or type(module).__name__ == "FullyShardedDataParallel"
+
+
+@functools.lru_cache(None)
+def usable_name(name):
+    """The name as a dump can hold it. One that is too long keeps its beginning and its last part, the class, around a checksum of the whole, so that
+    no other module has it; the log says so, once."""
+    whole = name.encode("utf-8", "backslashreplace")
+    if len(whole) <= LONGEST_NAME:
+        return whole.decode()
+    last = "." + name.rpartition(".")[2]
+    if len(last) > 200:
+        last = ""
+    short = "%s~%s%s" % (whole[:LONGEST_NAME - 400].decode("utf-8", "ignore"), hashlib.sha256(whole).hexdigest()[:16], last)
+    log.warning("the name of a module has %d bytes, and %d are allowed; %s is recorded as %s", len(whole), LONGEST_NAME, name, short)
+    return short
 
 
 def modules_of(model):
@@ -157,6 +176,7 @@ class ModuleHooks:
     def _add(self, module, name, parameters_grad):
         if self._probe.module_known(module):
             return
+        name = usable_name(name)
         self._probe.module_add(module, name, not self.in_place)
         if not self.in_place:
             self.hook(module)

@@ -2,24 +2,41 @@
 
 import torch
 
-from msprobe.pytorch.log import log
-
 _DEPTH = 400
+_ALLOWED = "it must be a tensor, a number, a string, or a list, tuple or dict (with strings as keys) of these"
 
 
-def check(variable, depth=0):
-    """What save() takes: tensors, numbers, text, and lists, tuples and dicts of them. Returns the reason when it is something else."""
+def check(variable, name, backward):
+    """Returns what is wrong with the arguments of save(), None: nothing is."""
+    if not isinstance(name, str) or not name:
+        return "name is %s; it must be a string that is not empty" % _shown(name)
+    if not isinstance(backward, bool):
+        return "save_backward is %s; it must be True or False" % _shown(backward)
+    return _check_value(variable, "variable", 0)
+
+
+def _check_value(value, place, depth):
     if depth > _DEPTH:
-        return "nested deeper than %d levels" % _DEPTH
-    if isinstance(variable, (torch.Tensor, int, float, str)):
+        return "variable is nested deeper than %d levels; at most so many are allowed" % _DEPTH
+    if isinstance(value, (torch.Tensor, int, float, str)):
         return None
-    if isinstance(variable, (list, tuple)):
-        return next((why for v in variable for why in [check(v, depth + 1)] if why), None)
-    if isinstance(variable, dict):
-        if not all(isinstance(k, str) for k in variable):
-            return "keys of a dict must be strings"
-        return next((why for v in variable.values() for why in [check(v, depth + 1)] if why), None)
-    return "%s is not a tensor, number, string, list, tuple or dict" % type(variable).__name__
+    if isinstance(value, (list, tuple)):
+        members = enumerate(value)
+    elif isinstance(value, dict):
+        wrong = [k for k in value if not isinstance(k, str)]
+        if wrong:
+            return "%s has %s as a key; %s" % (place, _shown(wrong[0]), _ALLOWED)
+        members = value.items()
+    else:
+        return "%s is %s; %s" % (place, _shown(value), _ALLOWED)
+    return next((why for k, v in members for why in [_check_value(v, "%s[%.50r]" % (place, k) if depth < 10 else place, depth + 1)] if why), None)
+
+
+def _shown(value):
+    """Other objects' texts are theirs to make: that may take long, fail, or compute with tensors."""
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+        return "%.200r" % (value,)
+    return "an object of %s.%s" % (type(value).__module__, type(value).__qualname__)
 
 
 class Points:
@@ -31,10 +48,8 @@ class Points:
         self._gradients = []  # (record, its place, a structure like the variable's, with slots for gradients)
 
     def save(self, variable, name, backward):
-        why = check(variable)
-        if why or not isinstance(name, str) or not isinstance(backward, bool):
-            log.warning("save(%r): nothing is saved: %s", name, why or "name must be a string and save_backward True or False")
-            return
+        """The arguments are such that check() finds nothing."""
+        name = name.encode("utf-8", "backslashreplace").decode()  # a lone surrogate is no text
         number = self._counts.get(name, 0)
         self._counts[name] = number + 1
         record = "%s.%d.debug" % (name, number)

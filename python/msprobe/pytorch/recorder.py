@@ -6,8 +6,10 @@ import errno
 import fcntl
 import functools
 import inspect
+import multiprocessing
 import os
 import shutil
+import stat
 import sys
 import sysconfig
 import traceback
@@ -23,9 +25,13 @@ from msprobe.pytorch.kernels import KernelDump, npu_module
 from msprobe.pytorch.log import log, set_rank
 from msprobe.pytorch.modules import TORCH2, ModuleHooks
 from msprobe.pytorch.points import Points
+from msprobe.pytorch.points import check as check_point
+from msprobe.pytorch.signals import give_back, is_programs
 
 KERNEL = 16  # flag of _core.probe.add
 NAMES_SHOWN = 8
+_SCRIPTS = sysconfig.get_path("scripts")  # now: the first time it imports what no signal's handler should interrupt
+LONGEST_NAME = 200  # bytes, of an API: MAX_NAME of python/ext/probe_call.c
 
 
 def _make_trampoline(function, entry):
@@ -47,7 +53,7 @@ def _template(*args, **kwargs):
 
 def _writer_path():
     """The msprobe command that was installed with this package; None: a thread of this process writes."""
-    here = os.path.join(sysconfig.get_path("scripts"), "msprobe")
+    here = os.path.join(_SCRIPTS, "msprobe")
     return here if os.access(here, os.X_OK) else shutil.which("msprobe")
 
 
@@ -59,8 +65,8 @@ def _device_overflow_flag():
     try:
         if utils.is_support_inf_nan():
             return None
-    except Exception:
-        pass
+    except Exception as e:
+        give_back(e)
 
     def flag():
         raised = bool(utils.get_npu_overflow_flag())
@@ -119,6 +125,21 @@ def may_record(config):
     return not config.rank or current_rank()[0] in config.rank
 
 
+def make_folder(path):
+    """os.makedirs(); that one takes any OSError for mkdir's, also what a signal's handler raises."""
+    try:
+        os.mkdir(path, 0o750)
+    except FileExistsError:
+        if not stat.S_ISDIR(os.stat(path).st_mode):
+            raise
+    except FileNotFoundError:
+        above = os.path.dirname(path)
+        if above in ("", path):
+            raise
+        make_folder(above)
+        make_folder(path)
+
+
 def _spanning(steps, step):
     """(lowest, highest), with one step more."""
     low, high = steps or (step, step)
@@ -154,6 +175,7 @@ class Recorder:
         self._start_failed = None  # or why
         self._has_unit = False
         self._unit_ends = False  # and has not yet
+        self._folder = None  # of the last unit that was begun
         self._values_before = 0
         self._errors = {}
         self._said = set()
@@ -213,7 +235,7 @@ class Recorder:
             describe=describe, fetch=_fetch, total=device.total, stack_text=stacks.stack_text, trampoline=_make_trampoline, caller=apis.route,
             on_error=self._on_error, on_failure=self._on_failure, hook_module=self._modules.hook, on_overflow=self._on_overflow,
             overflow_flag=_device_overflow_flag() if self.config.task == "overflow_check" else None,
-            on_kernel=self._kernels.run if self._kernels else None, modes=_function_modes(),
+            on_kernel=self._kernels.run if self._kernels else None, modes=_function_modes(), is_programs=is_programs,
             set_eval_frame=getattr(getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None), "set_eval_frame", None),
             global_hooks=_global_hooks(),
         )
@@ -275,16 +297,19 @@ class Recorder:
         """The folder of a process without a rank: "rank" for the first one that records into this dump_path, and one of its own for any other that
         does so at the same time. What tells them apart is a lock on dump_path itself, held until the process ends."""
         if self._own_folder is None:
-            os.makedirs(self.config.dump_path, mode=0o750, exist_ok=True)
-            self._own_folder = "rank"
-            self._lock = os.open(self.config.dump_path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            make_folder(self.config.dump_path)
+            folder = "rank"
+            if self._lock is None:  # or an interrupt came when there was one
+                self._lock = os.open(self.config.dump_path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                self._own_folder = "proc%d" % self.pid
-                log.warning("another process without a rank records into %s; this one writes to folders named %s", self.config.dump_path, self._own_folder)
+                folder = "proc%d" % self.pid
+                log.warning("another process without a rank records into %s; this one writes to folders named %s", self.config.dump_path, folder)
             except OSError as e:  # a file system without locks
+                give_back(e)
                 log.debug("%s: no lock: %s", self.config.dump_path, e)
+            self._own_folder = folder
         return self._own_folder
 
     def _selects_rank(self):
@@ -302,8 +327,9 @@ class Recorder:
         try:
             return self._make_unit()
         except OSError as e:
+            give_back(e)
             if not self._opened and not is_full(e) and self._starts <= 1:  # training has not begun
-                raise wrong("dump_path is %r; it must name a folder that is there or can be made: %s" % (self.config.dump_path, e.strerror)) from None
+                raise wrong("dump_path is %r; it must name a folder that is there or can be made: %s" % (self.config.dump_path, e.strerror or e)) from None
             self._on_failure(str(e))
             return False
 
@@ -326,11 +352,25 @@ class Recorder:
         files = config.task in ("tensor", "overflow_check") or bool(config.tensor_list)
         data = os.path.join(folder, "dump_tensor_data") if files else None
         if data:
-            os.makedirs(data, mode=0o750, exist_ok=True)
-        probe.unit(folder, config.task, config.level, "pytorch", data, data, config.level == "debug")
+            make_folder(data)
+        self._begin_unit(folder, data)
         self._has_unit = True
         self._set_rules()
         return True
+
+    def _begin_unit(self, folder, data):
+        """An interrupt may have come when this had been done and was not known yet. A folder that comes again, by set_init_step(), is begun anew, and not before
+        everything of the earlier one is in its files."""
+        again = folder == self._folder
+        if probe.counts()["unit"]:
+            if again:
+                return
+            probe.step()
+        if again:
+            self.flush()
+        self._folder = folder
+        shown = data and data.encode("utf-8", "backslashreplace").decode()  # a path need not be text
+        probe.unit(folder, self.config.task, self.config.level, "pytorch", shown, data or "", self.config.level == "debug")
 
     @functools.cached_property
     def _rules(self):
@@ -445,6 +485,7 @@ class Recorder:
         try:
             probe.flush()
         except OSError as e:
+            give_back(e)
             self._on_failure(str(e))
 
     def step(self):
@@ -487,6 +528,10 @@ class Recorder:
     def save(self, variable, name, backward):
         config = self.config
         self._saves = True
+        why = check_point(variable, name, backward)
+        if why:
+            self._refuse_point(why)
+            return
         if config.level != "debug" or config.task not in ("tensor", "statistics"):
             return
         if self.ended or os.getpid() != self.pid or (config.step and self.current_step not in config.step):
@@ -494,6 +539,13 @@ class Recorder:
         if not self._has_unit and not self._open_unit():
             return
         self._points.save(variable, name, backward)
+
+    def _refuse_point(self, why):
+        """In the first step the program is told by an exception, as of any wrong argument. Later, when a value is not what it has been until then, hours of
+        training are not to end with it."""
+        if self.loop == 0 and os.getpid() == self.pid:
+            raise wrong("save(): " + why)
+        log.warning("save(): nothing is saved: %s", why)
 
     def module_dump(self, module, name):
         """Until module_dump_end() this one module is recorded, and no API."""
@@ -518,9 +570,13 @@ class Recorder:
         target = apis.look_up(module, api)
         if not callable(target):
             raise _no_such_api(module, api)
+        record = "%s.%s" % (prefix, api.rpartition(".")[2])
+        if len(record.encode("utf-8", "replace")) > LONGEST_NAME:
+            raise wrong("api_prefix is %.100r... and api is %.100r...; together they have more than %d bytes, which is what a name may have"
+                        % (prefix, api, LONGEST_NAME))
         if self.config.level in ("L1", "mix"):
             try:
-                self._registry.add_custom(module, api, target, "%s.%s" % (prefix, api.rpartition(".")[2]))
+                self._registry.add_custom(module, api, target, record)
             except (AttributeError, TypeError) as e:
                 raise wrong("api is %r; it cannot be recorded, because nothing can be put in its place: %s" % (api, e)) from None
 
@@ -625,10 +681,14 @@ class Recorder:
             return counts["records"] > 0
         return counts["values"] > 0 or bool(self._kernels and self._kernels.done)
 
+    def _is_worker(self):
+        """A process that only helps, such as a data loader's worker that was spawned and has run the top of the script, where the debugger is built."""
+        return multiprocessing.parent_process() is not None and self._starts == 0 and not self._saves and current_rank()[0] is None and self.rank is None
+
     def _say_if_empty(self):
         """A process that was to record and has nothing says why."""
         self._say_overflows()
-        if not self._is_done() and not self._is_other_rank():
+        if not self._is_done() and not self._is_other_rank() and not self._is_worker():
             log.error("nothing was recorded: %s", self._why_empty())
 
 

@@ -4,10 +4,12 @@ import linecache
 import os
 import re
 import sys
+import tokenize
 
 import torch
 
 from msprobe._core import probe
+from msprobe.pytorch.signals import give_back
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
@@ -59,6 +61,27 @@ def _frame_parts(frame, code, line):
     return [code.co_filename, str(frame.f_lineno), code.co_name, line.strip()]
 
 
+def source_line(filename, number, names):
+    """linecache.getline(), which reads a file when it is asked for the first time. It takes any OSError for a file that is not there, also a TimeoutError
+    that a signal's handler raised meanwhile: so the file is read here."""
+    if filename not in linecache.cache and not filename.startswith("<"):
+        _read_source(filename)
+    return linecache.getline(filename, number, names)
+
+
+def _read_source(filename):
+    try:
+        status = os.stat(filename)
+        with tokenize.open(filename) as f:
+            lines = f.readlines()
+    except (OSError, UnicodeDecodeError, SyntaxError, ValueError) as e:
+        give_back(e)
+        return  # linecache knows other places where it may be
+    if lines and not lines[-1].endswith("\n"):
+        lines[-1] += "\n"
+    linecache.cache[filename] = status.st_size, status.st_mtime, lines, filename
+
+
 def stack_text(frame, form):
     """([text, ...] innermost first, whether the call repeats a forward for activation checkpointing, owner, is_internal)
 
@@ -76,7 +99,7 @@ def stack_text(frame, form):
         code = frame.f_code
         seen.append((code.co_filename, code.co_name))
         if not code.co_filename.startswith(_HERE):
-            texts += show(frame, code, linecache.getline(code.co_filename, frame.f_lineno, frame.f_globals))
+            texts += show(frame, code, source_line(code.co_filename, frame.f_lineno, frame.f_globals))
         frame = frame.f_back
     if form == "parts":
         return texts, False, None, is_internal(seen)
