@@ -121,6 +121,30 @@ write_twin(msp_publish *p, uint64_t at, msp_str a, msp_str b, msp_error *err)
     return a.len + b.len == 0 ? MSP_OK : write_at(p->twin_fd, p->twin, at, a, b, err);
 }
 
+static void
+drop_twin(msp_publish *p)
+{
+    if (p->twin_fd < 0)
+        return;
+    close(p->twin_fd);
+    p->twin_fd = -1;
+    p->prepared = 0;
+    unlink(p->twin);
+}
+
+/*
+ * Whether somebody has the file open beside us, who may be half through it. A lease that would keep others out is
+ * granted only when there are none; on a file system without leases nobody knows.
+ */
+static bool
+is_being_read(int fd)
+{
+    if (fcntl(fd, F_SETLEASE, F_WRLCK) != 0)
+        return errno == EAGAIN;
+    fcntl(fd, F_SETLEASE, F_UNLCK);
+    return false;
+}
+
 /* The twin, with everything that the published file has but its tail. */
 static msp_status
 catch_up(msp_publish *p, msp_error *err)
@@ -129,6 +153,9 @@ catch_up(msp_publish *p, msp_error *err)
     msp_str text = p->head;
     msp_status st = MSP_OK;
 
+    if (p->was_shown && is_being_read(p->twin_fd))
+        drop_twin(p);
+    p->was_shown = false;
     if (p->twin_fd < 0) {
         p->twin_fd = open(p->twin, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0640);
         p->twin_len = p->twin_end = p->prepared = 0;
@@ -150,17 +177,6 @@ catch_up(msp_publish *p, msp_error *err)
         p->twin_len += text.len;
     }
     return st;
-}
-
-static void
-drop_twin(msp_publish *p)
-{
-    if (p->twin_fd < 0)
-        return;
-    close(p->twin_fd);
-    p->twin_fd = -1;
-    p->prepared = 0;
-    unlink(p->twin);
 }
 
 static msp_status
@@ -232,6 +248,7 @@ show(msp_publish *p, msp_str text, msp_error *err)
     p->end = p->twin_end;
     p->twin_fd = fd;
     p->twin_end = end;
+    p->was_shown = fd >= 0;
     p->prepared = 0;
     return MSP_OK;
 }

@@ -5,9 +5,10 @@
  * written to a hidden name and renamed, and a file that gets no others, as that of a short step, is done. Later ones
  * are written into its twin, a hidden file beside it that lags by one batch: first what the published file already has,
  * then the new members, then the tail. The two names are then exchanged in one step (renameat2 with RENAME_EXCHANGE),
- * and the old file becomes the next twin. Every byte is written twice, and never by the training process; rewriting the
- * file at each flush, as the original does, costs the square of its size. On file systems without that call (NFS)
- * members and tail are written over the old tail with one pwrite(2).
+ * and the old file becomes the next twin, unless somebody still reads it: then it is left to him, and the twin is made
+ * anew. Every byte is written twice, and never by the training process; rewriting the file at each flush, as the
+ * original does, costs the square of its size. On file systems without that call (NFS) members and tail are written
+ * over the old tail with one pwrite(2).
  */
 #ifndef MSP_COLLECT_PUBLISH_H
 #define MSP_COLLECT_PUBLISH_H
@@ -25,7 +26,8 @@ typedef struct msp_publish {
     size_t prepared;        /* bytes of the next text that the twin has behind that */
     msp_str head, tail;     /* tail: a literal */
     bool no_exchange;
-    bool any; /* there is a member */
+    bool was_shown; /* the twin was the file, and nothing was written to it since */
+    bool any;       /* there is a member */
 } msp_publish;
 
 #define MSP_PUBLISH_NONE ((msp_publish){.fd = -1, .twin_fd = -1})

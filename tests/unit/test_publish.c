@@ -1,5 +1,7 @@
 /* test_publish.c - promises of collect/publish.h: the file is whole at every moment, whatever was written ahead. */
 #include "unit.h"
+#include <fcntl.h>
+#include <unistd.h>
 #include "collect/publish.h"
 #include "core/alloc.h"
 #include "core/file.h"
@@ -113,6 +115,32 @@ a_preview_takes_the_place_of_what_was_prepared(void **state)
 }
 
 static void
+who_is_half_through_the_file_reads_it_to_its_end(void **state)
+{
+    const char *path = scratch_path("read.json");
+    char text[256] = "";
+    msp_publish p;
+    int fd;
+
+    (void)state;
+    create(&p, path);
+    append(&p, "\"a\": 1");
+    append(&p, ",\"b\": 2");
+    fd = open(path, O_RDONLY);
+    assert_true(fd >= 0);
+    assert_int_equal(read(fd, text, 10), 10);
+    append(&p, ",\"c\": 3");
+    append(&p, ",\"d\": 4");
+    msp_publish_prepare(&p, MSP_STR(",\"e\": 5"));
+    assert_true(read(fd, text + 10, sizeof(text) - 11) > 0);
+    close(fd);
+    assert_string_equal(text, "{\"data\": {\"a\": 1,\"b\": 2\n}}");
+    append(&p, ",\"e\": 5");
+    assert_file(path, "\"a\": 1,\"b\": 2,\"c\": 3,\"d\": 4,\"e\": 5");
+    msp_publish_close(&p);
+}
+
+static void
 a_file_can_be_made_before_there_is_text(void **state)
 {
     const char *path = scratch_path("early.json");
@@ -155,11 +183,9 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(the_first_members_make_the_file_and_nothing_else),
-        TEST(an_empty_text_makes_a_valid_file),
-        TEST(what_is_prepared_is_not_seen_before_it_is_appended),
-        TEST(a_preview_takes_the_place_of_what_was_prepared),
-        TEST(a_file_can_be_made_before_there_is_text),
+        TEST(the_first_members_make_the_file_and_nothing_else),   TEST(an_empty_text_makes_a_valid_file),
+        TEST(what_is_prepared_is_not_seen_before_it_is_appended), TEST(a_preview_takes_the_place_of_what_was_prepared),
+        TEST(who_is_half_through_the_file_reads_it_to_its_end),   TEST(a_file_can_be_made_before_there_is_text),
         TEST(a_twin_that_a_killed_writer_left_is_removed),
     };
 
