@@ -7,8 +7,8 @@
  *     u8   where in the ring the frames begin, in steps of 256 bytes, so that they go round its end
  *     u16  bytes of the side file
  *     the side file, behind the four units that are always there, and then the ring
- * Units name folders, and FRAME_SPILL names a file to be read and removed: inputs with such frames of their own are
- * left out, since the target is not to touch what is not its own.
+ * Units name folders, and FRAME_SPILL a file beside the ring to be read and removed: inputs with such frames of their
+ * own are left out, since the target is not to touch what is not its own.
  */
 #include <dirent.h>
 #include <fcntl.h>

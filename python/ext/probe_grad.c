@@ -345,9 +345,8 @@ msp_probe_grad_call(const char *name, size_t len, int nin, int nout, int64_t han
     size_t parent_len = 0;
     const char *parent = msp_probe_gradient_parent(handed_on, &parent_len);
     const size_t behind = (size_t)(nin + nout) * sizeof(slot) + len + 1 + parent_len;
-    grad_call *g = msp_probe_is_ready(&grad_call_type)
-                       ? PyObject_NewVar(grad_call, &grad_call_type, (Py_ssize_t)behind)
-                       : NULL;
+    grad_call *g =
+        msp_probe_is_ready(&grad_call_type) ? PyObject_NewVar(grad_call, &grad_call_type, (Py_ssize_t)behind) : NULL;
 
     if (g == NULL)
         return NULL;

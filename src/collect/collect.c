@@ -373,8 +373,11 @@ spill(msp_collect *c, msp_record *r, msp_error *err)
     char path[4096];
     msp_file f = MSP_FILE_NONE;
     msp_status st;
-    int n = snprintf(path, sizeof(path), "%s.%u.spill", c->ring.path, c->spills++);
+    const unsigned number = c->spills++;
 
+    st = msp_ring_spill_path(&c->ring, path, sizeof(path), number, err);
+    if (st != MSP_OK)
+        return st;
     st = msp_file_create(&f, path, 0640, err);
     if (st == MSP_OK)
         st = msp_file_write(&f, r->p, r->len, err);
@@ -383,8 +386,7 @@ spill(msp_collect *c, msp_record *r, msp_error *err)
         return st;
     }
     st = msp_file_commit(&f, err);
-    msp_record_frame(r, FRAME_SPILL, 0, 0);
-    msp_record_frame_text(r, path, (size_t)n);
+    msp_record_frame(r, FRAME_SPILL, 0, number);
     return st;
 }
 
@@ -467,6 +469,31 @@ put_side(msp_collect *c, msp_record *r, msp_error *err)
     return st != MSP_OK ? st : msp_ring_side_put(&c->ring, r->p, r->len, err);
 }
 
+/* The path from the ring's folder on; NULL: it is not below that. */
+static const char *
+from_home(const msp_collect *c, const char *path)
+{
+    const size_t n = msp_path_dir(c->ring.path).len;
+
+    if (strncmp(path, c->ring.path, n) != 0 || (path[n] != '/' && path[n] != '\0'))
+        return NULL;
+    return path[n] == '\0' ? "." : path + n + 1;
+}
+
+/* A dump that was moved is recovered where it is: paths are given from the ring on, where all of them can be. */
+static uint32_t
+place_unit(const msp_collect *c, const msp_unit_info *info, const char **dir, const char **data_dir)
+{
+    const bool writes_data = info->kind != MSP_UNIT_DUMP && info->kind != MSP_UNIT_DEBUG && *data_dir[0] != '\0';
+    const char *near_dir = from_home(c, *dir), *near_data = writes_data ? from_home(c, *data_dir) : *data_dir;
+
+    if (near_dir == NULL || near_data == NULL)
+        return 0;
+    *dir = near_dir;
+    *data_dir = near_data;
+    return UNIT_AT_HOME;
+}
+
 msp_status
 msp_collect_unit(msp_collect *c, uint32_t *unit, const msp_unit_info *info, msp_error *err)
 {
@@ -478,12 +505,14 @@ msp_collect_unit(msp_collect *c, uint32_t *unit, const msp_unit_info *info, msp_
                            info->data_dir == NULL ? "" : info->data_dir,
                            info->file == NULL ? "" : info->file,
                            mark};
+    uint32_t arg = (uint32_t)info->kind | (info->data_dir == NULL ? UNIT_NO_DATA_DIR : 0);
     msp_record *r = &c->scratch;
     msp_status st;
 
+    arg |= place_unit(c, info, &texts[0], &texts[4]);
     snprintf(mark, sizeof(mark), "%lld", (long long)info->mark);
     pthread_mutex_lock(&c->lock);
-    msp_record_frame(r, FRAME_UNIT, c->units, (uint32_t)info->kind | (info->data_dir == NULL ? 0x100 : 0));
+    msp_record_frame(r, FRAME_UNIT, c->units, arg);
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
         msp_record_frame_text(r, texts[i], strlen(texts[i]));
     st = put_side(c, r, err);

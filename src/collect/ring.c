@@ -265,6 +265,14 @@ msp_ring_next(const msp_ring *r, uint64_t *position, bool *bad)
 }
 
 msp_status
+msp_ring_spill_path(const msp_ring *r, char *out, size_t size, unsigned number, msp_error *err)
+{
+    if ((size_t)snprintf(out, size, "%s.%u.spill", r->path, number) < size)
+        return MSP_OK;
+    return msp_error_set(err, MSP_E_INVALID, "%s: path too long", r->path);
+}
+
+msp_status
 msp_ring_side_put(msp_ring *r, const void *frame, size_t size, msp_error *err)
 {
     int e = msp_file_put(r->side_fd, &(struct iovec){(void *)frame, size}, 1, -1);

@@ -51,6 +51,7 @@ typedef struct msp_ring {
     size_t mapped;
     int side_fd;
     char *path, *side_path;
+    bool foreign; /* nobody knows who made it: what it names outside its own folder is not touched */
 } msp_ring;
 
 /* Make a ring in dir for this process. capacity is rounded up to a power of two. */
@@ -67,6 +68,9 @@ frame_header *msp_ring_put(msp_ring *r, const void *frame, size_t size);
 
 /* The frame at position *at, or NULL when there is none; *at moves behind it. *bad is set when the ring is damaged. */
 const frame_header *msp_ring_next(const msp_ring *r, uint64_t *at, bool *bad);
+
+/* The file with this number beside the ring, for a frame that it cannot hold; MSP_E_INVALID: the path is too long. */
+MSP_CHECK msp_status msp_ring_spill_path(const msp_ring *r, char *out, size_t size, unsigned number, msp_error *err);
 
 /* Append a frame to the side file. */
 MSP_CHECK msp_status msp_ring_side_put(msp_ring *r, const void *frame, size_t size, msp_error *err);

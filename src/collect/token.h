@@ -17,8 +17,7 @@
 
 typedef enum frame_kind {
     FRAME_SKIP = 0, /* the rest of the ring up to its end is empty: go on at its beginning */
-    FRAME_UNIT, /* texts: dir, task, level, framework, data_dir, file, mark; arg: msp_unit_kind; bit 8: data_dir is null
-                 */
+    FRAME_UNIT,     /* texts: dir, task, level, framework, data_dir, file, mark; arg: msp_unit_kind, and UNIT_* */
     FRAME_VALUE, /* text: name; then a value; arg: the hole that it fills, 0: none; in units of lines the stack's id */
     FRAME_HOLE,  /* arg: a number; the value that fills it stands here when it comes in time */
     FRAME_SITE,  /* text: name, parent; arg: stack id; u8: parent is there */
@@ -26,9 +25,12 @@ typedef enum frame_kind {
     FRAME_ERROR, /* text for dump_error_info.log */
     FRAME_CLOSE, /* the unit is complete */
     FRAME_FLUSH, /* arg: ticket to publish */
-    FRAME_SPILL, /* text: path of a file that holds one whole frame too large for the ring */
+    FRAME_SPILL, /* one whole frame, too large for the ring, is in a file beside it; arg: the file's number */
     FRAME_CALL   /* FRAME_VALUE and FRAME_SITE in one: text: name; then a value and TOKEN_SITE; arg: stack id */
 } frame_kind;
+
+/* UNIT_AT_HOME: the folders that the unit writes to are given from the ring's own on. */
+enum { UNIT_KIND = 0xff, UNIT_NO_DATA_DIR = 0x100, UNIT_AT_HOME = 0x200 };
 
 typedef struct frame_header {
     uint32_t size;

@@ -95,19 +95,56 @@ open_files(msp_unit *u, msp_str head, bool again, msp_error *err)
     return st;
 }
 
-/* r stands behind what all kinds of units have. */
+/* Whether the path leads nowhere but down. */
+static bool
+goes_down(msp_str path)
+{
+    for (size_t at = 0, end; at <= path.len; at = end + 1) {
+        const char *slash = at == path.len ? NULL : memchr(path.p + at, '/', path.len - at);
+
+        end = slash == NULL ? path.len : (size_t)(slash - path.p);
+        if (end - at == 2 && memcmp(path.p + at, "..", 2) == 0)
+            return false;
+    }
+    return path.len > 0 && path.p[0] != '/';
+}
+
+/* The folder that a unit names, to be given back with msp_free(). */
 static msp_status
-open_lines(msp_unit *u, msp_unit_kind kind, msp_str data_dir, record_reader *r, msp_error *err)
+find_folder(char **out, msp_str path, bool at_home, const msp_ring *ring, msp_error *err)
+{
+    const msp_str home = at_home ? msp_path_dir(ring->path) : (msp_str){0};
+    char *text;
+
+    *out = NULL;
+    if (path.len == 0 || memchr(path.p, '\0', path.len) != NULL || (at_home && !goes_down(path)))
+        return msp_error_set(err, MSP_E_FORMAT, "the description of a dump folder is damaged");
+    if (!at_home && ring->foreign)
+        return msp_error_set(err, MSP_E_INVALID,
+                             "%s: it belongs to %.*s, and who recovers it writes nowhere but below its own folder",
+                             ring->path, (int)path.len, path.p);
+    text = msp_alloc(home.len + 1 + path.len + 1, 1);
+    if (text == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    snprintf(text, home.len + 1 + path.len + 1, "%.*s%s%.*s", (int)home.len, home.p, at_home ? "/" : "", (int)path.len,
+             path.p);
+    *out = text;
+    return MSP_OK;
+}
+
+/* r stands behind what all kinds of units have. data_dir may be NULL. */
+static msp_status
+open_lines(msp_unit *u, msp_unit_kind kind, const char *data_dir, record_reader *r, msp_error *err)
 {
     msp_str file = msp_record_read_text(r), mark = msp_record_read_text(r);
     char number[24] = "";
 
     if (r->bad || kind > MSP_UNIT_HOOKS || file.len == 0 || memchr(file.p, '/', file.len) != NULL ||
-        memchr(file.p, '\0', file.len) != NULL || memchr(data_dir.p, '\0', data_dir.len) != NULL ||
-        mark.len >= sizeof(number))
+        memchr(file.p, '\0', file.len) != NULL || mark.len >= sizeof(number))
         return msp_error_set(err, MSP_E_FORMAT, "the description of a dump file is damaged");
     memcpy(number, mark.p, mark.len);
-    return msp_lines_open(&u->lines, kind, u->dir, file, data_dir, strtoll(number, NULL, 10), err);
+    return msp_lines_open(&u->lines, kind, u->dir, file, msp_str_of(data_dir == NULL ? "" : data_dir),
+                          strtoll(number, NULL, 10), err);
 }
 
 msp_unit
@@ -121,32 +158,33 @@ msp_unit_without_files(bool debug)
 }
 
 msp_status
-msp_unit_open(msp_unit *u, const frame_header *h, bool again, msp_error *err)
+msp_unit_open(msp_unit *u, const frame_header *h, const msp_ring *ring, bool again, msp_error *err)
 {
     record_reader r = body_of(h);
     msp_str dir = msp_record_read_text(&r), task = msp_record_read_text(&r), level = msp_record_read_text(&r);
     msp_str framework = msp_record_read_text(&r), data_dir = msp_record_read_text(&r);
-    const msp_unit_kind kind = (msp_unit_kind)(h->arg & 0xff);
+    const msp_unit_kind kind = (msp_unit_kind)(h->arg & UNIT_KIND);
+    const bool at_home = (h->arg & UNIT_AT_HOME) != 0, lines = kind != MSP_UNIT_DUMP && kind != MSP_UNIT_DEBUG;
+    char *data_folder = NULL;
     msp_buf head = {0};
     msp_status st;
 
     *u = msp_unit_without_files(kind == MSP_UNIT_DEBUG);
-    if (r.bad || dir.len == 0 || memchr(dir.p, '\0', dir.len) != NULL)
-        return msp_error_set(err, MSP_E_FORMAT, "the description of a dump folder is damaged");
-    u->dir = msp_alloc(dir.len + 1, 1);
-    if (u->dir == NULL)
-        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
-    memcpy(u->dir, dir.p, dir.len);
-    u->dir[dir.len] = '\0';
-    make_head(&head, task, level, framework, data_dir, (h->arg & 0x100) != 0);
-    st = msp_buf_status(&head, err);
+    st = find_folder(&u->dir, r.bad ? (msp_str){0} : dir, at_home, ring, err);
+    if (st == MSP_OK && lines && data_dir.len > 0)
+        st = find_folder(&data_folder, data_dir, at_home, ring, err);
     if (st == MSP_OK)
         st = msp_path_make_dirs(u->dir, err);
-    if (st == MSP_OK && kind != MSP_UNIT_DUMP && kind != MSP_UNIT_DEBUG)
-        st = open_lines(u, kind, data_dir, &r, err);
-    else if (st == MSP_OK)
-        st = open_files(u, msp_buf_view(&head), again, err);
+    if (st == MSP_OK && lines) {
+        st = open_lines(u, kind, data_folder, &r, err);
+    } else if (st == MSP_OK) {
+        make_head(&head, task, level, framework, data_dir, (h->arg & UNIT_NO_DATA_DIR) != 0);
+        st = msp_buf_status(&head, err);
+        if (st == MSP_OK)
+            st = open_files(u, msp_buf_view(&head), again, err);
+    }
     msp_buf_release(&head);
+    msp_free(data_folder);
     u->open = st == MSP_OK;
     if (!u->open)
         msp_unit_close(u);

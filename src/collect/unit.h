@@ -7,6 +7,7 @@
 #include <time.h>
 #include "collect/lines.h"
 #include "collect/publish.h"
+#include "collect/ring.h"
 #include "core/arena.h"
 
 typedef struct unit_site {
@@ -40,9 +41,11 @@ typedef struct msp_unit {
 
 /*
  * Make the folder from the body of a FRAME_UNIT; its files come with the first publishing. With again set, go on with
- * files that an earlier writer left. On failure the unit is not open.
+ * files that an earlier writer left. On failure the unit is not open; MSP_E_INVALID: the ring is foreign, and the
+ * folder not below its own.
  */
-MSP_CHECK msp_status msp_unit_open(msp_unit *u, const frame_header *h, bool again, msp_error *err);
+MSP_CHECK msp_status msp_unit_open(msp_unit *u, const frame_header *h, const msp_ring *ring, bool again,
+                                   msp_error *err);
 
 /* Take in a frame for this unit. Damaged frames are counted in *damaged and otherwise ignored. */
 MSP_CHECK msp_status msp_unit_add(msp_unit *u, const frame_header *h, const unit_stack *stacks, size_t nstacks,

@@ -20,6 +20,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 #include "collect/unit.h"
@@ -110,7 +111,7 @@ add_unit(writer *w, const frame_header *h, msp_error *err)
     if (number == atomic_load(&s->made))
         clock_gettime(CLOCK_MONOTONIC, &w->opened);
     w->unpublished = true;
-    st = msp_unit_open(&w->units[number], h, number < atomic_load(&s->made), err);
+    st = msp_unit_open(&w->units[number], h, w->ring, number < atomic_load(&s->made), err);
     if (st == MSP_OK)
         close_others(w, number);
     return st;
@@ -163,6 +164,7 @@ static msp_status
 read_side_frame(writer *w, bool *more, msp_error *err)
 {
     frame_header head, *h;
+    struct stat sb;
     msp_status st;
     int fd = w->ring->side_fd;
 
@@ -172,6 +174,8 @@ read_side_frame(writer *w, bool *more, msp_error *err)
     if (head.size < sizeof(head) || head.size > SIDE_MAX)
         return msp_error_set(err, MSP_E_FORMAT, "%s: damaged at byte %llu", w->ring->side_path,
                              (unsigned long long)w->side_at);
+    if (fstat(fd, &sb) != 0 || (uint64_t)sb.st_size < w->side_at + head.size)
+        return MSP_OK;
     h = msp_alloc(head.size, 1);
     if (h == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
@@ -225,22 +229,18 @@ publish(writer *w, msp_error *err)
 
 /* The frame that h says is in a file, to be given back with msp_free(), NULL: it is damaged; path is the file's. */
 static msp_status
-read_spilled(frame_header **out, char *path, size_t path_size, const frame_header *h, msp_error *err)
+read_spilled(frame_header **out, char *path, size_t path_size, const msp_ring *ring, const frame_header *h,
+             msp_error *err)
 {
-    record_reader r = {(const unsigned char *)(h + 1), (const unsigned char *)h + h->size, false};
-    msp_str name = msp_record_read_text(&r);
     frame_header *frame;
     msp_status st;
     size_t size;
     char *text;
 
     *out = NULL;
-    path[0] = '\0';
-    if (r.bad || name.len >= path_size)
-        return MSP_OK;
-    memcpy(path, name.p, name.len);
-    path[name.len] = '\0';
-    st = msp_file_read(&text, &size, path, UINT32_MAX, err);
+    st = msp_ring_spill_path(ring, path, path_size, h->arg, err);
+    if (st == MSP_OK)
+        st = msp_file_read(&text, &size, path, UINT32_MAX, err);
     if (st != MSP_OK)
         return st;
     frame = (frame_header *)text;
@@ -258,7 +258,7 @@ take_in_spilled(writer *w, const frame_header *h, msp_error *err)
 {
     char path[4096];
     frame_header *frame;
-    msp_status st = read_spilled(&frame, path, sizeof(path), h, err);
+    msp_status st = read_spilled(&frame, path, sizeof(path), w->ring, h, err);
 
     if (st != MSP_OK)
         return st;
@@ -269,7 +269,7 @@ take_in_spilled(writer *w, const frame_header *h, msp_error *err)
     msp_free(frame);
     if (st == MSP_OK)
         st = publish(w, err);
-    if (st == MSP_OK && path[0] != '\0')
+    if (st == MSP_OK)
         unlink(path); /* not before its text is safe */
     return st;
 }
@@ -376,7 +376,7 @@ peek(writer *w, msp_unit *more, const frame_header *h, msp_error *err)
     char path[4096];
 
     if (h->kind == FRAME_SPILL) {
-        st = read_spilled(&spilled, path, sizeof(path), h, err);
+        st = read_spilled(&spilled, path, sizeof(path), w->ring, h, err);
         h = spilled;
     }
     if (st == MSP_OK && h != NULL && h->unit < w->nunits && w->units[h->unit].open &&
@@ -546,6 +546,7 @@ recover_ring(const char *path, int64_t *recovered, msp_error *err)
         msp_ring_close(&ring, false);
         return MSP_OK;
     }
+    ring.foreign = true;
     atomic_store(&ring.shared->failed, 0);
     atomic_store(&ring.shared->closing, 1);
     st = msp_writer_serve(&ring, &n, err);

@@ -315,17 +315,14 @@ after_kill_9_of_the_training_process_everything_committed_is_there(void **state)
     }
 }
 
-static void
-after_everything_is_killed_the_files_are_valid_and_a_reader_recovers_the_rest(void **state)
+/* Record, and kill everything while something is still in the ring; the last record that was committed. */
+static int
+record_and_kill_all(const char *dir, const char *unit_dir)
 {
-    const char *dir = scratch_path("group"), *unit_dir = scratch_path("group/step0/rank0");
-    int64_t recovered = 0, before, after, writer;
+    int64_t writer;
     int fd, last, status;
-    pid_t pid;
+    pid_t pid = start_producer(dir, unit_dir, &fd);
 
-    (void)state;
-    skip_where_processes_are_strangers();
-    pid = start_producer(dir, unit_dir, &fd);
     wait_until_it_records(fd);
     for (int i = 0; i < 1000 && count_members(in_dir(unit_dir, "dump.json"), true) < 0; i++)
         sleep_ms(10); /* the writer has begun */
@@ -339,6 +336,29 @@ after_everything_is_killed_the_files_are_valid_and_a_reader_recovers_the_rest(vo
     last = last_committed(fd);
     while (msp_process_start(writer) != 0)
         sleep_ms(1);
+    return last;
+}
+
+static int warnings;
+
+static void
+count_warnings(msp_log_level level, const char *text, void *payload)
+{
+    (void)text;
+    (void)payload;
+    warnings += level == MSP_LOG_WARNING;
+}
+
+static void
+after_everything_is_killed_the_files_are_valid_and_a_reader_recovers_the_rest(void **state)
+{
+    const char *dir = scratch_path("group"), *unit_dir = scratch_path("group/step0/rank0");
+    int64_t recovered = 0, before, after;
+    int last;
+
+    (void)state;
+    skip_where_processes_are_strangers();
+    last = record_and_kill_all(dir, unit_dir);
     before = count_members(in_dir(unit_dir, "dump.json"), true);
     assert_true(before >= 0);
     assert_int_equal(msp_collect_recover(dir, &recovered, NULL), MSP_OK);
@@ -349,6 +369,43 @@ after_everything_is_killed_the_files_are_valid_and_a_reader_recovers_the_rest(vo
     assert_int_equal(hidden_files(dir), 0);
     assert_int_equal(msp_collect_recover(dir, &recovered, NULL), MSP_OK); /* again: nothing to do */
     assert_int_equal(recovered, 0);
+}
+
+static void
+a_dump_that_was_moved_is_recovered_where_it_is(void **state)
+{
+    const char *dir = scratch_path("moved"), *now = scratch_path("moved_to");
+    int64_t recovered = 0;
+    int last;
+
+    (void)state;
+    skip_where_processes_are_strangers();
+    last = record_and_kill_all(dir, scratch_path("moved/step0/rank0"));
+    assert_int_equal(rename(dir, now), 0);
+    assert_int_equal(msp_collect_recover(now, &recovered, NULL), MSP_OK);
+    assert_true(recovered > 0);
+    assert_true(count_members(in_dir(scratch_path("moved_to/step0/rank0"), "dump.json"), true) >= last + 1);
+    assert_int_equal(hidden_files(now), 0);
+    assert_int_equal(msp_path_kind_of(dir), MSP_PATH_NONE);
+}
+
+static void
+who_recovers_a_ring_writes_nowhere_but_below_its_folder(void **state)
+{
+    const char *dir = scratch_path("stranger"), *elsewhere = scratch_path("elsewhere/rank0");
+    int64_t recovered = 0, before;
+
+    (void)state;
+    skip_where_processes_are_strangers();
+    record_and_kill_all(dir, elsewhere);
+    before = count_members(in_dir(elsewhere, "dump.json"), true);
+    warnings = 0;
+    msp_log_set_sink(MSP_LOG_WARNING, count_warnings, NULL);
+    assert_int_equal(msp_collect_recover(dir, &recovered, NULL), MSP_OK);
+    msp_log_set_sink(MSP_LOG_WARNING, NULL, NULL);
+    assert_int_equal(recovered, 0);
+    assert_int_equal(warnings, 1);
+    assert_int_equal(count_members(in_dir(elsewhere, "dump.json"), true), before);
 }
 
 static void
@@ -503,16 +560,6 @@ start_between_units(const char *dir, const char *first, const char *second, int 
     return pid;
 }
 
-static int warnings;
-
-static void
-count_warnings(msp_log_level level, const char *text, void *payload)
-{
-    (void)text;
-    (void)payload;
-    warnings += level == MSP_LOG_WARNING;
-}
-
 static void
 what_an_earlier_run_left_in_the_place_of_a_new_unit_is_not_continued(void **state)
 {
@@ -539,6 +586,7 @@ what_an_earlier_run_left_in_the_place_of_a_new_unit_is_not_continued(void **stat
     while (msp_process_start(writer) != 0)
         sleep_ms(1);
     assert_int_equal(count_members(in_dir(second, "dump.json"), true), 2);
+    warnings = 0;
     msp_log_set_sink(MSP_LOG_WARNING, count_warnings, NULL);
     assert_int_equal(msp_collect_recover(dir, &recovered, NULL), MSP_OK);
     msp_log_set_sink(MSP_LOG_WARNING, NULL, NULL);
@@ -650,6 +698,8 @@ main(int argc, char **argv)
         TEST(a_late_record_stands_where_its_place_was_kept),
         TEST(after_kill_9_of_the_training_process_everything_committed_is_there),
         TEST(after_everything_is_killed_the_files_are_valid_and_a_reader_recovers_the_rest),
+        TEST(a_dump_that_was_moved_is_recovered_where_it_is),
+        TEST(who_recovers_a_ring_writes_nowhere_but_below_its_folder),
         TEST(a_killed_writer_is_replaced_and_nothing_is_lost),
         TEST(a_unit_without_records_has_valid_files),
         TEST(who_closes_a_unit_after_a_flush_does_not_wait_for_the_writer_again),
