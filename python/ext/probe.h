@@ -154,6 +154,7 @@ typedef struct probe_thread {
     bool overflowed;           /* a tensor that was read since this was reset held inf or NaN */
     kept_tensor **keep;        /* overflow_check: where copies of what is read go, or NULL */
     uint32_t stack;            /* of the call that was looked at last, as msp_collect_stack() numbered it */
+    PyObject *owner;           /* of the same call, as in its probe_site */
     bool saving;               /* elements are written to files and nothing else is done */
     const char *no_values;     /* why the values of what is read mean nothing, or NULL */
     bool transforming;         /* inside vmap, grad, ...: tensors are wrappers without memory */
@@ -655,6 +656,10 @@ void msp_probe_module_close(const char *name, size_t len);
  * of its own.
  */
 const char *msp_probe_gradient_parent(int64_t handed_on, size_t *len);
+
+/* The module, by its name in forward, whose gradients pass where a program's own code runs in backward; NULL: it does
+ * not, or outside all modules. Lent as above. */
+const char *msp_probe_running_parent(size_t *len);
 
 /* The open module that was given a tensor of this node, by its number from the outermost, 0; -1: none was. */
 Py_ssize_t msp_probe_given_to(int64_t node);

@@ -343,6 +343,7 @@ end(module_call *m, PyObject *output, bool by_hook)
     msp_probe_enter(&q);
     msp_probe_module_close(m->name, m->len);
     m->site = by_hook ? msp_probe_stack(0) : msp_probe_module_stack(output == NULL);
+    m->site.owner = msp_probe_thread.owner = NULL; /* modules stand in modules alone */
     stop = finish(m, output);
     msp_probe_scope_leave(m->name, m->len);
     if (!stop && output != NULL && m->held.edges != NULL) {
