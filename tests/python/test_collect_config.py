@@ -399,6 +399,18 @@ def test_token_range_ends_with_its_last_token_although_that_raises(tmp_path):
     assert collect(tmp_path, body, level="L1").names() == ["Functional.linear.0.forward"]
 
 
+def test_token_range_holds_what_the_program_makes_of_its_last_token(tmp_path):
+    def body(d):
+        model = fill(nn.Sequential(nn.Linear(3, 3)))
+        d.start(model, token_range=[0, 1])
+        for i in range(4):
+            torch.argmax(model(R(2, 3, seed=i)))
+        d.stop()
+        d.step()
+
+    assert [n for n in collect(tmp_path, body, level="L1").names() if "argmax" in n] == ["Torch.argmax.0.forward", "Torch.argmax.1.forward"]
+
+
 def test_context_manager(tmp_path):
     def body(d):
         for _ in range(2):
