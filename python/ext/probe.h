@@ -679,6 +679,7 @@ typedef struct probe_module {
     size_t len;
     int64_t count;    /* calls in this step */
     bool hooked;      /* hooks that Python has set record it */
+    int64_t chosen;   /* the step after the one in which list or scope have chosen its gradients */
     uint64_t version; /* of the module's own dict when it had these; 0: it is to be asked */
     PyObject *dicts[PROBE_DICTS];
 } probe_module;
@@ -701,6 +702,10 @@ uint64_t msp_probe_dict_version(PyObject *dict);
 
 /* The module when its calls are recorded, or NULL. */
 probe_module *msp_probe_module_find(PyObject *module);
+
+/* Gradients of a module, "Module.a.Linear.backward.0", are recorded: so are those of its parameters, also where they
+ * come after the range has ended. */
+void msp_probe_module_chosen(const char *name, size_t len);
 
 /* From now on to modules_end() hooks that Python has set record it, or not. */
 void msp_probe_module_hooked(probe_module *of, bool hooked);

@@ -271,8 +271,7 @@ put_outputs(const module_call *m, msp_record *r, PyObject *output, bool *overflo
         msp_probe_sequence(r, "output", output, &path);
     }
     *overflowed = msp_probe_saw_overflow(since);
-    if (msp_probe.rules.inputs)
-        put_parameters(m, r);
+    put_parameters(m, r);
 }
 
 static void
@@ -331,6 +330,14 @@ finish(module_call *m, PyObject *output)
     return selected && m->held.record != NULL && end_record(m, output);
 }
 
+/* Whether the list names the module's backward, or one around it: what runs in it is recorded, too (level mix). */
+static bool
+is_listed_backward(const char *name, size_t len)
+{
+    return msp_probe_inside_listed(true) ||
+           (msp_probe.rules.expand && msp_probe_in_list(msp_probe.rules.list, name, len));
+}
+
 /* output is NULL when the call raised. Returns true when the program is to be stopped, with an exception set. */
 static bool
 end(module_call *m, PyObject *output, bool by_hook)
@@ -348,6 +355,8 @@ end(module_call *m, PyObject *output, bool by_hook)
     msp_probe_scope_leave(m->name, m->len);
     if (!stop && output != NULL && m->held.edges != NULL) {
         len = write_name(backward, m, ".backward.");
+        if (msp_probe.rules.list != NULL && is_listed_backward(backward, len))
+            msp_probe_module_chosen(backward, len);
         msp_probe_edges_after(m->held.edges, output, backward, len, true);
         m->held.edges = NULL;
     }

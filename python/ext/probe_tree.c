@@ -267,11 +267,25 @@ main_grad_of(PyObject *parameter)
     return own;
 }
 
+void
+msp_probe_module_chosen(const char *name, size_t len)
+{
+    static const char section[] = ".backward.";
+    const size_t n = sizeof(section) - 1;
+
+    for (module_name *m = names; m != NULL; m = m->next)
+        if (len > m->shown.len + n && memcmp(name, m->shown.text, m->shown.len) == 0 &&
+            memcmp(name + m->shown.len, section, n) == 0)
+            m->shown.chosen = msp_probe.generation + 1;
+}
+
 static bool
 is_selected(const module_name *n)
 {
     char name[512];
 
+    if (n->shown.chosen == msp_probe.generation + 1)
+        return true;
     if (msp_probe.rules.list == NULL)
         return msp_probe_in_scope();
     return msp_probe_selects(name, record_name(name, sizeof(name), n, false));
