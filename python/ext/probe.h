@@ -658,8 +658,8 @@ void msp_probe_module_close(const char *name, size_t len);
 const char *msp_probe_gradient_parent(int64_t handed_on, size_t *len);
 
 /* The module, by its name in forward, whose gradients pass where a program's own code runs in backward; NULL: it does
- * not, or outside all modules. Lent as above. */
-const char *msp_probe_running_parent(size_t *len);
+ * not, or outside all modules. Lent as above. recompute: the call repeats a forward. */
+const char *msp_probe_running_parent(bool recompute, size_t *len);
 
 /* The open module that was given a tensor of this node, by its number from the outermost, 0; -1: none was. */
 Py_ssize_t msp_probe_given_to(int64_t node);

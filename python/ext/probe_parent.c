@@ -251,9 +251,10 @@ msp_probe_gradient_parent(int64_t handed_on, size_t *len)
 
 /* ---- what a program calls in backward ---------------------------------------------------------------------------- */
 
-/* The number of the node that runs on this thread; -1: none does, or it has none, as those of parameters. */
+/* The number of the node that runs on this thread; -1: none does, or it has none, as those of parameters. own: whether
+ * it is an autograd.Function of Python's. */
 static int64_t
-running_node(void)
+running_node(bool *own)
 {
     static PyObject *ask;
     PyObject *torch, *node = NULL, *number = NULL;
@@ -270,25 +271,30 @@ running_node(void)
         number = PyObject_CallMethod(node, "_sequence_nr", NULL);
     if (number != NULL)
         n = PyLong_AsLongLong(number);
+    *own = number != NULL && PyObject_HasAttrString((PyObject *)Py_TYPE(node), "saved_tensors");
     PyErr_Clear();
     Py_XDECREF(number);
     Py_XDECREF(node);
     return n < 0 ? -1 : n;
 }
 
+/* A hook on a module's result is called before the gradient is in the module, whose last node that is: unless the node
+ * runs itself, because it is the program's, or needs what has to be repeated. */
 const char *
-msp_probe_running_parent(size_t *len)
+msp_probe_running_parent(bool recompute, size_t *len)
 {
-    int64_t node;
+    int64_t node, beyond;
     size_t low = 0, high = past.n;
+    bool own;
 
     if (past.n == 0 || past.generation != msp_probe.generation || msp_node_task() < 0)
         return NULL;
-    node = running_node();
+    node = running_node(&own);
+    beyond = own || recompute ? node : node + 1;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
 
-        if (past.all[middle].end <= node)
+        if (past.all[middle].end <= beyond)
             low = middle + 1;
         else
             high = middle;

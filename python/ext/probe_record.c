@@ -386,10 +386,10 @@ note_owner(PyObject *owner, const char *text, size_t len)
 
 /* Lent until the next one is asked for. */
 static const char *
-running_parent(size_t *len)
+running_parent(bool recompute, size_t *len)
 {
     static __thread char text[512];
-    const char *name = msp_probe_running_parent(len);
+    const char *name = msp_probe_running_parent(recompute, len);
 
     *len = name == NULL ? 0 : msp_probe_backward_text(text, sizeof(text), name, *len);
     return name == NULL ? "" : text;
@@ -407,7 +407,7 @@ parent_of(const probe_site *site, size_t *len)
         return NULL;
     if (site->owner == NULL) {
         text = msp_probe_open_name(msp_probe_open_modules() - 1, len);
-        return text == NULL ? running_parent(len) : text;
+        return text == NULL ? running_parent(site->recompute, len) : text;
     }
     text = PyUnicode_AsUTF8AndSize(site->owner, &n);
     *len = (size_t)n;

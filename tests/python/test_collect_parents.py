@@ -48,6 +48,19 @@ def test_what_backward_of_a_function_calls_belongs_to_the_module_whose_gradients
         assert tree["Torch.mul.1.forward"] == "Module.0.own.Own.backward.0"
 
 
+def test_what_a_hook_on_the_result_of_a_module_calls_stands_outside_it(tmp_path):
+    def body(debugger):
+        model = nn.Sequential(Outer(), nn.Linear(3, 3))
+        debugger.start(model)
+        middle = model[0].first(torch.ones(2, 3, requires_grad=True))
+        middle.register_hook(lambda g: torch.neg(g))
+        model[1](middle).sum().backward()
+        debugger.stop()
+        debugger.step()
+
+    assert collect(tmp_path, body, level="mix").construct()["Torch.neg.0.forward"] is None
+
+
 def test_a_forward_repeated_for_its_activations_belongs_to_the_module_that_needs_them(tmp_path):
     class Block(nn.Module):
         def __init__(self):
