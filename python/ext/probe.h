@@ -170,6 +170,7 @@ typedef struct probe_thread {
     bool overflowed;           /* a tensor that was read since this was reset held inf or NaN */
     kept_tensor **keep;        /* overflow_check: where copies of what is read go, or NULL */
     uint32_t stack;            /* of the call that was looked at last, as msp_collect_stack() numbered it */
+    PyObject *owner;           /* of the same call, as in its probe_site */
     bool saving;               /* elements are written to files and nothing else is done */
     const char *no_values;     /* why the values of what is read mean nothing, or NULL */
     bool transforming;         /* inside vmap, grad, ...: tensors are wrappers without memory */
@@ -686,6 +687,10 @@ void msp_probe_module_close(const char *name, size_t len);
  */
 const char *msp_probe_gradient_parent(int64_t handed_on, size_t *len);
 
+/* The module, by its name in forward, whose gradients pass where a program's own code runs in backward; NULL: it does
+ * not, or outside all modules. Lent as above. recompute: the call repeats a forward. */
+const char *msp_probe_running_parent(bool recompute, size_t *len);
+
 /* The open module that was given a tensor of this node, by its number from the outermost, 0; -1: none was. */
 Py_ssize_t msp_probe_given_to(int64_t node);
 
@@ -704,6 +709,7 @@ typedef struct probe_module {
     size_t len;
     int64_t count;    /* calls in this step */
     bool hooked;      /* hooks that Python has set record it */
+    int64_t chosen;   /* the step after the one in which list or scope have chosen its gradients */
     uint64_t version; /* of the module's own dict when it had these; 0: it is to be asked */
     PyObject *dicts[PROBE_DICTS];
 } probe_module;
@@ -726,6 +732,10 @@ uint64_t msp_probe_dict_version(PyObject *dict);
 
 /* The module when its calls are recorded, or NULL. */
 probe_module *msp_probe_module_find(PyObject *module);
+
+/* Gradients of a module, "Module.a.Linear.backward.0", are recorded: so are those of its parameters, also where they
+ * come after the range has ended. */
+void msp_probe_module_chosen(const char *name, size_t len);
 
 /* From now on to modules_end() hooks that Python has set record it, or not. */
 void msp_probe_module_hooked(probe_module *of, bool hooked);

@@ -500,6 +500,7 @@ end(call *c, PyObject *self, PyObject *args, PyObject *kwargs, PyObject *result)
     if (!stop && result != NULL && c->held.edges != NULL) {
         strcpy(c->text + c->base, ".backward");
         msp_probe_thread.stack = c->site.stack;
+        msp_probe_thread.owner = c->site.owner;
         msp_probe_edges_after(c->held.edges, differentiable(self, args, result), c->text, c->base + strlen(".backward"),
                               false);
         c->held.edges = NULL;

@@ -297,6 +297,8 @@ commit_grads(grad_call *g)
             note_parent(g, NULL);
         if (recorded)
             stop = record_gradients(g);
+        if (recorded && msp_probe.rules.scope_begin != NULL)
+            msp_probe_module_chosen(g->name, g->len);
         msp_probe_scope_leave(g->name, g->len);
         stop = stop || commit_led(g);
     }
@@ -459,6 +461,16 @@ take_gradients(const grad_hook *h, const grad_shown *leaving, const grad_shown *
     }
 }
 
+/* A range may begin with the module that the call ends, whose own hook on the same node comes after the call's. */
+static void
+enter_parent(const grad_call *g)
+{
+    char parent[PROBE_NAME_SIZE];
+
+    if (msp_probe.rules.scope_begin != NULL && g->parent_len > 0)
+        msp_probe_scope_enter(parent, msp_probe_backward_text(parent, sizeof(parent), g->parent, g->parent_len));
+}
+
 /* A node that fires again begins another pass over the same graph, with a record of its own. */
 static bool
 begin_pass(grad_hook *h, int64_t task)
@@ -474,6 +486,7 @@ begin_pass(grad_hook *h, int64_t task)
     }
     h->passes = g->passes + 1;
     if (g->fired == 0 && !stop) {
+        enter_parent(g);
         msp_probe_scope_enter(g->name, g->len);
         g->task = task;
     }

@@ -273,8 +273,7 @@ put_outputs(const module_call *m, msp_record *r, PyObject *output, bool *overflo
         msp_probe_sequence(r, "output", output, &path);
     }
     *overflowed = msp_probe_saw_overflow(since);
-    if (msp_probe.rules.inputs)
-        put_parameters(m, r);
+    put_parameters(m, r);
 }
 
 static void
@@ -333,6 +332,14 @@ finish(module_call *m, PyObject *output)
     return selected && m->held.record != NULL && end_record(m, output);
 }
 
+/* Whether the list names the module's backward, or one around it: what runs in it is recorded, too (level mix). */
+static bool
+is_listed_backward(const char *name, size_t len)
+{
+    return msp_probe_inside_listed(true) ||
+           (msp_probe.rules.expand && msp_probe_in_list(msp_probe.rules.list, name, len));
+}
+
 /* output is NULL when the call raised. Returns true when the program is to be stopped, with an exception set. */
 static bool
 end(module_call *m, PyObject *output, bool by_hook)
@@ -345,10 +352,13 @@ end(module_call *m, PyObject *output, bool by_hook)
     msp_probe_enter(&q);
     msp_probe_module_close(m->name, m->len);
     m->site = by_hook ? msp_probe_stack(0) : msp_probe_module_stack(output == NULL);
+    m->site.owner = msp_probe_thread.owner = NULL; /* modules stand in modules alone */
     stop = finish(m, output);
     msp_probe_scope_leave(m->name, m->len);
     if (!stop && output != NULL && m->held.edges != NULL) {
         len = write_name(backward, m, ".backward.");
+        if (msp_probe.rules.list != NULL && is_listed_backward(backward, len))
+            msp_probe_module_chosen(backward, len);
         msp_probe_edges_after(m->held.edges, output, backward, len, true);
         m->held.edges = NULL;
     }

@@ -9,6 +9,10 @@
  *   as soon as it is opened: what is inside belongs to the module around it.
  * - A call without a node of its own hands on a tensor, and belongs where that tensor's node does: outside a module
  * that was given the tensor, inside one that has returned it.
+ *
+ * A program's own code can run in backward, too: backward() of an autograd.Function, hooks, a forward that is repeated
+ * for its activations. What that calls belongs to the module in which the node was made that runs just then; so the
+ * nodes of modules that have ended are remembered until the step is over.
  */
 #include "probe.h"
 #include <string.h>
@@ -40,6 +44,21 @@ typedef struct modules_here {
 } modules_here;
 
 static __thread modules_here modules;
+
+/* What has ended in this step, on whatever thread: a device's gradients pass on another one. Those around a module end
+ * after it, so the first whose nodes hold a number is the innermost. Under the interpreter lock. */
+typedef struct ended_nodes {
+    int64_t first, end;
+    size_t at, len; /* of the name in texts */
+} ended_nodes;
+
+static struct {
+    ended_nodes *all;
+    size_t n, cap;
+    char *texts;
+    size_t used, size;
+    int64_t generation;
+} past;
 
 /* As msp_probe_here(). */
 static modules_here *
@@ -95,6 +114,44 @@ msp_probe_module_open(const char *name, size_t len, const probe_edges *inputs)
     memcpy(m->name, name, m->len);
 }
 
+/* room for one more; false: there is no memory, and what is called in backward has no parent */
+static bool
+make_room_for(size_t len)
+{
+    const size_t cap = past.cap == 0 ? 64 : past.cap * 2, size = past.size == 0 ? 4096 : past.size * 2;
+    void *p;
+
+    if (past.n == past.cap) {
+        p = PyMem_Realloc(past.all, cap * sizeof(*past.all));
+        if (p == NULL)
+            return false;
+        past.all = p;
+        past.cap = cap;
+    }
+    if (past.size - past.used < len) { /* a name is shorter than the first size, and so than any that was added */
+        p = PyMem_Realloc(past.texts, size);
+        if (p == NULL)
+            return false;
+        past.texts = p;
+        past.size = size;
+    }
+    return true;
+}
+
+static void
+remember(const open_module *m, int64_t end)
+{
+    if (past.generation != msp_probe.generation) {
+        past.generation = msp_probe.generation;
+        past.n = past.used = 0;
+    }
+    if (end == m->first || !make_room_for(m->len))
+        return;
+    past.all[past.n++] = (ended_nodes){m->first, end, past.used, m->len};
+    memcpy(past.texts + past.used, m->name, m->len);
+    past.used += m->len;
+}
+
 static void
 note_ended(modules_here *here, Py_ssize_t at)
 {
@@ -112,6 +169,7 @@ note_ended(modules_here *here, Py_ssize_t at)
     e = ended_at(here, here->n_ended++);
     e->first = m->first;
     e->end = msp_probe_next_node();
+    remember(m, e->end);
     e->depth = at;
     e->len = m->len;
     memcpy(e->name, m->name, m->len);
@@ -178,6 +236,8 @@ msp_probe_gradient_parent(int64_t handed_on, size_t *len)
 
     if (!msp_probe.rules.construct)
         return NULL;
+    if (msp_probe_thread.owner != NULL)
+        return PyUnicode_AsUTF8AndSize(msp_probe_thread.owner, (Py_ssize_t *)len);
     here = find_here();
     from = handed_on < 0 ? NULL : returned_by(here, handed_on);
     if (from != NULL) {
@@ -186,4 +246,62 @@ msp_probe_gradient_parent(int64_t handed_on, size_t *len)
     }
     given = given_to(here, handed_on);
     return msp_probe_open_name(returning_below(here, given >= 0 ? given : here->n_opened), len);
+}
+
+/* ---- what a program calls in backward ---------------------------------------------------------------------------- */
+
+/* The number of the node that runs on this thread; -1: none does, or it has none, as those of parameters. own: whether
+ * it is an autograd.Function of Python's. */
+static int64_t
+running_node(bool *own)
+{
+    static PyObject *ask;
+    PyObject *torch, *node = NULL, *number = NULL;
+    int64_t n = -1;
+
+    if (ask == NULL) {
+        torch = PyImport_ImportModule("torch._C");
+        ask = torch == NULL ? NULL : PyObject_GetAttrString(torch, "_current_autograd_node"); /* from 2.1 on */
+        Py_XDECREF(torch);
+    }
+    if (ask != NULL)
+        node = PyObject_CallNoArgs(ask);
+    if (node != NULL && node != Py_None)
+        number = PyObject_CallMethod(node, "_sequence_nr", NULL);
+    if (number != NULL)
+        n = PyLong_AsLongLong(number);
+    *own = number != NULL && PyObject_HasAttrString((PyObject *)Py_TYPE(node), "saved_tensors");
+    PyErr_Clear();
+    Py_XDECREF(number);
+    Py_XDECREF(node);
+    return n < 0 ? -1 : n;
+}
+
+/* A hook on a module's result is called before the gradient is in the module, whose last node that is: unless the node
+ * runs itself, because it is the program's, or needs what has to be repeated. */
+const char *
+msp_probe_running_parent(bool recompute, size_t *len)
+{
+    int64_t node, beyond;
+    size_t low = 0, high = past.n;
+    bool own;
+
+    if (past.n == 0 || past.generation != msp_probe.generation || msp_node_task() < 0)
+        return NULL;
+    node = running_node(&own);
+    beyond = own || recompute ? node : node + 1;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (past.all[middle].end <= beyond)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    while (low < past.n && past.all[low].first > node)
+        low++;
+    if (node < 0 || low == past.n)
+        return NULL;
+    *len = past.all[low].len;
+    return past.texts + past.all[low].at;
 }

@@ -459,6 +459,17 @@ note_owner(PyObject *owner, const char *text, size_t len)
     put_site(text, len, 0, "", 0);
 }
 
+/* Lent until the next one is asked for. */
+static const char *
+running_parent(bool recompute, size_t *len)
+{
+    static __thread char text[512];
+    const char *name = msp_probe_running_parent(recompute, len);
+
+    *len = name == NULL ? 0 : msp_probe_backward_text(text, sizeof(text), name, *len);
+    return name == NULL ? "" : text;
+}
+
 /* What a call belongs to; NULL: nobody asks. */
 static const char *
 parent_of(const probe_site *site, size_t *len)
@@ -471,7 +482,7 @@ parent_of(const probe_site *site, size_t *len)
         return NULL;
     if (site->owner == NULL) {
         text = msp_probe_open_name(msp_probe_open_modules() - 1, len);
-        return text == NULL ? "" : text;
+        return text == NULL ? running_parent(site->recompute, len) : text;
     }
     text = PyUnicode_AsUTF8AndSize(site->owner, &n);
     *len = (size_t)n;

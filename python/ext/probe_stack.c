@@ -375,6 +375,7 @@ look_up(int skip, stack_form of)
     if (make_room())
         site = find(hash)->hash != 0 ? find(hash)->site : learn(hash, skip, of);
     msp_probe_thread.stack = site.stack;
+    msp_probe_thread.owner = site.owner;
     return site;
 }
 

@@ -46,6 +46,18 @@ find_name(PyObject *text)
     return n;
 }
 
+void
+msp_probe_module_chosen(const char *name, size_t len)
+{
+    static const char section[] = ".backward.";
+    const size_t n = sizeof(section) - 1;
+
+    for (module_name *m = names; m != NULL; m = m->next)
+        if (len > m->shown.len + n && memcmp(name, m->shown.text, m->shown.len) == 0 &&
+            memcmp(name + m->shown.len, section, n) == 0)
+            m->shown.chosen = msp_probe.generation + 1;
+}
+
 /* ---- the tree ---------------------------------------------------------------------------------------------------- */
 
 static struct {

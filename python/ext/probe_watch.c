@@ -178,6 +178,8 @@ is_selected(const module_name *n)
 {
     char name[PROBE_NAME_SIZE];
 
+    if (n->shown.chosen == msp_probe.generation + 1)
+        return true;
     if (msp_probe.rules.list == NULL)
         return msp_probe_in_scope();
     return msp_probe_selects(name, record_name(name, sizeof(name), n, false));

@@ -433,6 +433,61 @@ def test_token_range_ends_with_its_last_token_although_that_raises(tmp_path):
     assert collect(tmp_path, body, level="L1").names() == ["Functional.linear.0.forward"]
 
 
+def test_token_range_holds_what_the_program_makes_of_its_last_token(tmp_path):
+    def body(d):
+        model = fill(nn.Sequential(nn.Linear(3, 3)))
+        d.start(model, token_range=[0, 1])
+        for i in range(4):
+            torch.argmax(model(R(2, 3, seed=i)))
+        d.stop()
+        d.step()
+
+    assert [n for n in collect(tmp_path, body, level="L1").names() if "argmax" in n] == ["Torch.argmax.0.forward", "Torch.argmax.1.forward"]
+
+
+class Deep(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.lin = nn.LayerNorm(3), nn.Linear(3, 3)
+
+    def forward(self, x):
+        return x + self.lin(self.norm(x))
+
+
+def train_deep(d):
+    model = nn.Sequential(nn.Linear(3, 3), Deep(), nn.Linear(3, 2, bias=False))
+    d.start(model)
+    model(R(2, 4, 3)).sum().backward()
+    d.stop()
+    d.step()
+
+
+@pytest.mark.parametrize("level", ("L0", "mix"))
+def test_the_parameters_of_a_module_stand_beside_its_output_alone(tmp_path, level):
+    data = collect(tmp_path, train_deep, level=level, part={"data_mode": ["forward", "output"]}).data()
+    assert list(data["Module.1.norm.LayerNorm.forward.0"]) == ["output", "parameters", "is_recompute"]
+    assert set(data["Module.1.norm.LayerNorm.forward.0"]["parameters"]) == {"weight", "bias"}
+    assert data["Module.1.Deep.forward.0"]["parameters"] == {}
+
+
+def test_a_listed_backward_has_the_gradients_of_all_parameters_inside(tmp_path):
+    data = collect(tmp_path, train_deep, level="mix", part={"list": ["Module.1.Deep.backward.0"]}).data()
+    assert {n for n in data if n.endswith("parameters_grad")} == {"Module.1.norm.LayerNorm.parameters_grad", "Module.1.lin.Linear.parameters_grad"}
+    assert None not in data["Module.1.lin.Linear.parameters_grad"]["weight"] + data["Module.1.lin.Linear.parameters_grad"]["bias"]
+
+
+@pytest.mark.parametrize("level", ("L0", "mix"))
+def test_a_range_that_ends_with_a_backward_has_the_gradients_of_its_parameters(tmp_path, level):
+    names = collect(tmp_path, train_deep, level=level, part={"scope": ["Module.1.Deep.backward.0", "Module.1.Deep.backward.0"]}).names()
+    assert {n for n in names if n.endswith("parameters_grad")} == {"Module.1.norm.LayerNorm.parameters_grad", "Module.1.lin.Linear.parameters_grad"}
+
+
+def test_a_range_that_begins_with_a_backward_has_all_of_the_calls_inside(tmp_path):
+    data = collect(tmp_path, train_deep, level="mix", part={"scope": ["Module.2.Linear.backward.0", "Module.1.Deep.backward.0"]}).data()
+    assert "Tensor.sum.0.backward" not in data
+    assert data["Functional.linear.2.backward"]["input"][0]["shape"] == [2, 4, 2]
+
+
 def test_context_manager(tmp_path):
     def body(d):
         for _ in range(2):

@@ -693,15 +693,14 @@ class Recorder:
 
 
 class TokenRange:
-    """Recording is on from the beginning of one forward of the model to the end of another: tokens first to last of a generation."""
+    """Recording is on from the beginning of one forward of the model to that of another: tokens first to last of a generation, each with what is made of it."""
 
     def __init__(self, recorder, token_range):
         self._recorder = recorder
         self._first, self._last = token_range
         self._token = -1
         model = recorder.model[0] if isinstance(recorder.model, (list, tuple)) else recorder.model
-        always = {"always_call": True} if TORCH2 else {}  # a forward that raises is over, too
-        self._handles = [model.register_forward_pre_hook(self._before), model.register_forward_hook(self._after, **always)]
+        self._handles = [model.register_forward_pre_hook(self._before)]
 
     @staticmethod
     def check(token_range, model):
@@ -717,11 +716,7 @@ class TokenRange:
         self._token += 1
         if self._token == self._first:
             self._recorder._resume()
-        elif self._token == self._last + 1 and not TORCH2:
-            self._recorder._pause()
-
-    def _after(self, *_):
-        if self._token == self._last:
+        elif self._token == self._last + 1:
             self._recorder._pause()
 
     def end(self):

@@ -114,9 +114,13 @@ def place(text):
     return ", called at %s:%s in %s: %s" % mine[0] if mine else ""
 
 
+_CLIPS = ("clip_grad_norm_", "clip_grad_norm", "clip_grad_value_")
+
+
 def owner(seen):
+    """What gradient clipping or an optimizer's step calls belongs to it; torch's other functions that measure or scale gradients do not clip."""
     for path, name in seen:
-        if path.endswith("torch/nn/utils/clip_grad.py") or name.startswith("clip_grad_norm") and "megatron" in path:
+        if name in _CLIPS and path.endswith("torch/nn/utils/clip_grad.py") or name.startswith("clip_grad_norm") and "megatron" in path:
             return "clip_grad"
         if path.endswith("torch/optim/optimizer.py"):
             return "optimizer"
