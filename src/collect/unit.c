@@ -185,8 +185,7 @@ msp_unit_open(msp_unit *u, const frame_header *h, const msp_ring *ring, bool aga
     }
     msp_buf_release(&head);
     msp_free(data_folder);
-    u->open = st == MSP_OK;
-    if (!u->open)
+    if (st != MSP_OK)
         msp_unit_close(u);
     return st;
 }
@@ -445,7 +444,7 @@ prepare(msp_publish *p, const msp_buf *text)
 void
 msp_unit_prepare(msp_unit *u)
 {
-    if (is_lines(u) || !u->open)
+    if (is_lines(u))
         return;
     /* what stands behind a hole will move when it is filled; what was prepared stands before it */
     if (u->nholes == 0)

@@ -23,7 +23,6 @@ typedef struct unit_hole {
 } unit_hole;
 
 typedef struct msp_unit {
-    bool open;
     bool debug;      /* debug.json alone */
     msp_lines lines; /* a unit of lines: this alone */
     char *dir;
@@ -41,7 +40,7 @@ typedef struct msp_unit {
 
 /*
  * Make the folder from the body of a FRAME_UNIT; its files come with the first publishing. With again set, go on with
- * files that an earlier writer left. On failure the unit is not open; MSP_E_INVALID: the ring is foreign, and the
+ * files that an earlier writer left. On failure nothing is held; MSP_E_INVALID: the ring is foreign, and the
  * folder not below its own.
  */
 MSP_CHECK msp_status msp_unit_open(msp_unit *u, const frame_header *h, const msp_ring *ring, bool again,

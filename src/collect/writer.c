@@ -43,8 +43,8 @@ enum {
 
 typedef struct writer {
     msp_ring *ring;
-    uint64_t read; /* position behind the newest frame taken in */
-    msp_unit *units;
+    uint64_t read;    /* position behind the newest frame taken in */
+    msp_unit **units; /* by their numbers; NULL: closed */
     size_t nunits, units_cap;
     size_t pending;         /* bytes of text that wait in them */
     struct timespec opened; /* when the first of those without files was */
@@ -69,31 +69,47 @@ ms_since(const struct timespec *then)
     return (now.tv_sec - then->tv_sec) * 1000 + (now.tv_nsec - then->tv_nsec) / 1000000;
 }
 
+/* The unit with this number while it is open, or NULL. */
+static msp_unit *
+unit_of(const writer *w, size_t number)
+{
+    return number < w->nunits ? w->units[number] : NULL;
+}
+
 static void
-close_unit(writer *w, msp_unit *u)
+forget_unit(writer *w, size_t number)
+{
+    if (w->units[number] != NULL)
+        msp_unit_close(w->units[number]);
+    msp_free(w->units[number]);
+    w->units[number] = NULL;
+}
+
+static void
+close_unit(writer *w, size_t number)
 {
     _Atomic uint32_t *over = &w->ring->shared->over;
 
-    msp_unit_close(u);
-    while (*over < w->nunits && !w->units[*over].open)
+    forget_unit(w, number);
+    while (*over < w->nunits && w->units[*over] == NULL)
         atomic_fetch_add(over, 1u);
 }
 
 static bool
 has_json(const msp_unit *u)
 {
-    return u->open && u->lines.fd < 0;
+    return u != NULL && u->lines.fd < 0;
 }
 
 /* A folder that comes again is begun anew: who had its files is done with them, or would take away the new ones. */
 static void
 close_others(writer *w, size_t number)
 {
-    const msp_unit *last = &w->units[number];
+    const msp_unit *last = w->units[number];
 
     for (size_t i = w->ring->shared->over; i < number && has_json(last); i++)
-        if (has_json(&w->units[i]) && strcmp(w->units[i].dir, last->dir) == 0)
-            close_unit(w, &w->units[i]);
+        if (has_json(w->units[i]) && strcmp(w->units[i]->dir, last->dir) == 0)
+            close_unit(w, i);
 }
 
 static msp_status
@@ -101,20 +117,28 @@ add_unit(writer *w, const frame_header *h, msp_error *err)
 {
     const ring_shared *s = w->ring->shared;
     const size_t number = w->nunits; /* units are numbered from 0 in the order of the side file */
+    msp_unit *u;
     msp_status st;
 
     if (!msp_vec_grow((void **)&w->units, &w->units_cap, number + 1, sizeof(*w->units)))
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
-    w->units[w->nunits++] = msp_unit_without_files(false);
+    w->units[w->nunits++] = NULL;
     if (number < atomic_load(&s->over))
         return MSP_OK;
+    u = msp_alloc(1, sizeof(*u));
+    if (u == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     if (number == atomic_load(&s->made))
         clock_gettime(CLOCK_MONOTONIC, &w->opened);
     w->unpublished = true;
-    st = msp_unit_open(&w->units[number], h, w->ring, number < atomic_load(&s->made), err);
-    if (st == MSP_OK)
-        close_others(w, number);
-    return st;
+    st = msp_unit_open(u, h, w->ring, number < atomic_load(&s->made), err);
+    if (st != MSP_OK) {
+        msp_free(u);
+        return st;
+    }
+    w->units[number] = u;
+    close_others(w, number);
+    return MSP_OK;
 }
 
 static msp_status
@@ -209,8 +233,8 @@ publish(writer *w, msp_error *err)
     msp_status st = MSP_OK;
 
     for (size_t i = s->over; i < w->nunits && st == MSP_OK; i++)
-        if (w->units[i].open)
-            st = msp_unit_publish(&w->units[i], w->stacks, w->nstacks, err);
+        if (w->units[i] != NULL)
+            st = msp_unit_publish(w->units[i], w->stacks, w->nstacks, err);
     if (st != MSP_OK)
         return st;
     atomic_store(&s->made, (uint32_t)w->nunits); /* before tail: who comes after us must not make them anew then */
@@ -297,8 +321,8 @@ take_in(writer *w, const frame_header *h, msp_error *err)
         st = read_side(w, err);
     if (st != MSP_OK)
         return st;
-    u = h->unit < w->nunits ? &w->units[h->unit] : NULL;
-    if (u == NULL || !u->open) {
+    u = unit_of(w, h->unit);
+    if (u == NULL) {
         w->damaged += h->kind != FRAME_CLOSE; /* which an earlier writer may have obeyed, and died */
         return MSP_OK;
     }
@@ -307,7 +331,7 @@ take_in(writer *w, const frame_header *h, msp_error *err)
         if (!msp_unit_is_published(u)) /* mostly it is, and the next unit, which waits for its files, is left alone */
             st = publish(w, err);
         if (st == MSP_OK)
-            close_unit(w, u);
+            close_unit(w, h->unit);
         return st;
     }
     remember_stack(w, h);
@@ -322,9 +346,9 @@ static bool
 has_open_hole(const writer *w)
 {
     for (size_t i = w->ring->shared->over; i < w->nunits; i++) {
-        const msp_unit *u = &w->units[i];
+        const msp_unit *u = w->units[i];
 
-        if (u->open && u->nholes > 0 && (u->debug || ms_since(&u->hole_since) < HOLE_MS))
+        if (u != NULL && u->nholes > 0 && (u->debug || ms_since(&u->hole_since) < HOLE_MS))
             return true;
     }
     return false;
@@ -368,7 +392,7 @@ drain(writer *w, bool all, msp_error *err)
 
 /* A frame that is held up, for a preview: those that only do something are for later. */
 static msp_status
-peek(writer *w, msp_unit *more, const frame_header *h, msp_error *err)
+peek(writer *w, msp_unit *more, size_t first, const frame_header *h, msp_error *err)
 {
     frame_header *spilled = NULL;
     msp_status st = MSP_OK;
@@ -379,10 +403,10 @@ peek(writer *w, msp_unit *more, const frame_header *h, msp_error *err)
         st = read_spilled(&spilled, path, sizeof(path), w->ring, h, err);
         h = spilled;
     }
-    if (st == MSP_OK && h != NULL && h->unit < w->nunits && w->units[h->unit].open &&
+    if (st == MSP_OK && h != NULL && h->unit >= first && unit_of(w, h->unit) != NULL &&
         (is_value(h) || h->kind == FRAME_SITE || h->kind == FRAME_HOLE)) {
         remember_stack(w, h);
-        st = msp_unit_add(&more[h->unit], h, w->stacks, w->nstacks, &damaged, err);
+        st = msp_unit_add(&more[h->unit - first], h, w->stacks, w->nstacks, &damaged, err);
     }
     msp_free(spilled);
     return st;
@@ -392,22 +416,24 @@ peek(writer *w, msp_unit *more, const frame_header *h, msp_error *err)
 static msp_status
 preview(writer *w, msp_error *err)
 {
+    const size_t first = atomic_load(&w->ring->shared->over), n = w->nunits > first ? w->nunits - first : 0;
     uint64_t at = w->read;
-    msp_unit *more = msp_alloc(w->nunits, sizeof(*more));
+    msp_unit *more = msp_alloc(n, sizeof(*more)), *u;
     const frame_header *h;
     msp_status st = MSP_OK;
     bool bad = false;
 
     if (more == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
-    for (size_t i = 0; i < w->nunits; i++)
-        more[i] = msp_unit_without_files(w->units[i].debug);
+    for (size_t i = 0; i < n; i++)
+        more[i] = msp_unit_without_files(w->units[first + i] != NULL && w->units[first + i]->debug);
     w->shown = atomic_load(&w->ring->shared->head);
     while (st == MSP_OK && (h = msp_ring_next(w->ring, &at, &bad)) != NULL)
-        st = peek(w, more, h, err);
-    for (size_t i = 0; i < w->nunits; i++) {
-        if (st == MSP_OK && w->units[i].open)
-            st = msp_unit_preview(&w->units[i], &more[i], w->stacks, w->nstacks, err);
+        st = peek(w, more, first, h, err);
+    for (size_t i = 0; i < n; i++) {
+        u = w->units[first + i];
+        if (st == MSP_OK && u != NULL)
+            st = msp_unit_preview(u, &more[i], w->stacks, w->nstacks, err);
         msp_unit_close(&more[i]);
     }
     msp_free(more);
@@ -462,7 +488,8 @@ serve(writer *w, msp_error *err)
         if (st != MSP_OK || last)
             break;
         for (size_t i = s->over; i < w->nunits; i++)
-            msp_unit_prepare(&w->units[i]);
+            if (w->units[i] != NULL)
+                msp_unit_prepare(w->units[i]);
         pause = w->read + w->side_at != before ? BUSY_MS : pause < IDLE_MS / 2 ? 2 * pause : IDLE_MS;
         msp_ring_wait(&s->for_writer, seen, pause);
         since_check += pause;
@@ -493,7 +520,7 @@ msp_writer_serve(msp_ring *r, int64_t *records, msp_error *err)
     if (records != NULL)
         *records = w.records;
     for (size_t i = 0; i < w.nunits; i++)
-        msp_unit_close(&w.units[i]);
+        forget_unit(&w, i);
     msp_free(w.units);
     msp_free(w.stacks);
     msp_arena_release(&w.side);
