@@ -18,7 +18,8 @@
 #include <string.h>
 
 enum {
-    MOST_RETURNED = 8, /* that have ended beside one another: what is handed on comes from one of the last */
+    MOST_RETURNED = 8,  /* that have ended beside one another: what is handed on comes from one of the last */
+    MOST_PAST = 1 << 16 /* of one step: thousands of modules, and tens of forwards before their backward */
 };
 
 typedef struct open_module {
@@ -138,6 +139,20 @@ make_room_for(size_t len)
     return true;
 }
 
+/* A program that goes on without step() has any number of them: the older half is forgotten. */
+static void
+forget_oldest(void)
+{
+    const size_t n = past.n / 2, bytes = past.all[n].at;
+
+    past.n -= n;
+    past.used -= bytes;
+    memmove(past.all, past.all + n, past.n * sizeof(*past.all));
+    memmove(past.texts, past.texts + bytes, past.used);
+    for (size_t i = 0; i < past.n; i++)
+        past.all[i].at -= bytes;
+}
+
 static void
 remember(const open_module *m, int64_t end)
 {
@@ -145,6 +160,8 @@ remember(const open_module *m, int64_t end)
         past.generation = msp_probe.generation;
         past.n = past.used = 0;
     }
+    if (past.n == MOST_PAST)
+        forget_oldest();
     if (end == m->first || !make_room_for(m->len))
         return;
     past.all[past.n++] = (ended_nodes){m->first, end, past.used, m->len};

@@ -159,3 +159,18 @@ def test_only_functions_that_clip_are_gradient_clipping(tmp_path):
     result = collect(tmp_path, body, level="mix")
     assert "clip_grad" not in result.construct(0) and result.construct(0)["Torch.stack.0.forward"] is None
     assert result.construct(1)["Torch.stack.0.forward"] == "clip_grad"
+
+
+@tells_its_node
+def test_a_step_of_any_number_of_modules_remembers_the_last_ones(tmp_path):
+    def body(debugger):
+        model = nn.Sequential(Outer(), nn.ReLU())
+        x = torch.ones(2, 3, requires_grad=True)
+        debugger.start(model)
+        for _ in range(70000):  # more than are remembered
+            model[1](x)
+        model(x).sum().backward()
+        debugger.stop()
+
+    tree = collect(tmp_path, body, level="mix").construct(0)
+    assert tree["Torch.mul.0.forward"] == "Module.0.own.Own.backward.0"
