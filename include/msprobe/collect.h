@@ -202,6 +202,13 @@ MSP_API MSP_CHECK msp_status msp_collect_flush(msp_collect *c, void (*wait)(bool
                                                msp_error *err);
 
 /*
+ * Have everything that is committed so far published soon, without waiting for it: a flush that comes next has less to
+ * wait for. Places that were kept are given up, as by a flush. Does nothing when another thread is at work on c, or
+ * when much waits for the writer anyway.
+ */
+MSP_API void msp_collect_hurry(msp_collect *c);
+
+/*
  * Flush, end the writer and free c. Accepts NULL. In a child made by fork() it frees memory only: the ring belongs to
  * the parent.
  */

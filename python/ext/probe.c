@@ -232,6 +232,7 @@ start(PyObject *self, PyObject *arg)
         PyErr_SetString(PyExc_RuntimeError, "no folder to record into");
         return NULL;
     }
+    msp_probe.calls = apis != 0;
     if (apis)
         msp_probe_patch_all();
     msp_probe_grad_start();

@@ -114,8 +114,9 @@ typedef struct probe_state {
     msp_collect *collect;
     uint32_t unit;
     bool has_unit;
-    bool on;   /* between start() and stop() */
-    bool live; /* gradients of this step are still taken: until step() */
+    bool on;    /* between start() and stop() */
+    bool calls; /* ... those of functions, too, and not of modules alone */
+    bool live;  /* gradients of this step are still taken: until step() */
     bool in_scope;
     bool quick;         /* of tensors nothing but numbers is asked for: see msp_probe_quick() */
     int64_t generation; /* the step's number, so that late gradients are told */

@@ -58,6 +58,7 @@ struct msp_collect {
     bool has_thread;
     uint32_t units, stacks, tickets;
     uint64_t published; /* while the head stands there, everything is; or NEVER */
+    uint64_t asked;     /* while it stands there, the newest ticket asks for everything */
     unsigned spills;
     int restarts;
     unsigned commits;    /* since it was thought of the writer */
@@ -196,6 +197,7 @@ msp_collect_open(msp_collect **out, const msp_collect_options *opt, msp_error *e
     if (c == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     c->ring.side_fd = -1;
+    c->asked = NEVER;
     pthread_once(&once, watch_forks);
     c->generation = forks;
     pthread_mutex_init(&c->lock, NULL);
@@ -583,24 +585,58 @@ ticket_is_flushed(msp_collect *c, const void *ticket)
     return (int32_t)(atomic_load(&c->ring.shared->flushed) - *(const uint32_t *)ticket) >= 0;
 }
 
-/* Ask the writer to publish everything, inside the lock, and wait until it has. */
+/* Ask the writer to publish everything, inside the lock. */
 static msp_status
-flush_ring(msp_collect *c, waiter *w, msp_error *err)
+ask_for_all(msp_collect *c, waiter *w, msp_error *err)
 {
-    const uint32_t ticket = ++c->tickets;
     msp_record r = {0};
     msp_status st;
 
-    msp_record_frame(&r, FRAME_FLUSH, 0, ticket);
+    msp_record_frame(&r, FRAME_FLUSH, 0, ++c->tickets);
     st = seal(&r, err);
     if (st == MSP_OK)
         st = put(c, &r, w, err);
+    c->asked = atomic_load(&c->ring.shared->head);
+    msp_record_release(&r);
+    return st;
+}
+
+/* The same, and wait until it has. */
+static msp_status
+flush_ring(msp_collect *c, waiter *w, msp_error *err)
+{
+    msp_status st = MSP_OK;
+    uint32_t ticket;
+
+    if (c->asked != atomic_load(&c->ring.shared->head))
+        st = ask_for_all(c, w, err);
+    ticket = c->tickets;
     if (st == MSP_OK)
         st = wait_for(c, ticket_is_flushed, &ticket, w, err);
     if (st == MSP_OK)
         c->published = atomic_load(&c->ring.shared->head);
-    msp_record_release(&r);
     return st;
+}
+
+static bool
+has_room(msp_collect *c)
+{
+    const ring_shared *s = c->ring.shared;
+
+    return atomic_load(&s->head) - atomic_load(&s->tail) < s->capacity / 2;
+}
+
+void
+msp_collect_hurry(msp_collect *c)
+{
+    waiter w = {NULL, NULL, false};
+    msp_error err;
+
+    if (!is_owner(c) || pthread_mutex_trylock(&c->lock) != 0)
+        return;
+    if (!is_published(c) && has_room(c) && ask_for_all(c, &w, &err) == MSP_OK)
+        msp_ring_wake(&c->ring.shared->for_writer);
+    pthread_mutex_unlock(&c->lock);
 }
 
 msp_status

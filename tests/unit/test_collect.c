@@ -372,6 +372,32 @@ after_everything_is_killed_the_files_are_valid_and_a_reader_recovers_the_rest(vo
 }
 
 static void
+who_hurries_the_writer_does_not_wait_for_it(void **state)
+{
+    const char *dir = scratch_path("hurry"), *unit_dir = scratch_path("hurry/step0/rank0");
+    msp_record r = {0};
+    msp_collect *c;
+    uint32_t unit;
+
+    (void)state;
+    c = open_collect(dir, true);
+    unit = open_unit(c, unit_dir);
+    commit_call(c, &r, unit, 0);
+    msp_collect_hurry(c);
+    for (int i = 0; i < 1000 && count_members(in_dir(unit_dir, "dump.json"), true) < 1; i++)
+        sleep_ms(1);
+    assert_int_equal(count_members(in_dir(unit_dir, "dump.json"), true), 1);
+    assert_int_equal(msp_collect_flush(c, NULL, NULL, NULL), MSP_OK);
+    commit_call(c, &r, unit, 1);
+    msp_collect_hurry(c);
+    commit_call(c, &r, unit, 2); /* behind what was asked for */
+    assert_int_equal(msp_collect_flush(c, NULL, NULL, NULL), MSP_OK);
+    assert_int_equal(count_members(in_dir(unit_dir, "dump.json"), true), 3);
+    msp_collect_close(c);
+    msp_record_release(&r);
+}
+
+static void
 a_dump_that_was_moved_is_recovered_where_it_is(void **state)
 {
     const char *dir = scratch_path("moved"), *now = scratch_path("moved_to");
@@ -698,6 +724,7 @@ main(int argc, char **argv)
         TEST(a_late_record_stands_where_its_place_was_kept),
         TEST(after_kill_9_of_the_training_process_everything_committed_is_there),
         TEST(after_everything_is_killed_the_files_are_valid_and_a_reader_recovers_the_rest),
+        TEST(who_hurries_the_writer_does_not_wait_for_it),
         TEST(a_dump_that_was_moved_is_recovered_where_it_is),
         TEST(who_recovers_a_ring_writes_nowhere_but_below_its_folder),
         TEST(a_killed_writer_is_replaced_and_nothing_is_lost),
