@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -134,11 +135,14 @@ drop_twin(msp_publish *p)
 
 /*
  * Whether somebody has the file open beside us, who may be half through it. A lease that would keep others out is
- * granted only when there are none; on a file system without leases nobody knows.
+ * granted only when there are none; on a file system without leases nobody knows. Who opens the file while we have it
+ * makes the kernel send a signal: one that is ignored where nobody waits for it, and not SIGIO, which would end us.
  */
 static bool
 is_being_read(int fd)
 {
+    if (fcntl(fd, F_SETSIG, SIGURG) != 0)
+        return false;
     if (fcntl(fd, F_SETLEASE, F_WRLCK) != 0)
         return errno == EAGAIN;
     fcntl(fd, F_SETLEASE, F_UNLCK);
