@@ -753,7 +753,10 @@ PyObject *msp_probe_watched(PyObject *variable);
 /* The same by what stands at its handle, and the parameter itself. */
 PyObject *msp_probe_watched_by_handle(const void *variable, PyObject **parameter);
 
-/* It has a hook in this step that nobody need take out. */
+/* The same when a node that is watched directly tells of it: in this step, be it of an earlier tree. */
+PyObject *msp_probe_watched_now(const void *variable, PyObject **parameter);
+
+/* Its node tells of it in this step, by nothing that somebody would have to take out. */
 void msp_probe_watched_directly(PyObject *watched);
 
 /* Its list [node, handle, ...] of the hooks in this step, or NULL without memory. */
@@ -770,7 +773,7 @@ bool msp_probe_parameter_done(PyObject *watched, PyObject *parameter, const prob
 /* The same with the gradient that counts. */
 bool msp_probe_parameter_came(PyObject *watched, const probe_lent *gradient);
 
-/* Whether what its node was shown is known to be the gradient that counts. Without the interpreter lock. */
+/* Whether what its node is shown is known to be the gradient that counts. */
 bool msp_probe_parameter_is_plain(PyObject *parameter);
 
 PyObject *msp_probe_modules_begin(PyObject *self, PyObject *all);

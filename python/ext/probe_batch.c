@@ -40,7 +40,8 @@ typedef struct shown_item {
 } shown_item;
 
 typedef struct shown_note {
-    PyObject *hook; /* lent: msp_node_clean() has the notes worked out before it frees hooks */
+    PyObject *hook; /* lent: msp_node_clean() has the notes worked out before it frees hooks; NULL: no hook, but ... */
+    const void *variable; /* the parameter for which it came */
     int64_t task;
     int first, end; /* items */
 } shown_note;
@@ -177,14 +178,40 @@ note_hook(probe_batch *b, PyObject *hook, int64_t task, const void *leaving, con
     notes *f = b->filling;
     shown_note *note = &f->notes[f->n];
 
-    if (f->n == MOST_NOTES)
-        return false;
-    *note = (shown_note){.hook = hook, .task = task, .first = f->nitems};
-    if (Py_TYPE(hook) == &msp_probe_grad_hook_type ? !msp_probe_grad_note(b, hook, leaving, entering)
-                                                   : !msp_probe_parameter_note(b, hook, entering))
+    if (f->n == MOST_NOTES || Py_TYPE(hook) != &msp_probe_grad_hook_type)
+        return false; /* a parameter's tells what Python has to look for */
+    *note = (shown_note){hook, NULL, task, f->nitems, f->nitems};
+    if (!msp_probe_grad_note(b, hook, leaving, entering))
         return false;
     note->end = f->nitems;
     f->n++;
+    return true;
+}
+
+static void
+note_time(probe_batch *b)
+{
+    b->tick = atomic_load_explicit(&ticks, memory_order_relaxed);
+}
+
+static bool
+note_gradient(probe_batch *b, int64_t task, const void *variable, const void *tensor)
+{
+    notes *f = b->filling;
+    const int first = f->nitems;
+    const size_t tokens = f->tokens.len;
+
+    if (f->n == MOST_NOTES)
+        return false;
+    b->node = first;
+    if (!msp_batch_note(b, true, 0, tensor, false)) {
+        f->tokens.len = tokens;
+        f->tokens.failed = false;
+        return false;
+    }
+    if (f->n == 0)
+        note_time(b);
+    f->notes[f->n++] = (shown_note){NULL, variable, task, first, f->nitems};
     return true;
 }
 
@@ -207,33 +234,59 @@ note_node(probe_batch *b, const node_link *first, int64_t task, const void *leav
             return false;
         }
     if (n == 0)
-        b->tick = atomic_load_explicit(&ticks, memory_order_relaxed);
+        note_time(b);
     return true;
 }
 
 static void work_unlocked(void);
 
-/* The first hook of a pass is run at once: it asks to be told of the end. */
-bool
-msp_batch_take(const node_link *first, const void *leaving, const void *entering)
+/* This thread's, locked, when hooks of this pass are noted; NULL: they are run at once, as the first one of a pass is,
+ * which asks to be told of the end. */
+static probe_batch *
+enter(int64_t *task)
 {
     probe_batch *b = msp_probe_thread.batch;
-    int64_t task;
-    bool noted, full;
 
     if (b == NULL || !atomic_load_explicit(&usable, memory_order_relaxed))
-        return false;
-    task = msp_node_task();
-    if (task < 0 || b->task != task)
-        return false;
+        return NULL;
+    *task = msp_node_task();
+    if (*task < 0 || b->task != *task)
+        return NULL;
     pthread_mutex_lock(&b->lock);
-    noted = note_node(b, first, task, leaving, entering);
+    return b;
+}
+
+static bool
+leave(probe_batch *b, bool noted)
+{
+    const bool full = b->filling->n == MOST_NOTES;
+
     atomic_store_explicit(&b->noted, b->filling->n, memory_order_relaxed);
-    full = b->filling->n == MOST_NOTES;
     pthread_mutex_unlock(&b->lock);
     if (noted && full && !msp_batch_is_working())
         work_unlocked();
     return noted;
+}
+
+bool
+msp_batch_take(const node_link *first, const void *leaving, const void *entering)
+{
+    int64_t task;
+    probe_batch *b = enter(&task);
+
+    return b != NULL && leave(b, note_node(b, first, task, leaving, entering));
+}
+
+bool
+msp_batch_take_parameter(const void *variable, const void *gradients)
+{
+    const void *tensor = msp_node_item(gradients, 0);
+    int64_t task;
+    probe_batch *b = tensor == NULL ? NULL : enter(&task);
+
+    if (b == NULL)
+        return tensor == NULL;
+    return leave(b, note_gradient(b, task, variable, tensor));
 }
 
 /* ---- working out, with it ---------------------------------------------------------------------------------------- */
@@ -272,10 +325,10 @@ work_out(const notes *f)
         const shown_note *note = &f->notes[i];
         const probe_shown shown = {f->items + note->first, note->end - note->first, f->tokens.p, f->copies.p};
 
-        if (Py_TYPE(note->hook) == &msp_probe_grad_hook_type)
+        if (note->hook != NULL)
             msp_probe_grad_work(note->hook, &shown, note->task);
         else
-            msp_probe_parameter_work(note->hook, &shown);
+            msp_probe_parameter_work(note->variable, &shown);
     }
 }
 

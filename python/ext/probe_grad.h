@@ -97,12 +97,14 @@ bool msp_batch_take(const node_link *first, const void *leaving, const void *ent
 
 /* ... each of them the tensors that it will ask for, by msp_batch_note(): a copy, or only its record. */
 bool msp_probe_grad_note(probe_batch *b, PyObject *hook, const void *leaving, const void *entering);
-bool msp_probe_parameter_note(probe_batch *b, PyObject *hook, const void *entering);
+
+/* The same for the one gradient that comes for this parameter. */
+bool msp_batch_take_parameter(const void *variable, const void *gradients);
 bool msp_batch_note(probe_batch *b, bool entering, int at, const void *handle, bool copy);
 
 /* ... and run the hook with what was noted. */
 void msp_probe_grad_work(PyObject *hook, const probe_shown *shown, int64_t task);
-void msp_probe_parameter_work(PyObject *hook, const probe_shown *shown);
+void msp_probe_parameter_work(const void *variable, const probe_shown *shown);
 probe_lent msp_batch_item(const probe_shown *of, bool entering, int at);
 
 /* The end of this backward pass will be told of: what its hooks are shown on this thread may wait until then. */
@@ -116,9 +118,9 @@ PyObject *msp_probe_hook(PyObject *node, PyObject *hook);
 /* A tensor's grad_fn (NULL: none) and output_nr. */
 void *msp_node_of(PyObject *tensor, int64_t *nr);
 
-/* Where a node has what, in bytes; and what the first word of an AccumulateGrad node is. */
+/* Where a node has what, in bytes; and what the first word of an AccumulateGrad node is, and of one that is watched. */
 typedef struct node_layout {
-    const char *accumulate;
+    const char *accumulate, *watched;
     size_t sequence, edges, hooks, variable;
 } node_layout;
 
@@ -137,7 +139,9 @@ typedef struct cpp_edge {
 static inline bool
 msp_node_is_accumulate(const void *node)
 {
-    return *(const char *const *)node == msp_node_layout.accumulate;
+    const char *first = *(const char *const *)node;
+
+    return first == msp_node_layout.accumulate || first == msp_node_layout.watched;
 }
 
 static inline int64_t
@@ -171,6 +175,10 @@ msp_node_variable(const void *accumulate)
 {
     return *(const void *const *)((const char *)accumulate + msp_node_layout.variable);
 }
+
+/* Have an AccumulateGrad node tell msp_batch_take_parameter(), or msp_probe_parameter_added(), what comes for its
+ * tensor, before it is added; or not. */
+void msp_node_watch(void *accumulate, bool watched);
 
 /* Have msp_probe_grad_fire() called for the node, with this object, which is on no other; and the object of the first
  * such hook, or NULL. */
@@ -273,6 +281,9 @@ void msp_probe_grad_flush_pass(int64_t task);
 /* A hook on an AccumulateGrad node was shown a gradient. Returns true when the program is to be stopped, with an
  * exception set. */
 bool msp_probe_parameter_fire(PyObject *hook, const grad_shown *entering);
+
+/* A node that is watched was given the gradient in this list, and will add it to its tensor's. */
+void msp_probe_parameter_added(const void *variable, const void *gradients);
 
 /* What an attribute or a call said, as a number; -1 when it failed. Takes the reference over. */
 static inline int64_t

@@ -5,7 +5,9 @@
  * module alone has all nodes of the graph between its inputs and its outputs. torch exports the functions that lead
  * from a tensor to its node. From there on memory is read: a node's sequence number, its edges and its list of hooks,
  * at offsets that are searched for in sample nodes, about which Python says what must stand there. A hook is an object
- * of torch's class FunctionPostHook, made here: a pointer to a table of its virtual functions and what is ours.
+ * of torch's class FunctionPostHook, made here: a pointer to a table of its virtual functions and what is ours. The
+ * nodes that add gradients to a parameter's are most of what is hooked, and tell in a cheaper way: by a table of their
+ * class's virtual functions in which one is ours.
  *
  * Nothing of that is promised by torch. It is used only in versions in which it was tried (selftest.py), when
  * everything was found in this process, and never where a hook may have to stop the program: C cannot throw.
@@ -13,6 +15,7 @@
 #include "probe_field.h"
 #include "probe_grad.h"
 #include <dlfcn.h>
+#include <link.h>
 #include <malloc.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -43,6 +46,8 @@ static struct {
     int32_t (*is_defined)(const void *tensor, bool *out);
     void *(*allocate)(size_t size);
     void (*release)(void *memory);
+    int32_t (*new_undefined)(void **tensor);
+    int32_t (*delete_tensor)(void *tensor);
     size_t keys;         /* in a tensor: what kinds of it there are, a set of bits */
     uint64_t plain_keys; /* those of a tensor that is nothing but memory of this machine */
 } torch_node;
@@ -358,6 +363,80 @@ msp_node_hook(void *node, hook_base *hook)
     return true;
 }
 
+/* ---- nodes that add to a parameter's gradient -------------------------------------------------------------------- */
+
+enum { TABLE_HEAD = 2, MOST_FUNCTIONS = 62 }; /* before the functions: offset to top, type */
+
+/* What AccumulateGrad::apply() is: it takes what is in the list, and returns an empty one. */
+typedef cpp_vector add_function(void *node, cpp_vector *gradients);
+
+/* Its class's virtual functions, as they are but for that one. A node leads here from the walk on that met it to the
+ * first gradient that nobody records. */
+static struct {
+    const void *words[TABLE_HEAD + MOST_FUNCTIONS];
+    add_function *original;
+    void *tried; /* the node that is tried */
+    bool came;   /* ... and it came here */
+} adder;
+
+static void
+lead(void *node, const void *functions)
+{
+    atomic_store_explicit((_Atomic(const void *) *)node, functions, memory_order_relaxed);
+}
+
+/* The engine runs this without the interpreter lock, and whatever we do comes before the node's own work, which may
+ * throw: what has arrived is noted, and the rest is torch's. */
+static cpp_vector
+add(void *node, cpp_vector *gradients)
+{
+    const void *variable = msp_node_variable(node);
+    PyGILState_STATE gil;
+
+    adder.came |= node == adder.tried;
+    if (!msp_probe.live) {
+        lead(node, msp_node_layout.accumulate);
+    } else if (!msp_batch_take_parameter(variable, gradients)) {
+        gil = PyGILState_Ensure();
+        msp_node_clean();
+        msp_probe_shown_anew();
+        msp_probe_parameter_added(variable, gradients);
+        PyGILState_Release(gil);
+    }
+    return adder.original(node, gradients);
+}
+
+void
+msp_node_watch(void *accumulate, bool watched)
+{
+    lead(accumulate, watched ? msp_node_layout.watched : msp_node_layout.accumulate);
+}
+
+/* The class's table, by its symbol: how long it is, and that the function stands in it once. */
+static bool
+copy_table(const char *symbol, add_function *original)
+{
+    const void *const *words = (const void *const *)(const void *)symbol;
+    const ElfW(Sym) *found = NULL;
+    size_t n, hits = 0;
+    Dl_info info;
+
+    if (original == NULL || dladdr1(symbol, &info, (void **)&found, RTLD_DL_SYMENT) == 0 || found == NULL)
+        return false;
+    n = found->st_size / sizeof(*words);
+    if (n <= TABLE_HEAD || n > sizeof(adder.words) / sizeof(*words))
+        return false;
+    memcpy(adder.words, words, n * sizeof(*words));
+    for (size_t i = TABLE_HEAD; i < n; i++)
+        if (words[i] == (const void *)(uintptr_t)original) {
+            adder.words[i] = (const void *)(uintptr_t)add;
+            hits++;
+        }
+    adder.original = original;
+    msp_node_layout.watched = (const char *)&adder.words[TABLE_HEAD];
+    return hits == 1;
+}
+
 /* ---- proof ------------------------------------------------------------------------------------------------------- */
 
 static bool
@@ -366,6 +445,7 @@ find_functions(void)
     void *torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
     void *python = dlopen("libtorch_python.so", RTLD_LAZY | RTLD_NOLOAD);
     const char *accumulate = NULL;
+    add_function *original = NULL;
 
     if (torch != NULL && python != NULL) {
         *(void **)&torch_node.grad_fn = dlsym(torch, "_ZNK2at10TensorBase7grad_fnEv");
@@ -375,19 +455,23 @@ find_functions(void)
         *(void **)&torch_node.wrap = dlsym(python, "_Z16THPVariable_WrapRKN2at10TensorBaseE");
         *(void **)&torch_node.allocate = dlsym(torch, "_Znwm");
         *(void **)&torch_node.release = dlsym(torch, "_ZdlPv");
+        *(void **)&torch_node.new_undefined = dlsym(torch, "aoti_torch_new_uninitialized_tensor");
+        *(void **)&torch_node.delete_tensor = dlsym(torch, "aoti_torch_delete_tensor_object");
         accumulate = dlsym(torch, "_ZTVN5torch8autograd14AccumulateGradE");
+        *(void **)&original = dlsym(torch, "_ZN5torch8autograd14AccumulateGrad5applyEOSt6vectorIN2at6TensorESaIS4_EE");
         table.type_info = dlsym(torch, "_ZTIN5torch8autograd16FunctionPostHookE");
     }
     if (torch != NULL)
         dlclose(torch);
     if (python != NULL)
         dlclose(python);
-    if (accumulate == NULL)
+    if (accumulate == NULL || !copy_table(accumulate, original))
         return false;
     msp_node_layout.accumulate = accumulate + offsetof(hook_table, destroy);
     return torch_node.grad_fn != NULL && torch_node.output_nr != NULL && torch_node.requires_grad != NULL &&
            torch_node.is_defined != NULL && torch_node.wrap != NULL && torch_node.allocate != NULL &&
-           torch_node.release != NULL && table.type_info != NULL;
+           torch_node.release != NULL && table.type_info != NULL && torch_node.new_undefined != NULL &&
+           torch_node.delete_tensor != NULL;
 }
 
 /* One tensor with a node, and what Python says about that. */
@@ -565,6 +649,44 @@ call_hook(const sample *s)
     return !PyErr_Occurred() && result.begin == result.end;
 }
 
+/* An AccumulateGrad node to which one of a sample's edges leads, or NULL. */
+static void *
+find_accumulate(const sample *s)
+{
+    for (int i = 0; i < msp_node_edges(s->node); i++) {
+        int64_t nr;
+        void *to = msp_node_edge(s->node, i, &nr);
+
+        if (to != NULL && msp_node_is_accumulate(to))
+            return to;
+    }
+    return NULL;
+}
+
+/* Have such a node add as the engine would: nothing, and it comes through us. */
+static bool
+call_adder(const sample *s)
+{
+    void *node = find_accumulate(s), *nothing = NULL;
+    const bool live = msp_probe.live;
+    cpp_vector gradients, result = {0};
+
+    if (node == NULL || torch_node.new_undefined(&nothing) != 0)
+        return false;
+    gradients = (cpp_vector){nothing, (char *)nothing + sizeof(void *), (char *)nothing + sizeof(void *)};
+    msp_node_watch(node, true);
+    adder.tried = node;
+    adder.came = msp_probe.live = false;
+    for (size_t i = TABLE_HEAD; i < sizeof(adder.words) / sizeof(*adder.words); i++)
+        if (adder.words[i] == (const void *)(uintptr_t)add)
+            result =
+                (*(add_function *const *)(*(const char **)node + (i - TABLE_HEAD) * sizeof(void *)))(node, &gradients);
+    adder.tried = NULL;
+    msp_probe.live = live;
+    torch_node.delete_tensor(nothing);
+    return adder.came && result.begin == result.end && *(const char **)node == msp_node_layout.accumulate;
+}
+
 /*
  * nodes(tensors, kinds) -> bool: whether nodes are read and hooked directly from now on. tensors: a list of results,
  * whose nodes have one hook each; calling it must not fail. kinds: see above. Without arguments: they are not.
@@ -584,8 +706,8 @@ msp_probe_nodes(PyObject *self, PyObject *all)
         Py_RETURN_FALSE;
     while (n < MOST_SAMPLES && n < PyList_GET_SIZE(tensors) && take_sample(&samples[n], PyList_GET_ITEM(tensors, n)))
         n++;
-    torch_node.ready =
-        n == PyList_GET_SIZE(tensors) && find_layout(samples, n) && find_keys(kinds) && call_hook(&samples[0]);
+    torch_node.ready = n == PyList_GET_SIZE(tensors) && find_layout(samples, n) && find_keys(kinds) &&
+                       call_hook(&samples[0]) && call_adder(&samples[0]);
     for (int i = 0; i < n; i++)
         Py_DECREF(samples[i].next);
     PyErr_Clear();

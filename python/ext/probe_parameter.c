@@ -1,5 +1,5 @@
 /*
- * probe_parameter.c - hooks on AccumulateGrad nodes: the gradients of parameters, as a backward pass brings them.
+ * probe_parameter.c - AccumulateGrad nodes: the gradients of parameters, as a backward pass brings them.
  *
  * What becomes of them: probe_watch.c.
  */
@@ -48,28 +48,33 @@ msp_probe_parameter_fire(PyObject *hook, const grad_shown *entering)
     return stop;
 }
 
-bool
-msp_probe_parameter_note(probe_batch *b, PyObject *hook, const void *entering)
+void
+msp_probe_parameter_work(const void *variable, const probe_shown *shown)
 {
-    const parameter_hook *h = (const parameter_hook *)hook;
-    const void *tensor;
+    const probe_lent arrived = msp_batch_item(shown, true, 0);
+    PyObject *unused, *watched = msp_probe.live ? msp_probe_watched_now(variable, &unused) : NULL;
 
-    if (!msp_probe.live || h->generation != msp_probe.generation)
-        return true;
-    if (!msp_probe_parameter_is_plain(h->parameter))
-        return false;
-    tensor = msp_node_item(entering, 0);
-    return tensor == NULL || msp_batch_note(b, true, 0, tensor, false);
+    if (watched != NULL)
+        msp_probe_parameter_came(watched, &arrived);
+    if (PyErr_Occurred())
+        PyErr_Clear();
 }
 
 void
-msp_probe_parameter_work(PyObject *hook, const probe_shown *shown)
+msp_probe_parameter_added(const void *variable, const void *gradients)
 {
-    const parameter_hook *h = (const parameter_hook *)hook;
-    const probe_lent arrived = msp_batch_item(shown, true, 0);
+    const probe_lent arrived = {.handle = msp_node_item(gradients, 0)};
+    PyObject *parameter, *watched = msp_probe.live ? msp_probe_watched_now(variable, &parameter) : NULL;
+    probe_quiet q;
 
-    if (msp_probe.live && h->generation == msp_probe.generation)
-        msp_probe_parameter_came(h->watched, &arrived);
+    if (watched == NULL)
+        return;
+    msp_probe_await_end(msp_node_task());
+    Py_INCREF(watched);
+    msp_probe_enter(&q);
+    msp_probe_parameter_done(watched, parameter, &arrived);
+    msp_probe_leave(&q);
+    Py_DECREF(watched);
     if (PyErr_Occurred())
         PyErr_Clear();
 }
@@ -152,33 +157,42 @@ watch_object(PyObject *accumulate)
 
 /*
  * A hook that was put on the node directly goes with it; where a node outlives its graph, as those do that a
- * distributed model holds, the next step finds the hook and uses it.
+ * distributed model holds, the next step finds the hook and uses it. False without memory.
  */
-static void
-watch_node(void *accumulate)
+static bool
+hook_node(void *accumulate, PyObject *parameter, PyObject *watched)
 {
     parameter_hook *h = (parameter_hook *)msp_node_hooked(accumulate);
-    PyObject *parameter, *watched;
+    bool done;
 
-    if (h != NULL && h->generation == msp_probe.generation)
-        return;
-    watched = msp_probe_watched_by_handle(msp_node_variable(accumulate), &parameter);
-    if (watched == NULL)
-        return;
     if (h != NULL) {
         Py_INCREF(watched);
         Py_XSETREF(h->watched, watched);
         h->parameter = parameter;
         h->generation = msp_probe.generation;
-        msp_probe_watched_directly(watched);
-        return;
+        return true;
     }
     h = new_parameter_hook(parameter, watched);
-    if (h != NULL && msp_node_hook(accumulate, &h->base))
+    done = h != NULL && msp_node_hook(accumulate, &h->base);
+    Py_XDECREF(h);
+    return done;
+}
+
+/* Where hooks of the program's may make the gradient that counts, it takes a hook, which comes behind them. */
+static void
+watch_node(void *accumulate)
+{
+    PyObject *parameter, *watched = msp_probe_watched_by_handle(msp_node_variable(accumulate), &parameter);
+    bool plain;
+
+    if (watched == NULL)
+        return;
+    plain = msp_probe_parameter_is_plain(parameter);
+    msp_node_watch(accumulate, plain);
+    if (plain || hook_node(accumulate, parameter, watched))
         msp_probe_watched_directly(watched);
     else
         PyErr_Clear();
-    Py_XDECREF(h);
 }
 
 void

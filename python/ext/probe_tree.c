@@ -61,17 +61,18 @@ msp_probe_module_chosen(const char *name, size_t len)
 /* ---- the tree ---------------------------------------------------------------------------------------------------- */
 
 static struct {
-    address_map modules;    /* -> module_name */
-    address_map parameters; /* -> watched */
-    address_map handles;    /* of the parameters -> watched */
-    held watched;           /* those of both, in the order of the model */
-    address_map met;        /* parameters of an earlier tree of this step whose nodes still tell of their gradients */
-    bool has_lists;         /* one of them has a list of hooks */
-    bool hooked;            /* hooks that Python has set record one of the modules */
-    address_map nodes;      /* those in the lists of hooks, which keep them */
-    held alive;             /* both while we record: no address is used again */
-    bool recording;         /* between modules_begin() and modules_end() */
-    PyObject *retired;      /* a list of watched ones of an earlier tree, whose hooks are still there */
+    address_map modules;     /* -> module_name */
+    address_map parameters;  /* -> watched */
+    address_map handles;     /* of the parameters -> watched */
+    held watched;            /* those of both, in the order of the model */
+    address_map met;         /* parameters of an earlier tree of this step whose nodes still tell of their gradients */
+    address_map met_handles; /* of these -> watched */
+    bool has_lists;          /* one of them has a list of hooks */
+    bool hooked;             /* hooks that Python has set record one of the modules */
+    address_map nodes;       /* those in the lists of hooks, which keep them */
+    held alive;              /* both while we record: no address is used again */
+    bool recording;          /* between modules_begin() and modules_end() */
+    PyObject *retired;       /* a list of watched ones of an earlier tree, whose hooks are still there */
 } tree;
 
 probe_module *
@@ -93,6 +94,19 @@ msp_probe_watched_by_handle(const void *variable, PyObject **parameter)
 
     if (w != NULL)
         *parameter = w->parameter;
+    return (PyObject *)w;
+}
+
+PyObject *
+msp_probe_watched_now(const void *variable, PyObject **parameter)
+{
+    watched *w = map_get(&tree.handles, variable);
+
+    if (w == NULL || w->generation != msp_probe.generation)
+        w = map_get(&tree.met_handles, variable);
+    if (w == NULL)
+        return NULL;
+    *parameter = w->parameter;
     return (PyObject *)w;
 }
 
@@ -131,19 +145,29 @@ msp_probe_note_hooked(PyObject *node)
     map_put(&tree.nodes, node, node); /* without memory it is only asked for once more */
 }
 
+/* A tree of this step is replaced by another one: nodes that were met still tell of this one's parameters. */
 static void
-forget(void)
+retire(watched *w)
 {
     if (tree.retired == NULL)
         tree.retired = PyList_New(0);
-    for (size_t i = 0; i < tree.watched.n; i++) {
-        const watched *w = (const watched *)tree.watched.items[i];
-
-        if (msp_watch_is_met(w))
-            map_put(&tree.met, w->parameter, w->parameter); /* without memory its gradient may be there twice */
-        if (tree.retired == NULL || PyList_Append(tree.retired, tree.watched.items[i]) != 0)
-            PyErr_Clear();
+    if (tree.retired == NULL || PyList_Append(tree.retired, (PyObject *)w) != 0) {
+        PyErr_Clear();
+        return;
     }
+    if (!msp_watch_is_met(w))
+        return;
+    map_put(&tree.met, w->parameter, w->parameter); /* without memory its gradient may be there twice */
+    if (w->generation == msp_probe.generation)
+        map_put(&tree.met_handles, w->handle, w);
+}
+
+static void
+forget(void)
+{
+    msp_batch_work();
+    for (size_t i = 0; i < tree.watched.n; i++)
+        retire((watched *)tree.watched.items[i]);
     let_go(&tree.watched);
     for (module_name *n = names; n != NULL; n = n->next)
         n->expected = 0;
@@ -254,8 +278,10 @@ watch(PyObject *parameter)
     if (w != NULL)
         return w;
     w = msp_watch_new(parameter);
+    if (w != NULL && msp_probe_tensor_is_fast())
+        w->handle = *(void **)msp_probe_tensor_handle(parameter);
     added = w != NULL && hold(&tree.watched, (PyObject *)w) && map_put(&tree.parameters, parameter, w) &&
-            (!msp_probe_tensor_is_fast() || map_put(&tree.handles, *(void **)msp_probe_tensor_handle(parameter), w));
+            (w->handle == NULL || map_put(&tree.handles, w->handle, w));
     Py_XDECREF(w);
     return added ? w : NULL;
 }
@@ -379,6 +405,7 @@ msp_probe_modules_step(PyObject *self, PyObject *unused)
     tree.has_lists = false;
     map_release(&tree.nodes);
     map_clear(&tree.met);
+    map_clear(&tree.met_handles);
     tree.retired = NULL;
     for (Py_ssize_t i = 0; retired != NULL && i < PyList_GET_SIZE(retired); i++)
         msp_watch_unhook((watched *)PyList_GET_ITEM(retired, i));

@@ -30,8 +30,9 @@ typedef struct watched {
     PyObject_HEAD target *targets;
     int n;
     PyObject *parameter; /* borrowed */
+    const void *handle;  /* what stands at its handle; NULL: that is not known */
     PyObject *hooks;     /* [node, handle, ...] in this step */
-    int64_t generation;  /* of the last step in which it had a hook that is not in this list */
+    int64_t generation;  /* of the last step in which a node told of it without a hook in this list */
 } watched;
 
 /* One for the parameter, with no module yet: a new reference, or NULL with an exception set. */

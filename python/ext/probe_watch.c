@@ -40,6 +40,7 @@ msp_watch_new(PyObject *parameter)
     w->n = 0;
     w->hooks = NULL;
     w->parameter = parameter;
+    w->handle = NULL;
     w->generation = -1;
     return w;
 }
@@ -249,6 +250,19 @@ is_asked(PyTypeObject *type)
            PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG);
 }
 
+/* NULL without memory. */
+static PyObject *
+main_grad_name(void)
+{
+    static PyObject *name;
+
+    if (name == NULL)
+        name = PyUnicode_InternFromString("main_grad");
+    if (name == NULL)
+        PyErr_Clear();
+    return name;
+}
+
 /* Whether nobody has set an attribute on the parameter, and its type has none of this name nor finds them in a way of
  * its own; the type is asked once for each of its versions. */
 static bool
@@ -272,23 +286,21 @@ has_no_attribute(PyObject *parameter, PyObject *name)
 bool
 msp_probe_parameter_is_plain(PyObject *parameter)
 {
-    /* not by _PyObject_GetDictPtr(), which may make the dict */
-    return is_asked(Py_TYPE(parameter)) && *(PyObject **)((char *)parameter + asked.dict) == NULL;
+    PyObject *name = main_grad_name();
+
+    if (is_asked(Py_TYPE(parameter)))
+        return *(PyObject **)((char *)parameter + asked.dict) == NULL;
+    return name == NULL || has_no_attribute(parameter, name);
 }
 
 /* Megatron keeps the gradient that counts beside torch's own: a new reference, or NULL. */
 static PyObject *
 main_grad_of(PyObject *parameter)
 {
-    static PyObject *name;
-    PyObject *own = NULL;
+    PyObject *name = main_grad_name(), *own = NULL;
 
-    if (name == NULL)
-        name = PyUnicode_InternFromString("main_grad");
-    if (name == NULL || has_no_attribute(parameter, name)) {
-        PyErr_Clear();
+    if (name == NULL || msp_probe_parameter_is_plain(parameter))
         return NULL;
-    }
 #if PY_VERSION_HEX >= 0x030d0000
     PyObject_GetOptionalAttr(parameter, name, &own);
 #else
