@@ -521,7 +521,7 @@ msp_collect_unit(msp_collect *c, uint32_t *unit, const msp_unit_info *info, msp_
     if (st == MSP_OK) {
         *unit = c->units++;
         c->published = NEVER;
-        msp_ring_wake(&c->ring.shared->for_writer);
+        msp_ring_nudge(&c->ring);
     }
     pthread_mutex_unlock(&c->lock);
     return st;
@@ -635,7 +635,7 @@ msp_collect_hurry(msp_collect *c)
     if (!is_owner(c) || pthread_mutex_trylock(&c->lock) != 0)
         return;
     if (!is_published(c) && has_room(c) && ask_for_all(c, &w, &err) == MSP_OK)
-        msp_ring_wake(&c->ring.shared->for_writer);
+        msp_ring_nudge(&c->ring);
     pthread_mutex_unlock(&c->lock);
 }
 

@@ -288,6 +288,13 @@ msp_ring_wake(_Atomic uint32_t *word)
 }
 
 void
+msp_ring_nudge(msp_ring *r)
+{
+    if (atomic_load_explicit(&r->shared->dozes, memory_order_relaxed) != 0)
+        msp_ring_wake(&r->shared->for_writer);
+}
+
+void
 msp_ring_wait(_Atomic uint32_t *word, uint32_t seen, int ms)
 {
     struct timespec ts = {ms / 1000, (long)(ms % 1000) * 1000000};

@@ -33,7 +33,8 @@ enum {
     PUBLISH_MS = 250,
     FIRST_MS = 50, /* after a unit was opened */
     HOLE_MS = 2000,
-    BUSY_MS = 1, /* between two looks into the ring */
+    BUSY_MS = 1,      /* between two looks into the ring */
+    QUIET_LOOKS = 64, /* that find nothing, before the time between them grows */
     IDLE_MS = 50,
     LIFE_CHECK_MS = 200,
     PENDING_MAX = 4 << 20,
@@ -54,6 +55,7 @@ typedef struct writer {
     size_t side_size; /* of these */
     uint64_t side_at; /* how much of the side file is read */
     uint32_t ticket;  /* newest flush seen, not yet answered */
+    int pause, quiet; /* until the next look; looks that found nothing */
     int64_t records, damaged;
     bool unpublished, held_up; /* held_up: the frame at read waits for its statistics */
     uint64_t shown;            /* position of the ring's head at the last preview */
@@ -463,13 +465,27 @@ show(writer *w, bool last, msp_error *err)
     return st;
 }
 
+/* Sleep until the next look; before: what the last one had read of ring and side file. */
+static void
+doze(writer *w, uint64_t before, uint32_t seen)
+{
+    ring_shared *s = w->ring->shared;
+
+    w->quiet = w->read + w->side_at != before ? 0 : w->quiet + 1;
+    if (w->quiet <= QUIET_LOOKS)
+        w->pause = BUSY_MS;
+    else
+        w->pause = w->pause < IDLE_MS / 2 ? 2 * w->pause : IDLE_MS;
+    atomic_store_explicit(&s->dozes, w->pause > BUSY_MS, memory_order_relaxed);
+    msp_ring_wait(&s->for_writer, seen, w->pause);
+}
+
 static msp_status
 serve(writer *w, msp_error *err)
 {
     ring_shared *s = w->ring->shared;
     int64_t since_check = 0;
     msp_status st = MSP_OK;
-    int pause = BUSY_MS;
 
     while (st == MSP_OK) {
         uint32_t seen = atomic_load(&s->for_writer);
@@ -490,9 +506,8 @@ serve(writer *w, msp_error *err)
         for (size_t i = s->over; i < w->nunits; i++)
             if (w->units[i] != NULL)
                 msp_unit_prepare(w->units[i]);
-        pause = w->read + w->side_at != before ? BUSY_MS : pause < IDLE_MS / 2 ? 2 * pause : IDLE_MS;
-        msp_ring_wait(&s->for_writer, seen, pause);
-        since_check += pause;
+        doze(w, before, seen);
+        since_check += w->pause;
     }
     return st;
 }
