@@ -52,19 +52,6 @@ has_char(msp_str s, char c)
     return s.len > 0 && memchr(s.p, c, s.len) != NULL;
 }
 
-/* Eight printable characters of ASCII, none of which is a backslash or this quote. */
-static bool
-are_plain(const char *p, char quote)
-{
-    uint64_t w = msp_load8(p), low, plain;
-
-    low = w & MSP_EACH_BYTE(0x7F); /* so that no sum carries into the next byte */
-    plain = (low + MSP_EACH_BYTE(0x80 - ' ')) & ~(low + MSP_EACH_BYTE(0x80 - 0x7F)) &
-            ((low ^ MSP_EACH_BYTE(quote)) + MSP_EACH_BYTE(0x7F)) & ((low ^ MSP_EACH_BYTE('\\')) + MSP_EACH_BYTE(0x7F)) &
-            ~w;
-    return (plain & MSP_EACH_BYTE(0x80)) == MSP_EACH_BYTE(0x80);
-}
-
 void
 msp_py_repr_text(msp_buf *out, msp_str s)
 {
@@ -72,7 +59,7 @@ msp_py_repr_text(msp_buf *out, msp_str s)
     size_t run = 0, i = 0;
 
     msp_buf_char(out, quote);
-    while (s.len - i >= 8 && are_plain(s.p + i, quote))
+    while (s.len - i >= 8 && msp_are_plain8(s.p + i, quote))
         i += 8;
     while (i < s.len && s.p[i] >= ' ' && s.p[i] < 0x7f && s.p[i] != quote && s.p[i] != '\\')
         i++; /* all of it, most times */

@@ -62,6 +62,34 @@ write_everything(msp_json_writer *w)
     msp_json_end_object(w);
 }
 
+/* A character is written the same way alone and at any place of a longer text. */
+static void
+what_must_be_escaped_is_found_at_every_place(void **state)
+{
+    msp_buf alone = {0}, b = {0};
+    msp_json_writer w;
+
+    (void)state;
+    for (int c = 0; c < 0x80; c++)
+        for (size_t at = 0; at < 20; at++) {
+            char text[] = "abcdefghijklmnopqrst", want[64];
+
+            text[at] = (char)c;
+            msp_buf_clear(&alone);
+            msp_json_writer_init(&w, &alone, -1);
+            msp_json_write_string(&w, (msp_str){text + at, 1});
+            snprintf(want, sizeof(want), "\"%.*s%.*s%s\"", (int)at, text, (int)alone.len - 2, alone.p + 1,
+                     text + at + 1);
+            msp_buf_clear(&b);
+            msp_json_writer_init(&w, &b, -1);
+            msp_json_write_string(&w, (msp_str){text, 20});
+            assert_string_equal(b.p, want);
+            assert_int_equal(alone.len == 3, c >= ' ' && c < 0x7F && c != '"' && c != '\\');
+        }
+    msp_buf_release(&alone);
+    msp_buf_release(&b);
+}
+
 static void
 a_document_is_written_piece_by_piece(void **state)
 {
@@ -147,6 +175,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(text_is_what_python_writes_with_every_indent),
+        TEST(what_must_be_escaped_is_found_at_every_place),
         TEST(a_document_is_written_piece_by_piece),
         TEST(bytes_that_are_not_utf8_become_the_replacement_character),
         TEST(a_caller_may_flush_at_any_time),
