@@ -147,11 +147,22 @@ typedef struct msp_tensor_note {
  */
 MSP_API void msp_record_tensor(msp_record *r, const msp_tensor_note *note);
 
+/* A tensor without gaps. */
+typedef struct msp_small {
+    msp_dtype dtype;
+    int32_t ndim;
+    const int64_t *shape; /* lent, as data is */
+    const void *data;
+    int64_t numel;
+    bool requires_grad;
+    bool has_crc; /* its checksum is recorded, too */
+} msp_small;
+
 /*
  * The same of a tensor that is measured here: for small ones, of which there are many. False, and nothing was put: it
- * is not small, has gaps, is of another type than float32, float16 or bfloat16, or holds NaN or infinity.
+ * is not small, is of another type than float32, float16 or bfloat16, or holds NaN or infinity.
  */
-MSP_API bool msp_record_small(msp_record *r, const msp_tensor *t, bool requires_grad, bool has_crc);
+MSP_API bool msp_record_small(msp_record *r, const msp_small *t);
 
 /* The same, left open: further fields (keys and values) may follow, then msp_record_end(). */
 MSP_API void msp_record_tensor_open(msp_record *r, const msp_tensor_note *note);

@@ -225,7 +225,8 @@ msp_probe_set_aside(PyObject *result)
 {
     probe_outcome o = {.result = result};
 
-    PyErr_Fetch(&o.type, &o.value, &o.trace);
+    if (result == NULL)
+        PyErr_Fetch(&o.type, &o.value, &o.trace);
     return o;
 }
 
@@ -233,9 +234,14 @@ msp_probe_set_aside(PyObject *result)
 static inline PyObject *
 msp_probe_give_back(probe_outcome *o, bool ours)
 {
+    if (!ours && o->result != NULL) {
+        if (PyErr_Occurred())
+            PyErr_Clear();
+        return o->result;
+    }
     if (!ours) {
         PyErr_Restore(o->type, o->value, o->trace);
-        return o->result;
+        return NULL;
     }
     Py_XDECREF(o->result);
     Py_XDECREF(o->type);
@@ -251,6 +257,16 @@ PyObject *msp_probe_ask(PyObject *callable, PyObject *first, PyObject *second);
 /* The same of a function that runs no code but ours: when an exception of the program's interrupts it, it is asked
  * again, and the program gets its exception afterwards. */
 PyObject *msp_probe_ask_own(PyObject *callable, PyObject *first, PyObject *second);
+
+/* PyUnicode_AsUTF8AndSize(), which need not be called for what most names are. */
+static inline const char *
+msp_probe_utf8(PyObject *text, Py_ssize_t *len)
+{
+    if (!PyUnicode_IS_COMPACT_ASCII(text))
+        return PyUnicode_AsUTF8AndSize(text, len);
+    *len = PyUnicode_GET_LENGTH(text);
+    return (const char *)PyUnicode_DATA(text);
+}
 
 /* A message as text, whatever bytes it holds. */
 PyObject *msp_probe_text(const char *message);
@@ -769,6 +785,7 @@ void msp_probe_note_hooked(PyObject *node);
 /* A backward pass has brought the parameter's gradient; arrived NULL: it is what the parameter has. Returns true when
  * the program is to be stopped, with an exception set. */
 bool msp_probe_parameter_done(PyObject *watched, PyObject *parameter, const probe_lent *arrived);
+bool msp_probe_is_watched_directly(PyObject *watched);
 
 /* The same with the gradient that counts. */
 bool msp_probe_parameter_came(PyObject *watched, const probe_lent *gradient);

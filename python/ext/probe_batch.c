@@ -40,7 +40,7 @@ typedef struct shown_item {
 } shown_item;
 
 typedef struct shown_note {
-    PyObject *hook; /* lent: msp_node_clean() has the notes worked out before it frees hooks; NULL: no hook, but ... */
+    grad_hook *hook; /* lent: msp_node_clean() has the notes worked out before it frees hooks; NULL: no hook, but ... */
     const void *variable; /* the parameter for which it came */
     int64_t task;
     int first, end; /* items */
@@ -173,12 +173,13 @@ msp_batch_note(probe_batch *b, bool entering, int at, const void *handle, bool c
 }
 
 static bool
-note_hook(probe_batch *b, PyObject *hook, int64_t task, const void *leaving, const void *entering)
+note_hook(probe_batch *b, const node_link *link, int64_t task, const void *leaving, const void *entering)
 {
     notes *f = b->filling;
     shown_note *note = &f->notes[f->n];
+    grad_hook *hook = (grad_hook *)(uintptr_t)link;
 
-    if (f->n == MOST_NOTES || Py_TYPE(hook) != &msp_probe_grad_hook_type)
+    if (f->n == MOST_NOTES || !msp_probe_is_grad_hook(link))
         return false; /* a parameter's tells what Python has to look for */
     *note = (shown_note){hook, NULL, task, f->nitems, f->nitems};
     if (!msp_probe_grad_note(b, hook, leaving, entering))
@@ -225,7 +226,7 @@ note_node(probe_batch *b, const node_link *first, int64_t task, const void *leav
 
     b->node = f->nitems;
     for (const node_link *h = first; h != NULL; h = h->then)
-        if (!note_hook(b, msp_node_object(h), task, leaving, entering)) {
+        if (!note_hook(b, h, task, leaving, entering)) {
             f->n = n;
             f->nitems = b->node;
             f->tokens.len = tokens;

@@ -6,19 +6,43 @@
  * the first hook to the last.
  */
 #include "probe_grad.h"
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-/* One gradient of the call: lent to us, or, where it has to be kept, a sum, be it of one. */
+/* What has come of a gradient: lent to us, or, where it has to be kept, a sum, be it of one. */
+typedef struct coming {
+    probe_lent lent;  /* the only one: by the call's last hook, while that runs, or by read */
+    msp_record *read; /* its tokens when other hooks are still to come, or NULL: it is read at once and not kept */
+    grad_sum sum;     /* of a result of a module without what the module itself adds to it, using it, too */
+    struct coming *next;
+} coming;
+
+/* One gradient of the call. */
 typedef struct slot {
     int expected;      /* how many contributions will come at most */
     bool came;         /* one did */
     bool followed;     /* it is another call's, too */
-    probe_lent lent;   /* the only one: by the call's last hook, while that runs, or by read */
-    msp_record *read;  /* its tokens when other hooks are still to come, or NULL: it is read at once and not kept */
-    grad_sum sum;      /* of a result of a module without what the module itself adds to it, using it, too */
+    coming *what;      /* NULL: nothing */
     msp_tensor *zeros; /* an input that the module does not use: what a tensor of zeros looks like, or NULL */
 } slot;
+
+/* A model's calls wait for their gradients all at once, and these come one after the other: what a slot needs then is
+ * had from here, and does not come cold from the memory of each call. */
+static coming *idle;
+
+static coming *
+coming_of(slot *s)
+{
+    if (s->what == NULL && idle != NULL) {
+        s->what = idle;
+        idle = idle->next;
+        *s->what = (coming){0};
+    } else if (s->what == NULL) {
+        s->what = PyMem_Calloc(1, sizeof(*s->what));
+    }
+    return s->what;
+}
 
 /* A call whose only gradient is one that leaves another call. */
 typedef struct led_call {
@@ -27,7 +51,13 @@ typedef struct led_call {
     int own;  /* among those that leave the call */
 } led_call;
 
-/* Behind it, in one piece of memory: slots, name and parent. */
+/* A hook for which the call has no room. */
+typedef struct extra_hook {
+    struct extra_hook *next;
+    grad_hook hook;
+} extra_hook;
+
+/* Behind it, in one piece of memory: slots, hooks, name and parent. */
 struct grad_call {
     PyObject_VAR_HEAD char *name;
     size_t len;
@@ -37,7 +67,9 @@ struct grad_call {
     int passes;    /* backward passes before this one: torch runs a graph as often as it is asked to */
     int nin, nout; /* gradients that enter (per output), that leave (per input) */
     slot *in, *out;
-    char *parent; /* the module that the call belongs to, as it is called in forward; empty: none */
+    char *room, *room_end; /* for hooks */
+    extra_hook *extra;     /* those for which there was none */
+    char *parent;          /* the module that the call belongs to, as it is called in forward; empty: none */
     size_t parent_len;
     uint32_t stack; /* from where the call itself was made */
     led_call *led;
@@ -75,11 +107,16 @@ static void
 empty_slots(slot *s, int n)
 {
     for (int i = 0; i < n; i++) {
-        msp_probe_record_put(s[i].read);
-        s[i].read = NULL;
-        s[i].lent = (probe_lent){0};
+        coming *c = s[i].what;
+
         s[i].came = false;
-        msp_sum_clear(&s[i].sum);
+        if (c == NULL)
+            continue;
+        msp_probe_record_put(c->read);
+        msp_sum_clear(&c->sum);
+        s[i].what = NULL;
+        c->next = idle;
+        idle = c;
     }
 }
 
@@ -95,6 +132,12 @@ grad_call_dealloc(PyObject *self)
     for (int i = 0; i < g->nled; i++)
         Py_DECREF(g->led[i].call);
     PyMem_Free(g->led);
+    while (g->extra != NULL) {
+        extra_hook *next = g->extra->next;
+
+        PyMem_Free(g->extra);
+        g->extra = next;
+    }
     PyObject_Free(self);
 }
 
@@ -146,11 +189,13 @@ put_zeros(msp_record *r, const msp_tensor *like, probe_path *path)
 static void
 put_slot(msp_record *r, const slot *s, probe_path *path)
 {
-    r->failed |= s->read != NULL && s->read->failed;
-    if (msp_probe_is_lent(&s->lent))
-        msp_probe_lent(r, &s->lent, path);
-    else if (!msp_sum_is_empty(&s->sum))
-        msp_sum_put(r, &s->sum, path);
+    const coming *c = s->what;
+
+    r->failed |= c != NULL && c->read != NULL && c->read->failed;
+    if (c != NULL && msp_probe_is_lent(&c->lent))
+        msp_probe_lent(r, &c->lent, path);
+    else if (c != NULL && !msp_sum_is_empty(&c->sum))
+        msp_sum_put(r, &c->sum, path);
     else if (!s->came && s->zeros != NULL)
         put_zeros(r, s->zeros, path);
     else
@@ -166,7 +211,7 @@ put_slots(msp_record *r, const grad_call *g, const slot *s, int n, const char *s
     msp_record_array(r);
     for (int i = 0; i < n; i++) {
         path.len = 0;
-        if (s[i].lent.tokens == NULL)
+        if (s[i].what == NULL || s[i].what->lent.tokens == NULL)
             start_path(&path, g, section, i);
         put_slot(r, &s[i], &path);
     }
@@ -251,9 +296,11 @@ record_gradients(grad_call *g)
 static void
 lend(slot *s, const slot *from)
 {
-    s->lent = from->lent;
     s->came = from->came;
-    msp_sum_share(&s->sum, &from->sum);
+    if (from->what == NULL || coming_of(s) == NULL)
+        return;
+    s->what->lent = from->what->lent;
+    msp_sum_share(&s->what->sum, &from->what->sum);
 }
 
 static bool commit_grads(grad_call *g);
@@ -342,23 +389,27 @@ msp_probe_grad_flush(void)
 /* ---- a call ------------------------------------------------------------------------------------------------------ */
 
 grad_call *
-msp_probe_grad_call(const char *name, size_t len, int nin, int nout, int64_t handed_on)
+msp_probe_grad_call(const char *name, size_t len, int nin, int nout, size_t room, int64_t handed_on)
 {
     size_t parent_len = 0;
     const char *parent = msp_probe_gradient_parent(handed_on, &parent_len);
-    const size_t behind = (size_t)(nin + nout) * sizeof(slot) + len + 1 + parent_len;
+    const size_t head = sizeof(grad_call) + (size_t)(nin + nout) * sizeof(slot);
+    const size_t behind = head - sizeof(grad_call) + room + len + 1 + parent_len;
     grad_call *g =
         msp_probe_is_ready(&grad_call_type) ? PyObject_NewVar(grad_call, &grad_call_type, (Py_ssize_t)behind) : NULL;
 
     if (g == NULL)
         return NULL;
-    memset((char *)g + sizeof(PyVarObject), 0, sizeof(*g) + behind - sizeof(PyVarObject));
+    memset((char *)g + sizeof(PyVarObject), 0, head - sizeof(PyVarObject));
     g->generation = msp_probe.generation;
     g->stack = msp_probe_thread.stack;
     g->inside = msp_probe_inside_listed(true);
     g->in = (slot *)(g + 1);
     g->out = g->in + nin;
-    g->name = memcpy(g->out + nout, name, len);
+    g->room = (char *)g + head;
+    g->room_end = g->room + room;
+    g->name = memcpy(g->room_end, name, len);
+    g->name[len] = '\0';
     g->len = len;
     g->parent = g->name + len + 1;
     g->parent_len = parent_len;
@@ -379,10 +430,53 @@ msp_probe_grad_zeros(grad_call *g, int number, const msp_tensor *like)
         *s->zeros = *like;
 }
 
+size_t
+msp_probe_grad_room(int n)
+{
+    const size_t align = sizeof(void *);
+
+    return (sizeof(grad_hook) + (size_t)n * sizeof(grad_mapping) + align - 1) / align * align;
+}
+
+grad_hook *
+msp_probe_grad_new_hook(grad_call *g, const grad_mapping *map, int nin, int nout)
+{
+    const size_t size = msp_probe_grad_room(nin + nout);
+    extra_hook *extra;
+    grad_hook *h;
+
+    if (size <= (size_t)(g->room_end - g->room)) {
+        h = (grad_hook *)(void *)g->room;
+        g->room += size;
+    } else {
+        extra = PyMem_Malloc(offsetof(extra_hook, hook) + size);
+        if (extra == NULL)
+            return NULL;
+        extra->next = g->extra;
+        g->extra = extra;
+        h = &extra->hook;
+    }
+    *h = (grad_hook){.link = {.owner = (PyObject *)g}, .nin = nin, .nout = nout};
+    memcpy(h->map, map, (size_t)(nin + nout) * sizeof(*map));
+    return h;
+}
+
+static grad_call *
+call_of(const grad_hook *h)
+{
+    return (grad_call *)h->link.owner;
+}
+
+bool
+msp_probe_is_grad_hook(const node_link *link)
+{
+    return Py_TYPE(link->owner) == &grad_call_type;
+}
+
 void
 msp_probe_grad_expect(const grad_hook *h)
 {
-    grad_call *g = h->call;
+    grad_call *g = call_of(h);
 
     g->hooks++;
     for (int i = 0; i < h->nin; i++)
@@ -410,19 +504,21 @@ msp_probe_grad_follow(grad_call *g, int own, grad_call *leader, int number)
 bool
 msp_probe_grad_is_alive(const grad_hook *h)
 {
-    return msp_probe.live && h->call->generation == msp_probe.generation;
+    return msp_probe.live && call_of(h)->generation == msp_probe.generation;
 }
 
 /* Its tokens now: it is gone when the call is recorded. */
 static void
 read_now(slot *s, const probe_lent *v, probe_path *path)
 {
-    msp_probe_record_put(s->read);
-    s->read = msp_probe_record_get();
-    if (s->read == NULL)
+    coming *c = s->what;
+
+    msp_probe_record_put(c->read);
+    c->read = msp_probe_record_get();
+    if (c->read == NULL)
         return;
-    msp_probe_lent(s->read, v, path);
-    s->lent = (probe_lent){.tokens = s->read->p, .len = s->read->len};
+    msp_probe_lent(c->read, v, path);
+    c->lent = (probe_lent){.tokens = c->read->p, .len = c->read->len};
 }
 
 static void
@@ -430,13 +526,13 @@ take_gradient(grad_call *g, slot *s, probe_lent v, const char *section, int inde
 {
     probe_path path;
 
-    if (!msp_probe_is_lent(&v))
+    if (!msp_probe_is_lent(&v) || coming_of(s) == NULL)
         return;
     s->came = true;
     if (s->expected > 1 || s->followed || msp_probe.rules.overflow) { /* which may want it again, to save it */
-        msp_sum_add(&s->sum, &v);
+        msp_sum_add(&s->what->sum, &v);
     } else if (g->fired + 1 >= g->hooks) {
-        s->lent = v;
+        s->what->lent = v;
     } else {
         start_path(&path, g, section, index);
         read_now(s, &v, &path);
@@ -446,7 +542,7 @@ take_gradient(grad_call *g, slot *s, probe_lent v, const char *section, int inde
 static void
 take_gradients(const grad_hook *h, const grad_shown *leaving, const grad_shown *entering)
 {
-    grad_call *g = h->call;
+    grad_call *g = call_of(h);
 
     for (int i = 0; i < h->nin && msp_probe.rules.inputs; i++)
         take_gradient(g, &g->in[h->map[i].slot], msp_probe_grad_item(entering, h->map[i].at), "input", h->map[i].slot);
@@ -454,8 +550,8 @@ take_gradients(const grad_hook *h, const grad_shown *leaving, const grad_shown *
         int at = h->map[i].at, number = h->map[i].slot;
         probe_lent v = at < 0 ? msp_probe_grad_item(entering, -1 - at) : msp_probe_grad_item(leaving, at);
 
-        if (number < 0 && msp_probe.rules.inputs && msp_probe_is_lent(&v))
-            msp_sum_subtract(&g->in[-1 - number].sum, &v);
+        if (number < 0 && msp_probe.rules.inputs && msp_probe_is_lent(&v) && coming_of(&g->in[-1 - number]) != NULL)
+            msp_sum_subtract(&g->in[-1 - number].what->sum, &v);
         else if (number >= 0 && (msp_probe.rules.outputs || g->nled > 0))
             take_gradient(g, &g->out[number], v, "output", number);
     }
@@ -475,7 +571,7 @@ enter_parent(const grad_call *g)
 static bool
 begin_pass(grad_hook *h, int64_t task)
 {
-    grad_call *g = h->call;
+    grad_call *g = call_of(h);
     bool stop = false;
 
     if (h->passes > g->passes) {
@@ -496,7 +592,7 @@ begin_pass(grad_hook *h, int64_t task)
 bool
 msp_probe_grad_take(grad_hook *h, const grad_shown *leaving, const grad_shown *entering, int64_t task)
 {
-    grad_call *g = h->call;
+    grad_call *g = call_of(h);
     bool stop = begin_pass(h, task);
 
     if (stop || g->done)
@@ -516,10 +612,9 @@ msp_probe_grad_take(grad_hook *h, const grad_shown *leaving, const grad_shown *e
 /* What the hook will ask for: as take_gradients() does. Where other calls or other hooks have a part in it, it is not
  * for this way, but for several contributions to one sum, which are kept. */
 bool
-msp_probe_grad_note(probe_batch *b, PyObject *hook, const void *leaving, const void *entering)
+msp_probe_grad_note(probe_batch *b, const grad_hook *h, const void *leaving, const void *entering)
 {
-    const grad_hook *h = (const grad_hook *)hook;
-    const grad_call *g = h->call;
+    const grad_call *g = call_of(h);
 
     if (!msp_probe_grad_is_alive(h) || !msp_probe_wants_gradients())
         return true;

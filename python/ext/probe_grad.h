@@ -9,6 +9,7 @@
  *     probe_parameter.c the gradients of parameters
  *     probe_follow.c    calls that hand on what their module was given
  *     probe_node.c      nodes read and hooked directly, where that was proven
+ *     probe_meta.c      a tensor's node, read in the same way
  *     probe_register.c  the other way to put hooks on them
  *     probe_batch.c     what hooks that were put on nodes directly are shown, until it is worked out
  */
@@ -32,27 +33,32 @@ typedef struct node_link {
     const void *functions;
     struct node_link *then; /* behind it, with nothing between the two: torch knows only of the first */
     struct node_link *next; /* in the list of those whose node is gone */
+    PyObject *owner; /* whose memory it is: a grad_call or a parameter_hook; while it is on a node, it holds it */
 } node_link;
 
-/* How a grad_hook and a parameter_hook begin: one piece of memory for what torch and what Python hold. */
-typedef struct hook_base {
-    PyObject_HEAD node_link link;
-} hook_base;
-
-/* A hook on a node of a call; it holds the call. */
+/* A hook on a node of a call. */
 typedef struct grad_hook {
-    hook_base base;
-    grad_call *call;
-    int passes; /* in how many backward passes it has fired */
+    node_link link; /* first; its owner is the call */
+    int passes;     /* in how many backward passes it has fired */
     int nin, nout;
     grad_mapping map[]; /* nin entering, then nout leaving */
 } grad_hook;
 
+/* Whether the link is a grad_hook's. */
+bool msp_probe_is_grad_hook(const node_link *link);
+
 extern PyTypeObject msp_probe_grad_hook_type, msp_probe_parameter_hook_type;
 
-/* A call without hooks yet, under its name in backward, or NULL. It is an object: its hooks hold it. handed_on: the
- * number of the node whose tensor it returned as it was, -1: it made nodes of its own. */
-grad_call *msp_probe_grad_call(const char *name, size_t len, int nin, int nout, int64_t handed_on);
+/*
+ * A call without hooks yet, under its name in backward, or NULL. It is an object: its hooks hold it. room: for its
+ * hooks, the sum of what msp_probe_grad_room() says, or less. handed_on: the number of the node whose tensor it
+ * returned as it was, -1: it made nodes of its own.
+ */
+grad_call *msp_probe_grad_call(const char *name, size_t len, int nin, int nout, size_t room, int64_t handed_on);
+
+/* What a hook with n mappings needs; and a hook, the call's, or NULL without memory. */
+size_t msp_probe_grad_room(int n);
+grad_hook *msp_probe_grad_new_hook(grad_call *g, const grad_mapping *map, int nin, int nout);
 
 /* The call's input of this number gets a gradient of zeros that looks like that, when no other comes. */
 void msp_probe_grad_zeros(grad_call *g, int slot, const msp_tensor *like);
@@ -85,7 +91,7 @@ void msp_probe_follow_end(Py_ssize_t module, const probe_edges *inputs, grad_cal
 void msp_probe_grad_watch(void *accumulate, bool direct);
 
 /* A hook that was put on a node directly: what the node put on its edges, and what had arrived, lists of torch's. */
-void msp_probe_grad_fire(PyObject *hook, const void *leaving, const void *entering);
+void msp_probe_grad_fire(node_link *hook, const void *leaving, const void *entering);
 
 /* ---- the same later (probe_batch.c) ------------------------------------------------------------------------------ */
 
@@ -96,14 +102,14 @@ typedef struct probe_shown probe_shown;
 bool msp_batch_take(const node_link *first, const void *leaving, const void *entering);
 
 /* ... each of them the tensors that it will ask for, by msp_batch_note(): a copy, or only its record. */
-bool msp_probe_grad_note(probe_batch *b, PyObject *hook, const void *leaving, const void *entering);
+bool msp_probe_grad_note(probe_batch *b, const grad_hook *h, const void *leaving, const void *entering);
 
 /* The same for the one gradient that comes for this parameter. */
 bool msp_batch_take_parameter(const void *variable, const void *gradients);
 bool msp_batch_note(probe_batch *b, bool entering, int at, const void *handle, bool copy);
 
 /* ... and run the hook with what was noted. */
-void msp_probe_grad_work(PyObject *hook, const probe_shown *shown, int64_t task);
+void msp_probe_grad_work(grad_hook *h, const probe_shown *shown, int64_t task);
 void msp_probe_parameter_work(const void *variable, const probe_shown *shown);
 probe_lent msp_batch_item(const probe_shown *of, bool entering, int at);
 
@@ -115,8 +121,19 @@ PyObject *msp_probe_hook(PyObject *node, PyObject *hook);
 
 /* ---- nodes without Python objects (probe_node.c): torch's own, lent while their graph is there ------------------- */
 
-/* A tensor's grad_fn (NULL: none) and output_nr. */
+/* A tensor's grad_fn (NULL: none) and output_nr (probe_meta.c). */
 void *msp_node_of(PyObject *tensor, int64_t *nr);
+
+/* What torch has there is found: functions; then, after that, offsets in these samples, which are used when all agree.
+ */
+typedef struct meta_sample {
+    const char *impl; /* what stands at a tensor's handle */
+    const void *node; /* its grad_fn; NULL: it is a leaf that requires grad */
+    uint32_t nr;      /* its output_nr */
+} meta_sample;
+
+bool msp_meta_functions(void *torch);
+void msp_meta_find(const meta_sample *samples, int n);
 
 /* Where a node has what, in bytes; and what the first word of an AccumulateGrad node is, and of one that is watched. */
 typedef struct node_layout {
@@ -142,6 +159,12 @@ msp_node_is_accumulate(const void *node)
     const char *first = *(const char *const *)node;
 
     return first == msp_node_layout.accumulate || first == msp_node_layout.watched;
+}
+
+static inline bool
+msp_node_is_watched(const void *accumulate)
+{
+    return *(const char *const *)accumulate == msp_node_layout.watched;
 }
 
 static inline int64_t
@@ -180,11 +203,10 @@ msp_node_variable(const void *accumulate)
  * tensor, before it is added; or not. */
 void msp_node_watch(void *accumulate, bool watched);
 
-/* Have msp_probe_grad_fire() called for the node, with this object, which is on no other; and the object of the first
- * such hook, or NULL. */
-bool msp_node_hook(void *node, hook_base *hook);
-PyObject *msp_node_hooked(void *node);
-PyObject *msp_node_object(const node_link *h);
+/* Have msp_probe_grad_fire() called for the node, with this link, which is on no other and has its owner; and the first
+ * such link of a node, or NULL. */
+bool msp_node_hook(void *node, node_link *h);
+node_link *msp_node_hooked(void *node);
 
 /* An item of a list that such a hook is shown: a tensor's handle, NULL: there is none. */
 const void *msp_node_item(const void *list, int at);

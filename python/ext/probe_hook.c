@@ -72,10 +72,15 @@ msp_probe_await_end(int64_t task)
 
 /* ---- one hook ---------------------------------------------------------------------------------------------------- */
 
+/* What Python holds of a hook; it holds the call, whose the hook is. */
+typedef struct hook_object {
+    PyObject_HEAD grad_hook *hook;
+} hook_object;
+
 static void
 grad_hook_dealloc(PyObject *self)
 {
-    Py_XDECREF(((grad_hook *)self)->call);
+    Py_DECREF(((hook_object *)self)->hook->link.owner);
     PyObject_Free(self);
 }
 
@@ -83,7 +88,7 @@ grad_hook_dealloc(PyObject *self)
 static PyObject *
 grad_hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    grad_hook *h = (grad_hook *)self;
+    grad_hook *h = ((hook_object *)self)->hook;
     grad_shown leaving = {0}, entering = {0};
     probe_quiet q;
     bool stop;
@@ -106,43 +111,38 @@ grad_hook_call(PyObject *self, PyObject *args, PyObject *kwargs)
 
 PyTypeObject msp_probe_grad_hook_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "msprobe._core.GradHook",
-    .tp_basicsize = sizeof(grad_hook),
-    .tp_itemsize = sizeof(grad_mapping),
+    .tp_basicsize = sizeof(hook_object),
     .tp_dealloc = grad_hook_dealloc,
     .tp_call = grad_hook_call,
     .tp_flags = Py_TPFLAGS_DEFAULT,
 };
 
 static bool
-hook_object(PyObject *node, PyObject *hook)
+hook_by_python(PyObject *node, grad_hook *h)
 {
-    PyObject *handle = msp_probe_hook(node, hook);
+    hook_object *o =
+        msp_probe_is_ready(&msp_probe_grad_hook_type) ? PyObject_New(hook_object, &msp_probe_grad_hook_type) : NULL;
+    PyObject *handle;
 
+    if (o == NULL)
+        return false;
+    Py_INCREF(h->link.owner);
+    o->hook = h;
+    handle = msp_probe_hook(node, (PyObject *)o);
     Py_XDECREF(handle);
+    Py_DECREF(o);
     return handle != NULL;
 }
 
 bool
 msp_probe_grad_hook(grad_call *g, void *node, bool direct, const grad_mapping *map, int nin, int nout)
 {
-    grad_hook *h = msp_probe_is_ready(&msp_probe_grad_hook_type)
-                       ? PyObject_NewVar(grad_hook, &msp_probe_grad_hook_type, nin + nout)
-                       : NULL;
-    bool done;
+    grad_hook *h = msp_probe_grad_new_hook(g, map, nin, nout);
 
-    if (h == NULL)
+    if (h == NULL || !(direct ? msp_node_hook(node, &h->link) : hook_by_python(node, h)))
         return false;
-    Py_INCREF(g);
-    h->call = g;
-    h->passes = 0;
-    h->nin = nin;
-    h->nout = nout;
-    memcpy(h->map, map, (size_t)(nin + nout) * sizeof(*map));
-    done = direct ? msp_node_hook(node, &h->base) : hook_object(node, (PyObject *)h);
-    if (done)
-        msp_probe_grad_expect(h);
-    Py_DECREF(h);
-    return done;
+    msp_probe_grad_expect(h);
+    return true;
 }
 
 /* ---- the same on a node directly, and later ---------------------------------------------------------------------- */
@@ -160,26 +160,26 @@ fire_directly(grad_hook *h, const grad_shown *leaving, const grad_shown *enterin
 }
 
 void
-msp_probe_grad_fire(PyObject *hook, const void *leaving, const void *entering)
+msp_probe_grad_fire(node_link *hook, const void *leaving, const void *entering)
 {
     const grad_shown out = {.list = leaving}, in = {.list = entering};
 
     msp_probe_await_end(msp_node_task());
-    if (Py_TYPE(hook) == &msp_probe_grad_hook_type)
+    if (msp_probe_is_grad_hook(hook))
         fire_directly((grad_hook *)hook, &out, &in);
     else
-        msp_probe_parameter_fire(hook, &in);
+        msp_probe_parameter_fire(hook->owner, &in);
     if (PyErr_Occurred())
         PyErr_Clear();
 }
 
 void
-msp_probe_grad_work(PyObject *hook, const probe_shown *shown, int64_t task)
+msp_probe_grad_work(grad_hook *h, const probe_shown *shown, int64_t task)
 {
     const grad_shown leaving = {.noted = shown}, entering = {.noted = shown, .entering = true};
 
-    if (msp_probe_grad_is_alive((grad_hook *)hook))
-        msp_probe_grad_take((grad_hook *)hook, &leaving, &entering, task);
+    if (msp_probe_grad_is_alive(h))
+        msp_probe_grad_take(h, &leaving, &entering, task);
     if (PyErr_Occurred())
         PyErr_Clear();
 }

@@ -117,14 +117,15 @@ typedef struct module_call {
 
 /* "Module.a.Linear.forward.0", "Module.a.Linear.backward.0" */
 static size_t
-write_name(char *out, const module_call *m, const char *direction)
+write_name(char *out, const module_call *m, bool backward)
 {
-    size_t n = m->base, len = strlen(direction);
+    static const char sections[2][10] = {".forward.", ".backward."}; /* the one is a character longer */
+    size_t n = m->base;
 
     if (out != m->name)
         memcpy(out, m->name, n);
-    memcpy(out + n, direction, len);
-    n += len;
+    memcpy(out + n, sections[backward], sizeof(sections[0]));
+    n += strlen(".forward.") + backward;
     n += msp_probe_digits(out + n, (uint64_t)m->number);
     out[n] = '\0';
     return n;
@@ -205,7 +206,7 @@ begin(module_call *m, probe_module *of, PyObject *module, PyObject *args, PyObje
     m->number = of->count++;
     m->generation = msp_probe.generation;
     memcpy(m->name, of->text, m->base);
-    m->len = write_name(m->name, m, ".forward.");
+    m->len = write_name(m->name, m, false);
     msp_probe_enter(&q);
     msp_probe_scope_enter(m->name, m->len);
     if (msp_probe.rules.backward || msp_probe.rules.construct)
@@ -238,7 +239,7 @@ put_parameters(const module_call *m, msp_record *r)
     KEY(r, "parameters");
     msp_record_object(r);
     while (of != NULL && PyDict_Next(of, &pos, &key, &p)) {
-        text = p == Py_None ? NULL : PyUnicode_AsUTF8AndSize(key, &len);
+        text = p == Py_None || !PyUnicode_Check(key) ? NULL : msp_probe_utf8(key, &len);
         if (text == NULL)
             continue;
         Py_INCREF(key);
@@ -356,7 +357,7 @@ end(module_call *m, PyObject *output, bool by_hook)
     stop = finish(m, output);
     msp_probe_scope_leave(m->name, m->len);
     if (!stop && output != NULL && m->held.edges != NULL) {
-        len = write_name(backward, m, ".backward.");
+        len = write_name(backward, m, true);
         if (msp_probe.rules.list != NULL && is_listed_backward(backward, len))
             msp_probe_module_chosen(backward, len);
         msp_probe_edges_after(m->held.edges, output, backward, len, true);
@@ -381,10 +382,13 @@ has_hooks(probe_module *of, PyObject *module)
     PyObject *own;
     bool any = false;
 
-    for (Py_ssize_t i = 0; msp_probe.global_hooks != NULL && i < PyTuple_GET_SIZE(msp_probe.global_hooks); i++)
-        if (PyDict_Size(PyTuple_GET_ITEM(msp_probe.global_hooks, i)) > 0)
+    for (Py_ssize_t i = 0; msp_probe.global_hooks != NULL && i < PyTuple_GET_SIZE(msp_probe.global_hooks); i++) {
+        PyObject *hooks = PyTuple_GET_ITEM(msp_probe.global_hooks, i);
+
+        if (PyDict_Check(hooks) && PyDict_GET_SIZE(hooks) > 0)
             return true;
     own = msp_probe_attributes(module);
+    }
     for (int i = 0; i < N_HOOKS && !any; i++) {
         PyObject *hooks = dict_of(of, module, own, i);
 

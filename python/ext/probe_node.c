@@ -31,17 +31,8 @@ typedef struct hook_table {
     void (*compiled_args)(const void *self, void *args);
 } hook_table;
 
-PyObject *
-msp_node_object(const node_link *h)
-{
-    return (PyObject *)((char *)(uintptr_t)h - offsetof(hook_base, link));
-}
-
 static struct {
     bool ready;
-    void **(*grad_fn)(const void *tensor);
-    int64_t (*output_nr)(const void *tensor);
-    bool (*requires_grad)(const void *impl);
     PyObject *(*wrap)(const void *tensor);
     int32_t (*is_defined)(const void *tensor, bool *out);
     void *(*allocate)(size_t size);
@@ -166,23 +157,6 @@ msp_node_usable(void)
     return torch_node.ready && !msp_probe.rules.overflow && !msp_probe_thread.transforming;
 }
 
-void *
-msp_node_of(PyObject *tensor, int64_t *nr)
-{
-    const void *handle = msp_probe_tensor_handle(tensor);
-    void *node = *torch_node.grad_fn(handle);
-
-    if (node != NULL)
-        *nr = torch_node.output_nr(handle);
-    return node;
-}
-
-bool
-msp_node_requires_grad(const void *handle)
-{
-    return torch_node.requires_grad(*(void *const *)handle);
-}
-
 bool
 msp_node_is_plain(const void *handle)
 {
@@ -244,7 +218,7 @@ msp_node_clean(void)
         next = h->then != NULL ? h->then : h->next;
         if (h->then != NULL)
             h->then->next = h->next;
-        Py_DECREF(msp_node_object(h));
+        Py_DECREF(h->owner);
     }
 }
 
@@ -282,8 +256,8 @@ hook_run(void *self, cpp_vector *outputs, cpp_vector *inputs)
         gil = PyGILState_Ensure();
         msp_node_clean();
         msp_probe_shown_anew();
-        for (const node_link *h = self; h != NULL; h = h->then)
-            msp_probe_grad_fire(msp_node_object(h), outputs, inputs);
+        for (node_link *h = self; h != NULL; h = h->then)
+            msp_probe_grad_fire(h, outputs, inputs);
         PyGILState_Release(gil);
     }
     *outputs = (cpp_vector){0};
@@ -312,14 +286,14 @@ is_ours(const node_link *h)
     return h->functions == &table.destroy;
 }
 
-PyObject *
+node_link *
 msp_node_hooked(void *node)
 {
     const cpp_vector *v = hooks_of(node);
 
     for (node_link *const *at = (void *)v->begin; at != (void *)v->end; at++)
         if (is_ours(*at))
-            return msp_node_object(*at);
+            return *at;
     return NULL;
 }
 
@@ -346,12 +320,12 @@ append(cpp_vector *v, void *item)
 }
 
 bool
-msp_node_hook(void *node, hook_base *hook)
+msp_node_hook(void *node, node_link *h)
 {
     cpp_vector *v = hooks_of(node);
-    node_link *h = &hook->link, *last = v->end == v->begin ? NULL : ((node_link **)(void *)v->end)[-1];
+    node_link *last = v->end == v->begin ? NULL : ((node_link **)(void *)v->end)[-1];
 
-    *h = (node_link){&table.destroy, NULL, NULL};
+    *h = (node_link){&table.destroy, NULL, NULL, h->owner};
     if (last != NULL && is_ours(last)) {
         while (last->then != NULL)
             last = last->then;
@@ -359,7 +333,7 @@ msp_node_hook(void *node, hook_base *hook)
     } else if (!append(v, h)) {
         return false;
     }
-    Py_INCREF(hook);
+    Py_INCREF(h->owner);
     return true;
 }
 
@@ -393,7 +367,8 @@ add(void *node, cpp_vector *gradients)
     const void *variable = msp_node_variable(node);
     PyGILState_STATE gil;
 
-    adder.came |= node == adder.tried;
+    if (node == adder.tried)
+        adder.came = true;
     if (!msp_probe.live) {
         lead(node, msp_node_layout.accumulate);
     } else if (!msp_batch_take_parameter(variable, gradients)) {
@@ -446,11 +421,10 @@ find_functions(void)
     void *python = dlopen("libtorch_python.so", RTLD_LAZY | RTLD_NOLOAD);
     const char *accumulate = NULL;
     add_function *original = NULL;
+    bool known = false;
 
     if (torch != NULL && python != NULL) {
-        *(void **)&torch_node.grad_fn = dlsym(torch, "_ZNK2at10TensorBase7grad_fnEv");
-        *(void **)&torch_node.output_nr = dlsym(torch, "_ZNK2at10TensorBase9output_nrEv");
-        *(void **)&torch_node.requires_grad = dlsym(torch, "_ZNK3c1010TensorImpl13requires_gradEv");
+        known = msp_meta_functions(torch);
         *(void **)&torch_node.is_defined = dlsym(torch, "aoti_torch_is_defined");
         *(void **)&torch_node.wrap = dlsym(python, "_Z16THPVariable_WrapRKN2at10TensorBaseE");
         *(void **)&torch_node.allocate = dlsym(torch, "_Znwm");
@@ -468,15 +442,16 @@ find_functions(void)
     if (accumulate == NULL || !copy_table(accumulate, original))
         return false;
     msp_node_layout.accumulate = accumulate + offsetof(hook_table, destroy);
-    return torch_node.grad_fn != NULL && torch_node.output_nr != NULL && torch_node.requires_grad != NULL &&
-           torch_node.is_defined != NULL && torch_node.wrap != NULL && torch_node.allocate != NULL &&
+    return known && torch_node.is_defined != NULL && torch_node.wrap != NULL && torch_node.allocate != NULL &&
            torch_node.release != NULL && table.type_info != NULL && torch_node.new_undefined != NULL &&
            torch_node.delete_tensor != NULL;
 }
 
 /* One tensor with a node, and what Python says about that. */
 typedef struct sample {
+    const char *impl;
     char *node;
+    int64_t nr; /* which output of the node it is */
     size_t size;
     int64_t sequence;
     PyObject *next; /* its next_functions */
@@ -502,7 +477,9 @@ take_sample(sample *s, PyObject *tensor)
     bool good = sequence != NULL && nr != NULL && node != NULL && node == node_behind(object) &&
                 found == PyLong_AsLongLong(nr) && msp_node_requires_grad(msp_probe_tensor_handle(tensor));
 
+    s->impl = *(const char **)msp_probe_tensor_handle(tensor);
     s->node = node;
+    s->nr = found;
     s->size = good ? malloc_usable_size(node) : 0;
     s->sequence = good ? PyLong_AsLongLong(sequence) : -1;
     s->next = good ? PyObject_GetAttrString(object, "next_functions") : NULL;
@@ -687,6 +664,19 @@ call_adder(const sample *s)
     return adder.came && result.begin == result.end && *(const char **)node == msp_node_layout.accumulate;
 }
 
+/* Tensors with nodes, and the leaf to which the first node leads. */
+static void
+find_meta(const sample *samples, int n)
+{
+    const void *accumulate = find_accumulate(&samples[0]);
+    meta_sample all[MOST_SAMPLES + 1];
+
+    for (int i = 0; i < n; i++)
+        all[i] = (meta_sample){samples[i].impl, samples[i].node, (uint32_t)samples[i].nr};
+    all[n] = (meta_sample){msp_node_variable(accumulate), NULL, 0};
+    msp_meta_find(all, n + 1);
+}
+
 /*
  * nodes(tensors, kinds) -> bool: whether nodes are read and hooked directly from now on. tensors: a list of results,
  * whose nodes have one hook each; calling it must not fail. kinds: see above. Without arguments: they are not.
@@ -708,6 +698,8 @@ msp_probe_nodes(PyObject *self, PyObject *all)
         n++;
     torch_node.ready = n == PyList_GET_SIZE(tensors) && find_layout(samples, n) && find_keys(kinds) &&
                        call_hook(&samples[0]) && call_adder(&samples[0]);
+    if (torch_node.ready)
+        find_meta(samples, n);
     for (int i = 0; i < n; i++)
         Py_DECREF(samples[i].next);
     PyErr_Clear();

@@ -15,7 +15,7 @@ msp_probe_parameter_setup(void)
 }
 
 typedef struct parameter_hook {
-    hook_base base;
+    PyObject_HEAD node_link link;
     PyObject *parameter; /* borrowed: the node that holds us holds it */
     PyObject *watched;
     int64_t generation;
@@ -113,6 +113,7 @@ new_parameter_hook(PyObject *parameter, PyObject *watched)
     h->parameter = parameter;
     h->watched = watched;
     h->generation = msp_probe.generation;
+    h->link.owner = (PyObject *)h;
     return h;
 }
 
@@ -162,7 +163,8 @@ watch_object(PyObject *accumulate)
 static bool
 hook_node(void *accumulate, PyObject *parameter, PyObject *watched)
 {
-    parameter_hook *h = (parameter_hook *)msp_node_hooked(accumulate);
+    const node_link *known = msp_node_hooked(accumulate);
+    parameter_hook *h = known == NULL ? NULL : (parameter_hook *)known->owner;
     bool done;
 
     if (h != NULL) {
@@ -173,7 +175,7 @@ hook_node(void *accumulate, PyObject *parameter, PyObject *watched)
         return true;
     }
     h = new_parameter_hook(parameter, watched);
-    done = h != NULL && msp_node_hook(accumulate, &h->base);
+    done = h != NULL && msp_node_hook(accumulate, &h->link);
     Py_XDECREF(h);
     return done;
 }
@@ -185,8 +187,8 @@ watch_node(void *accumulate)
     PyObject *parameter, *watched = msp_probe_watched_by_handle(msp_node_variable(accumulate), &parameter);
     bool plain;
 
-    if (watched == NULL)
-        return;
+    if (watched == NULL || (msp_node_is_watched(accumulate) && msp_probe_is_watched_directly(watched)))
+        return; /* or it was met before in this step */
     plain = msp_probe_parameter_is_plain(parameter);
     msp_node_watch(accumulate, plain);
     if (plain || hook_node(accumulate, parameter, watched))

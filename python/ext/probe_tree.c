@@ -117,6 +117,12 @@ msp_probe_watched_directly(PyObject *w)
 }
 
 bool
+msp_probe_is_watched_directly(PyObject *w)
+{
+    return ((const watched *)w)->generation == msp_probe.generation;
+}
+
+bool
 msp_probe_watches(void)
 {
     return tree.recording && tree.parameters.used > 0;

@@ -152,6 +152,30 @@ field_view(msp_tensor *out, const void *h)
     return out->dtype != MSP_DTYPE_NONE && (data != NULL || out->numel == 0);
 }
 
+/* The same of one without gaps, lent; false: it has some, or nothing is known of it. */
+static bool
+small_view(msp_small *out, const void *h)
+{
+    const char *impl = *(const char *const *)h, *storage = *(const char *const *)(impl + fields.storage);
+    const int64_t *sizes = (const int64_t *)(impl + fields.sizes), *strides = sizes + 1 + OWN_NDIM;
+    const int64_t offset = *(const int64_t *)(impl + fields.offset);
+    const char *data = storage == NULL ? NULL : *(const char *const *)(storage + fields.data);
+
+    out->dtype = dtype_of_torch(*(const uint16_t *)(impl + fields.dtype));
+    out->ndim = (int32_t)sizes[0];
+    out->shape = sizes + 1;
+    out->numel = 1;
+    for (int i = out->ndim; i-- > 0;) {
+        if (out->shape[i] != 1 && strides[i] != out->numel)
+            return false;
+        out->numel *= out->shape[i];
+    }
+    if (offset != 0 && data != NULL)
+        data += offset * (int64_t)msp_dtype_size(out->dtype);
+    out->data = data;
+    return data != NULL;
+}
+
 /* Of a tensor that is known to be dense and in host memory: whether *out describes it. */
 static bool
 plain_view(msp_tensor *out, void *h)
@@ -509,11 +533,13 @@ msp_probe_quick_start(void)
 bool
 msp_probe_quick(msp_record *r, const void *handle)
 {
-    msp_tensor view;
+    msp_small t;
 
-    if (!fields.ready || !msp_node_is_plain(handle) || !has_own_sizes(handle) || !field_view(&view, handle))
+    if (!fields.ready || !msp_node_is_plain(handle) || !has_own_sizes(handle) || !small_view(&t, handle))
         return false;
-    return msp_record_small(r, &view, msp_node_requires_grad(handle), msp_probe.rules.checksum);
+    t.requires_grad = msp_node_requires_grad(handle);
+    t.has_crc = msp_probe.rules.checksum;
+    return msp_record_small(r, &t);
 }
 
 bool

@@ -24,7 +24,7 @@ msp_probe_walk_setup(void)
 
 /* ---- nodes ------------------------------------------------------------------------------------------------------- */
 
-static bool
+static inline bool
 is_accumulate(void *node, bool direct)
 {
     static PyTypeObject *known; /* there is one such type, and it lives as long as torch */
@@ -36,7 +36,7 @@ is_accumulate(void *node, bool direct)
     return Py_TYPE(node) == known;
 }
 
-static int64_t
+static inline int64_t
 sequence_of(void *node, bool direct)
 {
     return direct ? msp_node_sequence(node) : msp_probe_number(PyObject_CallMethodObjArgs(node, str_sequence, NULL));
@@ -196,11 +196,10 @@ is_known(const walk *w, const void *node)
  * few nodes. */
 enum { MOST_NODES = 64 };
 
-static bool
+/* Of a node that is no AccumulateGrad node. */
+static inline bool
 is_new(const walk *w, void *node)
 {
-    if (is_accumulate(node, w->edges->direct))
-        return false;
     if (w->edges->first < 0)
         return w->n < MOST_NODES && !is_known(w, node);
     return sequence_of(node, w->edges->direct) >= w->edges->first;
@@ -217,9 +216,8 @@ leads_to(const walk *w, const input_edge *e, void *target, bool accumulate, int6
 /* The input to which this edge of node number n leads, or NULL. One tensor in two places gets each of a node's edges
  * once. */
 static input_edge *
-boundary(walk *w, int n, void *target, int64_t nr)
+boundary(walk *w, int n, void *target, bool accumulate, int64_t nr)
 {
-    bool accumulate = w->edges->leaves > 0 && is_accumulate(target, w->edges->direct);
     input_edge *hit = NULL;
 
     for (int i = 0; i < w->edges->n; i++) {
@@ -255,7 +253,7 @@ next_of(walk *w, int n)
     return k->next;
 }
 
-static int
+static inline int
 count_edges(walk *w, int n)
 {
     PyObject *next;
@@ -267,7 +265,7 @@ count_edges(walk *w, int n)
 }
 
 /* Where one of the node's edges leads, NULL: nowhere. */
-static void *
+static inline void *
 edge_of(walk *w, int n, int i, int64_t *nr)
 {
     PyObject *pair;
@@ -281,26 +279,40 @@ edge_of(walk *w, int n, int i, int64_t *nr)
     return PyTuple_GET_ITEM(pair, 0);
 }
 
+/* Whether an edge to this node, which is no AccumulateGrad node, can be a boundary. */
+static inline bool
+may_be_input(const walk *w, const void *target)
+{
+    const input_edge *items = items_of(w->edges);
+
+    for (int i = 0; i < w->edges->n; i++)
+        if (items[i].node == target)
+            return true;
+    return false;
+}
+
 /* Follow the edges of one node; nodes of the call that are met for the first time are appended to w->nodes. */
 static void
 follow(walk *w, int n)
 {
-    const bool direct = w->edges->direct;
-    int count = count_edges(w, n);
+    const bool direct = w->edges->direct, watches = msp_probe_watches();
+    const int count = count_edges(w, n);
 
     for (int i = 0; i < count && !w->failed; i++) {
         int64_t nr = 0;
         void *target = edge_of(w, n, i, &nr);
-        input_edge *e;
+        const bool accumulate = target != NULL && is_accumulate(target, direct);
+        input_edge *e = NULL;
 
         if (target == NULL)
             continue;
-        if (msp_probe_watches() && is_accumulate(target, direct))
+        if (watches && accumulate)
             msp_probe_grad_watch(target, direct);
-        e = boundary(w, n, target, nr);
+        if (accumulate ? w->edges->leaves > 0 : may_be_input(w, target))
+            e = boundary(w, n, target, accumulate, nr);
         if (e != NULL)
             add_mapping(w, n, false, i, e->position);
-        else if (is_new(w, target))
+        else if (!accumulate && is_new(w, target))
             note_node(w, target);
     }
 }
@@ -345,7 +357,7 @@ note_output(PyObject *t, void *payload)
     int index = o->n++, node;
     int64_t nr = 0;
     void *fn = msp_probe_node_of(t, direct, &nr);
-    bool new = fn != NULL && !o->through &&is_new(o->walk, fn);
+    bool new = fn != NULL && !o->through && !is_accumulate(fn, direct) && is_new(o->walk, fn);
 
     if (index == 0) {
         o->first = t;
@@ -548,7 +560,7 @@ static grad_call *
 follow_leaf(const walk *w, const outputs *o, const char *name, size_t len)
 {
     const grad_mapping map[2] = {{0, 0}, {0, o->leaf}};
-    grad_call *g = msp_probe_grad_call(name, len, o->n, w->edges->positions, o->handed_on);
+    grad_call *g = msp_probe_grad_call(name, len, o->n, w->edges->positions, 0, o->handed_on);
 
     if (g != NULL)
         msp_probe_follow(g, o->given, o->first, false, o->first, map);
@@ -558,8 +570,13 @@ follow_leaf(const walk *w, const outputs *o, const char *name, size_t len)
 static grad_call *
 make_call(const walk *w, const outputs *o, int extra, const char *name, size_t len, bool module)
 {
-    grad_call *g = msp_probe_grad_call(name, len, o->n, w->edges->positions + extra, o->handed_on);
+    grad_call *g;
+    size_t room = 0;
 
+    for (int i = 0; i < w->n && o->given < 0; i++)
+        if (w->nodes[i].nin + w->nodes[i].nout > 0)
+            room += msp_probe_grad_room(w->nodes[i].nin + w->nodes[i].nout);
+    g = msp_probe_grad_call(name, len, o->n, w->edges->positions + extra, room, o->handed_on);
     if (g != NULL && o->given >= 0 && follow_module(w, o, g))
         return g;
     for (int i = 0; g != NULL && i < w->n; i++)
@@ -577,7 +594,8 @@ free_walk(walk *w)
     for (int i = 0; i < w->n; i++) {
         drop_node(w->nodes[i].node, w->edges->direct);
         Py_XDECREF(w->nodes[i].next);
-        PyMem_Free(w->nodes[i].more);
+        if (w->nodes[i].more != NULL)
+            PyMem_Free(w->nodes[i].more);
     }
     if (w->nodes != w->few)
         PyMem_Free(w->nodes);

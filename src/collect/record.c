@@ -346,19 +346,19 @@ msp_record_tensor_open(msp_record *r, const msp_tensor_note *note)
 }
 
 bool
-msp_record_small(msp_record *r, const msp_tensor *t, bool requires_grad, bool has_crc)
+msp_record_small(msp_record *r, const msp_small *t)
 {
     tensor_token head = {TOKEN_TENSOR, (uint8_t)t->dtype, (uint8_t)t->ndim, STATS_FLOAT, 0, 0};
     msp_stats_four four;
     unsigned char *at;
 
-    if (!msp_tensor_is_contiguous(t) || !msp_stats_brief(&four, t->dtype, t->data, t->numel))
+    if (!msp_stats_brief(&four, t->dtype, t->data, t->numel))
         return false;
     at = room(r, sizeof(head) + (size_t)t->ndim * sizeof(t->shape[0]) + STATS_BYTES);
     if (at == NULL)
         return true; /* the record has failed */
-    head.flags = (requires_grad ? TENSOR_GRAD : 0) | (has_crc ? TENSOR_CRC : 0);
-    if (has_crc)
+    head.flags = (t->requires_grad ? TENSOR_GRAD : 0) | (t->has_crc ? TENSOR_CRC : 0);
+    if (t->has_crc)
         head.crc = msp_crc32_bytes(0, t->data, (size_t)t->numel * msp_dtype_size(t->dtype));
     memcpy(at, &head, sizeof(head));
     at += sizeof(head);

@@ -51,7 +51,7 @@ def prove_nodes(probe):
     with torch.enable_grad():
         a, b = (torch.zeros(2, device="cpu", requires_grad=True) for _ in range(2))
         parts = (a * 1).unbind()
-        results = [a * 2, a + b, a * 3 + b, parts[1] * b, parts[0] + parts[1], torch.stack((b, a, b))]
+        results = [a * 2, a + b, a * 3 + b, parts[1] * b, parts[0] + parts[1], torch.stack((b, a, b)), torch.unbind_copy(torch.stack((a, b, a, b)))[3]]
     for result in results:
         result.grad_fn.register_hook(lambda leaving, entering: None)
     kinds = [a, a.detach(), a.detach().to(torch.complex64).conj(), torch.zeros(1, device="meta"), a.detach().to_sparse()]
