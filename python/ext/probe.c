@@ -433,6 +433,7 @@ static PyMethodDef functions[] = {
     {"reserve", msp_probe_reserve, METH_NOARGS, "reserve()"},
     {"wrapper", msp_probe_wrapper, METH_VARARGS, "wrapper(target, name, flags=0)"},
     {"module_function", msp_probe_module_function, METH_VARARGS, "module_function(function, call, expected)"},
+    {"forward_function", msp_probe_forward_function, METH_VARARGS, "forward_function(file, line, module)"},
     {"modules_begin", msp_probe_modules_begin, METH_VARARGS, "modules_begin(models, how)"},
     {"modules_end", msp_probe_modules_end, METH_NOARGS, "modules_end()"},
     {"modules_forget", msp_probe_modules_forget, METH_NOARGS, "modules_forget()"},

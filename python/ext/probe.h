@@ -729,7 +729,18 @@ typedef struct probe_module {
     int64_t chosen;   /* the step after the one in which list or scope have chosen its gradients */
     uint64_t version; /* of the module's own dict when it had these; 0: it is to be asked */
     PyObject *dicts[PROBE_DICTS];
+    PyTypeObject *type; /* the module's, when it had this forward, and its version; NULL: it is to be asked */
+    unsigned type_version;
+    PyObject *forward; /* NULL: it is called as torch does */
 } probe_module;
+
+/*
+ * What is to be called for the module, which has no hooks, with the same arguments as Module._call_impl; NULL: that
+ * itself. of->dicts have just been found. And the call (probe_forward.c).
+ */
+PyObject *msp_probe_forward(probe_module *of, PyObject *module);
+PyObject *msp_probe_call_forward(PyObject *forward, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+PyObject *msp_probe_forward_function(PyObject *self, PyObject *all);
 
 /* version(dict): a number that no other dict has, nor this one after a change; 0: this interpreter keeps none. */
 PyObject *msp_probe_version(PyObject *self, PyObject *dict);
@@ -774,6 +785,7 @@ PyObject *msp_probe_watched_now(const void *variable, PyObject **parameter);
 
 /* Its node tells of it in this step, by nothing that somebody would have to take out. */
 void msp_probe_watched_directly(PyObject *watched);
+bool msp_probe_is_watched_directly(PyObject *watched);
 
 /* Its list [node, handle, ...] of the hooks in this step, or NULL without memory. */
 PyObject *msp_probe_watched_hooks(PyObject *watched);
@@ -785,7 +797,6 @@ void msp_probe_note_hooked(PyObject *node);
 /* A backward pass has brought the parameter's gradient; arrived NULL: it is what the parameter has. Returns true when
  * the program is to be stopped, with an exception set. */
 bool msp_probe_parameter_done(PyObject *watched, PyObject *parameter, const probe_lent *arrived);
-bool msp_probe_is_watched_directly(PyObject *watched);
 
 /* The same with the gradient that counts. */
 bool msp_probe_parameter_came(PyObject *watched, const probe_lent *gradient);

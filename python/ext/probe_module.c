@@ -83,6 +83,7 @@ find_dicts(probe_module *of, PyObject *own)
     if (!all)
         PyErr_Clear();
     of->version = all && versions ? version_of(own) : 0;
+    of->type = NULL;
     return all;
 }
 
@@ -387,8 +388,8 @@ has_hooks(probe_module *of, PyObject *module)
 
         if (PyDict_Check(hooks) && PyDict_GET_SIZE(hooks) > 0)
             return true;
-    own = msp_probe_attributes(module);
     }
+    own = msp_probe_attributes(module);
     for (int i = 0; i < N_HOOKS && !any; i++) {
         PyObject *hooks = dict_of(of, module, own, i);
 
@@ -402,7 +403,7 @@ has_hooks(probe_module *of, PyObject *module)
 static PyObject *
 record_call(probe_module *of, PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
-    PyObject *tuple, *kwargs, *result;
+    PyObject *tuple, *kwargs, *result, *forward = msp_probe_forward(of, args[0]);
     probe_outcome o;
     module_call m;
 
@@ -412,7 +413,8 @@ record_call(probe_module *of, PyObject *callable, PyObject *const *args, size_t 
         result = call_impl_original(callable, args, nargsf, kwnames);
     } else {
         begin(&m, of, args[0], tuple, kwargs);
-        o = msp_probe_set_aside(call_impl_original(callable, args, nargsf, kwnames));
+        o = msp_probe_set_aside(forward != NULL ? msp_probe_call_forward(forward, args, nargsf, kwnames)
+                                                : call_impl_original(callable, args, nargsf, kwnames));
         result = msp_probe_give_back(&o, end(&m, o.result, false));
     }
     Py_DECREF(tuple);

@@ -214,6 +214,8 @@ class Recorder:
         if selftest.prove_versions(probe) is False:
             log.info("hooks of modules are looked up for each call: what this interpreter keeps of a dict's changes is not what was proven elsewhere")
         self._modules.in_place = selftest.prove_modules(probe)
+        if selftest.prove_forward(probe) is False:
+            log.info("modules are called by torch's own function: it is not what was proven elsewhere")
         self._registry = apis.Registry(probe, selftest.in_place_kinds(probe), self.separator)
         if self.config.level in ("L1", "mix"):
             self._registry.register(self.config.api_list)

@@ -11,10 +11,11 @@ import threading
 
 import torch
 
+from msprobe.pytorch import stacks
 from msprobe.pytorch.log import log
 
 KINDS = ("builtin", "method", "function", "slot")
-OTHERS = ("tensor", "sequence", "registrar", "state", "node", "fields", "module", "frame", "dict")
+OTHERS = ("tensor", "sequence", "registrar", "state", "node", "fields", "module", "forward", "frame", "dict")
 ROUNDS = 40  # often enough for an adaptive interpreter to specialise the calls
 
 
@@ -154,6 +155,22 @@ def prove_modules(probe):
                 call()
 
     return probe.module_function(function, run, ROUNDS * len(calls))
+
+
+# what Module._call_impl names, in the order of the source: it asks for a trace and for hooks, and calls forward when there are none
+_LOOKS_FOR = ("torch", "_C", "_get_tracing_state", "_slow_forward", "forward", "_backward_hooks", "_backward_pre_hooks", "_forward_hooks",
+              "_forward_pre_hooks", "_global_backward_pre_hooks", "_global_backward_hooks", "_global_forward_hooks", "_global_forward_pre_hooks")
+
+
+def prove_forward(probe):
+    """Whether a module without hooks has its forward called at once: see python/ext/probe_forward.c. None: this interpreter does not tell what it has."""
+    if not probe.version({}):
+        return None
+    place, code = stacks.line_of(r"^\s+return forward_call\("), stacks.CALL_IMPL
+    known = torch.__version__.startswith(_KNOWN_NODES) and torch.nn.Module._call_impl.__code__ is code and code.co_names[:len(_LOOKS_FOR)] == _LOOKS_FOR
+    if "forward" in chosen_plain() or place is None or not known:
+        return probe.forward_function(None, 0, None)
+    return probe.forward_function(code.co_filename, place[0], torch.nn.Identity())
 
 
 def _holds(probe, target, calls, check):

@@ -20,15 +20,16 @@ _COMPILERS = tuple(os.path.join(_TORCH, part) for part in (
     "_functorch/partitioners.py", "fx/experimental"))
 _WRAPPER = os.path.join(_TORCH, "_dynamo", "eval_frame.py")  # also around functions that are kept from being compiled: checkpoint(), optimizers
 _INLINER = os.path.join(_TORCH, "_dynamo", "external_utils.py"), "inner"  # torch.compile's frame around a module of torch's own
-_CALL_IMPL = torch.nn.Module._call_impl.__code__
+CALL_IMPL = torch.nn.Module._call_impl.__code__
+_CALLER = getattr(torch.nn.Module.__call__, "__code__", None)  # the function around it, or itself in an older torch
 _CALLS_HOOK = r"^\s+hook_result = hook\(self, args, kwargs, result\)|^\s+hook_result = hook\(self, input, result\)"
 _CALLS_FORWARD = r"^\s+result = forward_call\("
 _FUNCTION = os.path.join(_TORCH, "autograd", "function.py")
 
 
-def _line_of(text):
+def line_of(text):
     """Number and text of the line of Module._call_impl that holds this."""
-    first, lines = _CALL_IMPL.co_firstlineno, linecache.getlines(_CALL_IMPL.co_filename)
+    first, lines = CALL_IMPL.co_firstlineno, linecache.getlines(CALL_IMPL.co_filename)
     for number in range(first, min(first + 150, len(lines) + 1)):
         if re.search(text, lines[number - 1]):
             return number, lines[number - 1].strip()
@@ -38,11 +39,11 @@ def _line_of(text):
 def _as_with_hooks(inside):
     """The frames of Module._call_impl as they are when the module has hooks, which is how the original records it; inside: what runs in the
     innermost of them. Empty in a torch whose source reads differently."""
-    found, outer = _line_of(inside), _line_of(r"^\s+return inner\(\)$")
+    found, outer = line_of(inside), line_of(r"^\s+return inner\(\)$")
     if found is None:
         return []
     shown = [(found, "inner" if outer else "_call_impl")] + ([(outer, "_call_impl")] if outer else [])
-    return [_show(_CALL_IMPL.co_filename, number, name, line) for (number, line), name in shown]
+    return [_show(CALL_IMPL.co_filename, number, name, line) for (number, line), name in shown]
 
 
 def _show(path, number, name, line):
@@ -50,11 +51,19 @@ def _show(path, number, name, line):
 
 
 def _frame_text(frame, code, line):
-    if code is _CALL_IMPL and "return forward_call(" in line and probe.module_known(frame.f_locals.get("self")):
+    if code is CALL_IMPL and "return forward_call(" in line and probe.module_known(frame.f_locals.get("self")):
         shown = _as_with_hooks(_CALLS_FORWARD)
         if shown:
             return shown
     return [_show(code.co_filename, frame.f_lineno, code.co_name, line.strip())] if line else []
+
+
+def _left_out(frame, code, inside):
+    """The frames of Module._call_impl where a module's forward is called without it (python/ext/probe_forward.c)."""
+    if code is not _CALLER or code is CALL_IMPL or inside in (None, CALL_IMPL) or not probe.module_known(frame.f_locals.get("self")):
+        return []
+    line = source_line(code.co_filename, frame.f_lineno, frame.f_globals)
+    return _as_with_hooks(_CALLS_FORWARD) if "self._call_impl(" in line else []
 
 
 def _frame_parts(frame, code, line):
@@ -94,11 +103,12 @@ def stack_text(frame, form):
     show = _frame_parts if form == "parts" else _frame_text
     own = {"module": _CALLS_HOOK, "raised": _CALLS_FORWARD}.get(form)
     texts = _as_with_hooks(own) if own else []
-    seen = []
+    seen, code = [], None
     while frame is not None:
-        code = frame.f_code
+        inside, code = code, frame.f_code
         seen.append((code.co_filename, code.co_name))
         if not code.co_filename.startswith(_HERE):
+            texts += _left_out(frame, code, inside) if show is _frame_text else []
             texts += show(frame, code, source_line(code.co_filename, frame.f_lineno, frame.f_globals))
         frame = frame.f_back
     if form == "parts":
