@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from collecting import R, afresh, begin, collect, fill, torch, write_config
+from collecting import R, afresh, bare, begin, collect, fill, torch, write_config
 
 import torch.nn as nn  # noqa: E402
 from msprobe._core import probe  # noqa: E402
@@ -419,3 +419,73 @@ def test_a_tensor_whose_memory_was_given_back_has_a_record(tmp_path):
     empty, full = (result.data()["Module.0.Identity.forward.%d" % i]["input_args"][0] for i in range(2))
     assert (empty["shape"], empty["Mean"], empty["note"]) == ([4, 5], None, "its memory was given back")
     assert full["Mean"] == 1.0 and "WARNING" not in result.output
+
+
+# ---- gradients of parameters, which their nodes tell without a hook ---------------------------------------------------------------------
+
+
+def parameters_of_every_kind(d):
+    m, x, seen = fill(nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 4), nn.Linear(4, 2))), R(2, 3), []
+    m[0].weight.tag = "an attribute of the program's"
+    m[0].bias.register_hook(lambda grad: grad * 2)
+    if hasattr(m[1].weight, "register_post_accumulate_grad_hook"):
+        m[1].weight.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.clone()) or setattr(p, "grad", None))
+    for step in range(3):
+        d.start(model=m)
+        for _ in range(2):  # gradients accumulate
+            loss = m(x).sum()
+            if step == 1:
+                m[2].bias.late = True
+            loss.backward(retain_graph=step == 2)
+        if step == 2:
+            loss.backward()
+        d.stop()
+        d.step()
+    return [p.grad for p in m.parameters() if p.grad is not None] + seen
+
+
+@known
+def test_parameters_with_attributes_and_hooks_of_the_programs_have_the_same_gradients(tmp_path):
+    later, at_once = both_ways(tmp_path, parameters_of_every_kind, level="L0")
+    assert_same_files(later, at_once, steps=3)
+    assert len([name for name in later.names(2) if "parameters_grad" in name]) == 9
+    (tmp_path / "bare").mkdir()
+    expected = bare(tmp_path / "bare", parameters_of_every_kind)
+    assert len(later.value) == len(expected) and all(torch.equal(a, b) for a, b in zip(later.value, expected))
+
+
+@known
+def test_what_has_come_for_a_parameter_is_recorded_before_the_program_can_write_over_it(tmp_path):
+    """torch keeps the very memory that came as the parameter's gradient, and a hook that steps in backward may clear it."""
+    def body(d):
+        def clear(p):
+            p.grad.zero_()
+
+        m = fill(nn.Sequential(nn.Linear(3, 2)))
+        m[0].weight.register_post_accumulate_grad_hook(clear)
+        d.start(model=m)
+        m(R(2, 3)).sum().backward()
+        d.stop()
+        d.step()
+        return m[0].weight.grad.abs().sum().item()
+
+    result = collect(tmp_path, body, level="L0")
+    assert result.value == 0.0 and result.data()["Module.0.Linear.parameters_grad"]["weight"][0]["Norm"] > 0
+
+
+@known
+def test_a_model_that_follows_another_within_a_step_leaves_its_gradients(tmp_path):
+    def body(d):
+        one, other, x = fill(nn.Sequential(nn.Linear(3, 3))), fill(nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1))), R(2, 3)
+        for _ in range(2):
+            d.start(model=one)
+            y = one(x)
+            d.stop()
+            d.start(model=other)
+            other(y).sum().backward()
+            d.stop()
+            d.step()
+
+    later, at_once = both_ways(tmp_path, body, level="L0")
+    assert_same_files(later, at_once, steps=2)
+    assert len([name for name in later.names(1) if "parameters_grad" in name]) >= 2

@@ -148,26 +148,34 @@ skip_where_processes_are_strangers(void)
 #endif
 }
 
+/* The ring in dir; false: there is none. */
+static inline bool
+open_ring(msp_ring *ring, const char *dir)
+{
+    msp_dir_list list;
+    bool found = false;
+
+    assert_int_equal(msp_dir_list_read(&list, dir, NULL), MSP_OK);
+    for (size_t i = 0; i < list.count && !found; i++)
+        found = msp_str_ends(msp_str_of(list.names[i]), MSP_STR(".ring")) &&
+                msp_ring_open(ring, in_dir(dir, list.names[i]), NULL) == MSP_OK;
+    msp_dir_list_release(&list);
+    return found;
+}
+
 /* What the ring in dir says: the process that writes, and how many units are over. */
 static inline int64_t
 ask_ring(const char *dir, uint32_t *over)
 {
-    msp_dir_list list;
     int64_t pid = 0;
+    msp_ring ring;
 
     *over = 0;
-    assert_int_equal(msp_dir_list_read(&list, dir, NULL), MSP_OK);
-    for (size_t i = 0; i < list.count; i++)
-        if (msp_str_ends(msp_str_of(list.names[i]), MSP_STR(".ring"))) {
-            msp_ring ring;
-
-            if (msp_ring_open(&ring, in_dir(dir, list.names[i]), NULL) == MSP_OK) {
-                pid = atomic_load(&ring.shared->writer_pid);
-                *over = atomic_load(&ring.shared->over);
-                msp_ring_close(&ring, false);
-            }
-        }
-    msp_dir_list_release(&list);
+    if (open_ring(&ring, dir)) {
+        pid = atomic_load(&ring.shared->writer_pid);
+        *over = atomic_load(&ring.shared->over);
+        msp_ring_close(&ring, false);
+    }
     return pid;
 }
 

@@ -395,6 +395,34 @@ who_hurries_the_writer_does_not_wait_for_it(void **state)
     msp_record_release(&r);
 }
 
+/* for_writer is bumped by whoever wakes it. */
+static void
+the_writer_dozes_when_nothing_comes_and_only_then_it_is_woken(void **state)
+{
+    const char *dir = scratch_path("dozes"), *unit_dir = scratch_path("dozes/step0/rank");
+    msp_collect *c = open_collect(dir, true);
+    msp_ring other;
+    uint32_t woken;
+
+    (void)state;
+    assert_true(open_ring(&other, dir));
+    for (int i = 0; i < 5000 && atomic_load(&other.shared->dozes) == 0; i++)
+        sleep_ms(1);
+    assert_int_equal(atomic_load(&other.shared->dozes), 1);
+    woken = atomic_load(&other.shared->for_writer);
+    open_unit(c, unit_dir);
+    assert_int_equal(atomic_load(&other.shared->for_writer), woken + 1);
+    msp_ring_close(&other, false);
+    msp_collect_close(c);
+    assert_int_equal(msp_ring_create(&other, dir, 4096, NULL), MSP_OK); /* with nobody at the other end */
+    msp_ring_nudge(&other);
+    assert_int_equal(atomic_load(&other.shared->for_writer), 0);
+    atomic_store(&other.shared->dozes, 1);
+    msp_ring_nudge(&other);
+    assert_int_equal(atomic_load(&other.shared->for_writer), 1);
+    msp_ring_close(&other, true);
+}
+
 static void
 a_dump_that_was_moved_is_recovered_where_it_is(void **state)
 {
@@ -723,6 +751,7 @@ main(int argc, char **argv)
         TEST(after_kill_9_of_the_training_process_everything_committed_is_there),
         TEST(after_everything_is_killed_the_files_are_valid_and_a_reader_recovers_the_rest),
         TEST(who_hurries_the_writer_does_not_wait_for_it),
+        TEST(the_writer_dozes_when_nothing_comes_and_only_then_it_is_woken),
         TEST(a_dump_that_was_moved_is_recovered_where_it_is),
         TEST(who_recovers_a_ring_writes_nowhere_but_below_its_folder),
         TEST(a_killed_writer_is_replaced_and_nothing_is_lost),
