@@ -40,10 +40,10 @@ each_field(PyObject *v, visit_tensor *visit, void *payload, int depth)
         if (value != NULL)
             msp_probe_each_tensor(value, visit, payload, depth + 1);
         Py_XDECREF(value);
-        PyErr_Clear();
+        msp_probe_drop_error();
     }
     Py_XDECREF(fields);
-    PyErr_Clear();
+    msp_probe_drop_error();
 }
 
 void
@@ -81,7 +81,7 @@ requires_grad(PyObject *tensor, bool direct)
         return msp_node_requires_grad(msp_probe_tensor_handle(tensor));
     v = PyObject_GetAttr(tensor, str_requires_grad);
     Py_XDECREF(v);
-    PyErr_Clear();
+    msp_probe_drop_error();
     return v == Py_True;
 }
 
@@ -97,7 +97,7 @@ msp_probe_node_of(PyObject *tensor, bool direct, int64_t *nr)
         Py_CLEAR(fn);
     if (fn != NULL)
         *nr = msp_probe_number(PyObject_GetAttr(tensor, str_output_nr));
-    PyErr_Clear();
+    msp_probe_drop_error();
     return fn;
 }
 

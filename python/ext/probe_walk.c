@@ -517,7 +517,7 @@ look_like(msp_tensor *like, PyObject *t)
         like->dtype = MSP_DTYPE_NONE;
     Py_XDECREF(shape);
     Py_XDECREF(dtype);
-    PyErr_Clear();
+    msp_probe_drop_error();
 }
 
 /* Inputs of a module to which no edge leads get a gradient of zeros. */

@@ -127,6 +127,7 @@ class Breaks(nn.Module):
         raise ValueError("no")
 
 
+@known
 def test_an_exception_shows_the_same_places(tmp_path):
     def body(d):
         m = nn.Sequential(nn.ReLU(), nn.Sequential(Breaks()))
@@ -164,6 +165,7 @@ def test_another_forward_is_called_from_then_on(tmp_path):
     assert result.value == bare(tmp_path / "bare", body) and len(set(result.value)) == 5
 
 
+@known
 def test_a_trace_is_made_of_what_is_recorded(tmp_path):
     def body(d):
         m = nn.Sequential(Scale(2.0), nn.ReLU())

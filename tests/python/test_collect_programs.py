@@ -529,7 +529,8 @@ def test_what_a_handler_raises_while_we_work_is_the_programs(tmp_path, where, ki
     assert all(n in stacks_of for n in r.names())
 
 
-def test_a_handler_that_raises_all_the_time_is_heard_all_the_time(tmp_path):
+@pytest.mark.parametrize("plain", ["", "tensor"])
+def test_a_handler_that_raises_all_the_time_is_heard_all_the_time(tmp_path, plain):
     """Between start() and step(), in them, and in what we do while calls run: as many exceptions arrive as were raised, and nothing of ours ends."""
     def body(d):
         alarm = Alarm("method")
@@ -568,7 +569,7 @@ def test_a_handler_that_raises_all_the_time_is_heard_all_the_time(tmp_path):
         d.step()
         return alarm.raised, caught, d._recorder.current_step - 1
 
-    r = collect(tmp_path, body, level="mix")
+    r = collect(tmp_path, body, level="mix", env={"MSPROBE_PLAIN": plain})
     raised, caught, last = r.value
     assert raised == caught and raised > 50
     assert "ended" not in r.output, r.output
