@@ -84,7 +84,7 @@ msp_probe_forward(probe_module *of, PyObject *module)
 PyObject *
 msp_probe_call_forward(PyObject *forward, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
-    PyObject *result = PyObject_Vectorcall(forward, args, nargsf, kwnames);
+    PyObject *result = ((PyFunctionObject *)forward)->vectorcall(forward, args, nargsf, kwnames);
 
     if (result == NULL)
         _PyTraceback_Add("_call_impl", around.file, around.line);
@@ -103,7 +103,7 @@ msp_probe_forward(probe_module *of, PyObject *module)
 PyObject *
 msp_probe_call_forward(PyObject *forward, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
-    return PyObject_Vectorcall(forward, args, nargsf, kwnames);
+    return ((PyFunctionObject *)forward)->vectorcall(forward, args, nargsf, kwnames);
 }
 
 #endif

@@ -112,9 +112,9 @@ empty_slots(slot *s, int n)
         s[i].came = false;
         if (c == NULL)
             continue;
+        s[i].what = NULL; /* at once: what goes with the sum may be anything */
         msp_probe_record_put(c->read);
         msp_sum_clear(&c->sum);
-        s[i].what = NULL;
         c->next = idle;
         idle = c;
     }
