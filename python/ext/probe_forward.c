@@ -4,7 +4,7 @@
  * Module._call_impl looks for hooks, asks whether the program is being traced, and calls forward with everything packed
  * anew: as much as half of what it takes to record the call. We have looked for the hooks, and torch's own function
  * tells of a trace; so forward can be called as it is, when it is a function of the module's class that nothing hides.
- * A program whose calls are watched (a profiler, a debugger) has them all, and the exception that leaves forward shows
+ * A program whose calls are observed (a profiler, a debugger) has them all, and the exception that leaves forward shows
  * torch's function among its places, as ever. Stacks that are recorded have it, too (pytorch/stacks.py).
  *
  * That is done with the torch and the interpreter that selftest.py knows, where it was tried. The older tools write
@@ -60,8 +60,9 @@ forward_of(probe_module *of, PyObject *module, PyObject *own)
     return of->forward;
 }
 
+/* Whether a profiler, a debugger or a trace is to see every call. */
 static bool
-is_watched(void)
+is_observed(void)
 {
     const PyThreadState *here = PyThreadState_Get();
 
@@ -76,7 +77,7 @@ msp_probe_forward(probe_module *of, PyObject *module)
     if (around.line == 0 || of->version == 0 || msp_probe_is_legacy())
         return NULL;
     own = _PyObject_GetDictPtr(module);
-    if (own == NULL || *own == NULL || msp_probe_dict_version(*own) != of->version || is_watched())
+    if (own == NULL || *own == NULL || msp_probe_dict_version(*own) != of->version || is_observed())
         return NULL;
     return forward_of(of, module, *own);
 }

@@ -124,8 +124,7 @@ PyObject *msp_probe_hook(PyObject *node, PyObject *hook);
 /* A tensor's grad_fn (NULL: none) and output_nr (probe_meta.c). */
 void *msp_node_of(PyObject *tensor, int64_t *nr);
 
-/* What torch has there is found: functions; then, after that, offsets in these samples, which are used when all agree.
- */
+/* Find what torch has there: functions; then, after that, offsets, in which all of these samples agree. */
 typedef struct meta_sample {
     const char *impl; /* what stands at a tensor's handle */
     const void *node; /* its grad_fn; NULL: it is a leaf that requires grad */
@@ -133,7 +132,7 @@ typedef struct meta_sample {
 } meta_sample;
 
 bool msp_meta_functions(void *torch);
-void msp_meta_find(const meta_sample *samples, int n);
+bool msp_meta_find(const meta_sample *samples, int n);
 
 /* Where a node has what, in bytes; and what the first word of an AccumulateGrad node is, and of one that is watched. */
 typedef struct node_layout {

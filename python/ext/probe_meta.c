@@ -4,8 +4,8 @@
  * torch exports functions for that, and each of them calls three others; a call of a module asks for two tensors and
  * their places, and so much code has to come into a cache that torch has just filled. A tensor that is no view has the
  * answers in a record of its own, of a class that is known by its table of virtual functions: they are read there, at
- * offsets that were searched for in samples (probe_node.c). For views, whose node may have to be made first, and where
- * an offset was not found, the functions are asked.
+ * offsets that are searched for in samples (probe_node.c). For views, whose node may have to be made first, the
+ * functions are asked. Where an offset is not found, no node is read directly.
  */
 #include "probe_field.h"
 #include "probe_grad.h"
@@ -127,7 +127,7 @@ has_wanted(size_t at, const void *payload)
     return record != NULL && record[at] == (s->node == NULL);
 }
 
-void
+bool
 msp_meta_find(const meta_sample *samples, int n)
 {
     const field_samples all = {samples, sizeof(*samples), n};
@@ -136,4 +136,5 @@ msp_meta_find(const meta_sample *samples, int n)
                  msp_field_find(&meta.node, &all, sizeof(void *), TENSOR_BYTES, has_node) &&
                  msp_field_find(&meta.nr, &all, sizeof(uint32_t), TENSOR_BYTES, has_nr) &&
                  msp_field_find(&meta.is_wanted, &all, 1, TENSOR_BYTES, has_wanted);
+    return meta.ready;
 }

@@ -665,7 +665,7 @@ call_adder(const sample *s)
 }
 
 /* Tensors with nodes, and the leaf to which the first node leads. */
-static void
+static bool
 find_meta(const sample *samples, int n)
 {
     const void *accumulate = find_accumulate(&samples[0]);
@@ -674,7 +674,7 @@ find_meta(const sample *samples, int n)
     for (int i = 0; i < n; i++)
         all[i] = (meta_sample){samples[i].impl, samples[i].node, (uint32_t)samples[i].nr};
     all[n] = (meta_sample){msp_node_variable(accumulate), NULL, 0};
-    msp_meta_find(all, n + 1);
+    return msp_meta_find(all, n + 1);
 }
 
 /*
@@ -697,9 +697,7 @@ msp_probe_nodes(PyObject *self, PyObject *all)
     while (n < MOST_SAMPLES && n < PyList_GET_SIZE(tensors) && take_sample(&samples[n], PyList_GET_ITEM(tensors, n)))
         n++;
     torch_node.ready = n == PyList_GET_SIZE(tensors) && find_layout(samples, n) && find_keys(kinds) &&
-                       call_hook(&samples[0]) && call_adder(&samples[0]);
-    if (torch_node.ready)
-        find_meta(samples, n);
+                       call_hook(&samples[0]) && call_adder(&samples[0]) && find_meta(samples, n);
     for (int i = 0; i < n; i++)
         Py_DECREF(samples[i].next);
     PyErr_Clear();

@@ -41,10 +41,13 @@ def test_nodes_that_look_otherwise_are_refused(tmp_path):
         without_hook = [a * 2, a + a]
         one = [a * 3]
         one[0].grad_fn.register_hook(lambda leaving, entering: None)
-        return [probe.nodes(without_hook, kinds), probe.nodes([torch.zeros(2)], kinds), probe.nodes([], kinds), probe.nodes(one + without_hook, kinds),
+        first = [a * 2, a + a, torch.stack((a, a))]  # all of them the first output of their node: where its number stands cannot be told
+        for result in first:
+            result.grad_fn.register_hook(lambda leaving, entering: None)
+        return [probe.nodes(first, kinds), probe.nodes(without_hook, kinds), probe.nodes([torch.zeros(2)], kinds), probe.nodes([], kinds), probe.nodes(one + without_hook, kinds),
                 probe.nodes(), selftest.prove_nodes(probe)]
 
-    assert collect(tmp_path, body).value == [False] * 5 + [True]
+    assert collect(tmp_path, body).value == [False] * 6 + [True]
 
 
 def hook_on_the_same_node(d):
