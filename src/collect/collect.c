@@ -741,15 +741,17 @@ void
 msp_collect_close(msp_collect *c)
 {
     waiter w = {NULL, NULL, false};
+    bool told;
     msp_error err;
 
     if (c == NULL)
         return;
     if (is_owner(c)) {
         enter(c, &w);
+        told = atomic_load(&c->ring.lost) || atomic_load(&c->ring.shared->failed); /* to who recorded or flushed */
         atomic_store(&c->ring.shared->closing, 1);
         msp_ring_wake(&c->ring.shared->for_writer);
-        if (wait_for(c, writer_is_done, NULL, &w, &err) != MSP_OK)
+        if (wait_for(c, writer_is_done, NULL, &w, &err) != MSP_OK && !told)
             msp_warning("%s", err.message);
         leave(c, &w);
         if (c->has_thread)
