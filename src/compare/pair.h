@@ -36,6 +36,7 @@ typedef struct msp_pair {
     msp_match match;
     msp_measurer measurer;
     msp_outputs outputs;
+    msp_page_feed page;
     bool highlight; /* the workbook has the form of a coloured one */
     bool colour;    /* rows are coloured: not for single values and checksums */
     bool fuzzy;

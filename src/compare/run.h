@@ -7,6 +7,7 @@
 #include "compare/cross.h"
 #include "compare/diff_analyze.h"
 #include "compare/match.h"
+#include "compare/page/page_run.h"
 #include "compare/rows.h"
 #include "core/str.h"
 #include "json/json.h"
@@ -31,12 +32,16 @@ msp_str msp_name_map_key(const msp_rows *npu, const msp_row *row, msp_buf *scrat
 void msp_name_map_note(msp_name_map *m, const msp_rows *npu, const msp_match *match);
 void msp_name_map_warn(const msp_name_map *m, const msp_compare_options *opt);
 
+struct msp_plan;
+
 typedef struct msp_run {
     const msp_compare_options *opt;
-    int threads;            /* for the whole run */
-    int row_threads;        /* for the rows of one pair: 1 while pairs run beside each other */
-    const char *timestamp;  /* in the names of results */
-    msp_name_map *names;    /* NULL: no data_mapping */
+    int threads;           /* for the whole run */
+    int row_threads;       /* for the rows of one pair: 1 while pairs run beside each other */
+    const char *timestamp; /* in the names of results */
+    msp_name_map *names;   /* NULL: no data_mapping */
+    msp_page_run *page;    /* NULL: none is wanted */
+    const struct msp_plan *plan;
     const msp_cross *cross; /* NULL: no mapping across frameworks; it wins over names */
 
     pthread_mutex_t lock; /* guards what is below */
