@@ -188,7 +188,8 @@ begin_page(msp_pair *p)
 {
     msp_page_run *page = p->run->page;
 
-    if (page == NULL)
+    /* -da writes JSON of its own, and the older tools' tables are theirs */
+    if (page == NULL || p->run->opt->diff_analyze || msp_pair_is_legacy(p))
         return MSP_OK;
     return msp_page_part_open(&p->page.part, page->path, p->outputs.columns, p->outputs.ncolumns,
                               PAGE_RUN_ROWS / (int64_t)page->nparts, p->err);

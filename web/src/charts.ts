@@ -3,8 +3,8 @@ import { Elements, Head, MARK, Part, Verdict } from "./data";
 import { canvas, colour, count, h, short } from "./dom";
 
 export const VERDICTS = [
-  { key: "fine", mark: "✓", word: "fine" },
   { key: "open", mark: "–", word: "not judged" },
+  { key: "fine", mark: "✓", word: "fine" },
   { key: "unmatched", mark: "?", word: "unmatched" },
   { key: "suspicious", mark: "!", word: "suspicious" },
   { key: "wrong", mark: "✗", word: "wrong" },

@@ -1,7 +1,7 @@
 // data.ts - the blocks of the page (src/report/write/page.h describes them), unpacked when they are asked for.
 
 export const CHUNK = 8192;
-export const enum Verdict { Fine, NotJudged, Unmatched, Suspicious, Wrong }
+export const enum Verdict { NotJudged, Fine, Unmatched, Suspicious, Wrong }
 export const MARK = { nonfinite: 1, output: 2, red: 4, yellow: 8, inputWrong: 16, outputWrong: 32, noRows: 64 };
 
 export interface Suspect {

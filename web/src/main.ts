@@ -440,6 +440,7 @@ async function drawDetail() {
   }
   shownDetail = call;
   const rows = (await p.rowsOf(call)).slice(0, 400);
+  rows.sort((a, b) => Number(b.rows.verdict[b.at] === Verdict.Wrong) - Number(a.rows.verdict[a.at] === Verdict.Wrong));
   if (shownDetail !== call || part !== p) return;
   const title = (t: string) => p.columns.indexOf(t);
   const cards = rows.map(r => {

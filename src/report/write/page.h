@@ -35,8 +35,8 @@
 
 /* The worst of a call's rows is the call's. */
 typedef enum msp_page_verdict {
-    PAGE_FINE = 0,
-    PAGE_NOT_JUDGED, /* not tensors, or not readable */
+    PAGE_NOT_JUDGED = 0, /* not tensors, or not readable */
+    PAGE_FINE,
     PAGE_UNMATCHED,  /* no partner, or one of another shape */
     PAGE_SUSPICIOUS, /* coloured, but not wrong */
     PAGE_WRONG
