@@ -1,12 +1,13 @@
 # fish completion for msprobe. Made by 'msprobe __generate fish'.
 function __msprobe_no_command
-    not __fish_seen_subcommand_from compare merge_result parse help
+    not __fish_seen_subcommand_from compare merge_result parse report help
 end
 complete -c msprobe -n __msprobe_no_command -f -a compare -d 'Compare two dumps, call by call.'
 complete -c msprobe -n __msprobe_no_command -f -a merge_result -d 'Collect communication calls of all ranks from compare results in one table.'
 complete -c msprobe -n __msprobe_no_command -f -a parse -d 'Show stack and statistics of calls in a .pkl of ptdbg_ascend.'
+complete -c msprobe -n __msprobe_no_command -f -a report -d 'Make the HTML page of an earlier comparison.'
 complete -c msprobe -n __msprobe_no_command -f -a help -d 'Show help.'
-complete -c msprobe -n '__fish_seen_subcommand_from help' -f -a 'compare merge_result parse help'
+complete -c msprobe -n '__fish_seen_subcommand_from help' -f -a 'compare merge_result parse report help'
 complete -c msprobe -n '__msprobe_no_command' -s f -l framework -r -f -a 'pytorch mindspore' -d 'Framework of the examined run. Without it the dump itself says which one it is.'
 complete -c msprobe -n '__msprobe_no_command' -s h -l help -d 'Show help and leave.'
 complete -c msprobe -n '__msprobe_no_command' -l version -d 'Show the version and leave.'
@@ -55,3 +56,11 @@ complete -c msprobe -n '__fish_seen_subcommand_from parse' -s q -l quiet -d 'Pri
 complete -c msprobe -n '__fish_seen_subcommand_from parse' -s v -l verbose -d 'Print what is being done, row by row.'
 complete -c msprobe -n '__fish_seen_subcommand_from parse' -l no-color -d 'No colours (NO_COLOR and CLICOLOR are honoured too).'
 complete -c msprobe -n '__fish_seen_subcommand_from parse' -l threads -r -f -d 'Use at most N threads. Default: one per processor.'
+complete -c msprobe -n '__fish_seen_subcommand_from report' -s o -l output_dir -r -f -a '(__fish_complete_directories)' -d 'Where the page goes. Default: beside the result.'
+complete -c msprobe -n '__fish_seen_subcommand_from report' -s f -l framework -r -f -a 'pytorch mindspore' -d 'Framework of the examined run. Without it the dump itself says which one it is.'
+complete -c msprobe -n '__fish_seen_subcommand_from report' -s h -l help -d 'Show help and leave.'
+complete -c msprobe -n '__fish_seen_subcommand_from report' -l version -d 'Show the version and leave.'
+complete -c msprobe -n '__fish_seen_subcommand_from report' -s q -l quiet -d 'Print errors and warnings only.'
+complete -c msprobe -n '__fish_seen_subcommand_from report' -s v -l verbose -d 'Print what is being done, row by row.'
+complete -c msprobe -n '__fish_seen_subcommand_from report' -l no-color -d 'No colours (NO_COLOR and CLICOLOR are honoured too).'
+complete -c msprobe -n '__fish_seen_subcommand_from report' -l threads -r -f -d 'Use at most N threads. Default: one per processor.'
