@@ -81,7 +81,7 @@ _msprobe()
     local words=""
     case "$command" in
     '') words="compare merge_result parse help -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
-    compare) words=" -i --input_path -o --output_path -s --stack_mode -c --compare_only -f --fuzzy_match -hl --highlight -dm --data_mapping -da --diff_analyze -cm --cell_mapping -am --api_mapping -lm --layer_mapping --format --fail-on --json --suffix --shape --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
+    compare) words=" -i --input_path -o --output_path -s --stack_mode -c --compare_only -f --fuzzy_match -hl --highlight -dm --data_mapping -da --diff_analyze -cm --cell_mapping -am --api_mapping -lm --layer_mapping --format --no-html --fail-on --json --suffix --shape --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
     merge_result) words=" -i --input_dir -o --output_dir -config --config-path -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
     parse) words=" -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
     esac

@@ -81,6 +81,7 @@ typedef struct msp_compare_options {
 
     unsigned formats; /* MSP_COMPARE_* together; 0: xlsx, for dumps of the older tools csv. A table too long for Excel's
                          sheets gets more sheets */
+    bool html;        /* also one page for the whole run: <output_dir>/compare_result_<time>.html */
     int threads;      /* 0: one per processor */
     bool log_rows;    /* is_print_compare_log: one info line per compared row */
     const char *timestamp; /* 14 digits in the names of result files; NULL: the local time now. Where a result is there

@@ -51,6 +51,7 @@ typedef enum msp_opt_id {
     MSP_OPT_SUFFIX,
     MSP_OPT_SHAPE,
     MSP_OPT_CONFIG,
+    MSP_OPT_NO_HTML,
     MSP_OPT_COUNT
 } msp_opt_id;
 

@@ -100,6 +100,7 @@ static const msp_opt compare_options[] = {
      .many = true,
      .help = "Result files to write: xlsx, csv, json, or several with commas. Default: xlsx; for dumps of "
              "ptdbg_ascend and torch_npu.hooks csv."},
+    FLAG(MSP_OPT_NO_HTML, false, NULL, "--no-html", "Do not write the page, compare_result_{time}.html."),
     {.id = MSP_OPT_FAIL_ON,
      .kind = MSP_OPT_VALUE,
      .operand = MSP_OPERAND_CHOICE,

@@ -1,5 +1,6 @@
 /* run.c - msp_compare_run(): all pairs, some beside each other, and what is said about them together. */
 #include "compare/graph/graph.h"
+#include "compare/page/page_run.h"
 #include "compare/run/stamp.h"
 
 #include <stdio.h>
@@ -38,12 +39,12 @@ static bool
 is_taken(const char *timestamp, void *payload)
 {
     const msp_plan *plan = payload;
-    static const char *const exts[] = {"xlsx", "csv", "json"};
+    static const char *const exts[] = {"xlsx", "csv", "json", "html"};
 
     for (size_t i = 0; i < plan->npairs; i++) {
         const msp_plan_pair *p = &plan->pairs[i];
 
-        for (size_t k = 0; k < 3; k++)
+        for (size_t k = 0; k < 4; k++)
             if (file_exists(p->out_dir, p->stem, timestamp, exts[k]))
                 return true;
         if (file_exists(p->out_dir, p->advisor_stem, timestamp, "txt"))
@@ -345,6 +346,8 @@ run_plan(msp_run *run, const msp_plan *plan, msp_compare_result *out, msp_error 
             msp_name_map_warn(run->names, run->opt);
         st = analyse(&j, err);
     }
+    if (st == MSP_OK && run->page != NULL && !run->cancelled)
+        st = msp_page_run_write(run->page, out, run->opt, err);
     if (st == MSP_OK)
         st = sum_up(out, &j, err);
     for (size_t i = 0; j.da != NULL && i < plan->npairs; i++)
@@ -392,6 +395,7 @@ msp_compare_run(msp_compare_result *out, const msp_compare_options *opt, msp_err
     msp_name_map names = {0};
     msp_cross *cross = NULL;
     msp_stamp stamp = {0};
+    msp_page_run page = {0};
     msp_plan plan = {0};
     msp_status st;
 
@@ -416,8 +420,14 @@ msp_compare_run(msp_compare_result *out, const msp_compare_options *opt, msp_err
     if (st == MSP_OK && (opt->legacy == NULL || opt->legacy->output_file == NULL)) /* that needs no time in its name */
         st = claim_stamp(&stamp, output_dir, opt->timestamp, &plan, err);
     run.timestamp = stamp.text;
+    run.plan = &plan;
+    if (st == MSP_OK && opt->html && run.timestamp != NULL) {
+        st = msp_page_run_open(&page, output_dir, run.timestamp, plan.npairs, err);
+        run.page = &page;
+    }
     if (st == MSP_OK)
         st = run_plan(&run, &plan, out, err);
+    msp_page_run_release(&page);
     msp_stamp_release(&stamp);
     msp_plan_release(&plan);
     msp_cross_close(cross);

@@ -181,6 +181,72 @@ explain_no_files(msp_pair *p)
                          p->match.matched, p->sides[0].path);
 }
 
+/* ---- the page ---------------------------------------------------------------------------------------------------- */
+
+static msp_status
+begin_page(msp_pair *p)
+{
+    msp_page_run *page = p->run->page;
+
+    /* -da writes JSON of its own, and the older tools' tables are theirs */
+    if (page == NULL || p->run->opt->diff_analyze || msp_pair_is_legacy(p))
+        return MSP_OK;
+    return msp_page_part_open(&p->page.part, page->path, p->outputs.columns, p->outputs.ncolumns,
+                              PAGE_RUN_ROWS / (int64_t)page->nparts, p->err);
+}
+
+/* The elements of the rows that were chosen, as far as their files can still be read. */
+static msp_status
+look_at_elements(msp_pair *p)
+{
+    enum { BUDGET = 64 * 1024 * 1024 }; /* elements: less than a second */
+    int64_t left = BUDGET;
+    msp_buf text = {0};
+    msp_json_writer w;
+    msp_status st;
+
+    msp_json_writer_init(&w, &text, -1);
+    msp_json_begin_array(&w);
+    for (size_t i = 0; i < p->page.nlooked && p->out->mode == MSP_MODE_REAL; i++) {
+        size_t row = p->page.looked[i].row;
+        msp_tensor n = {0}, b = {0};
+
+        if (msp_measure_open(&n, &p->measurer, 0, &p->sides[0].rows.rows[row], NULL) == MSP_OK &&
+            msp_measure_open(&b, &p->measurer, 1, &p->sides[1].rows.rows[p->match.bench[row]], NULL) == MSP_OK &&
+            n.numel <= left) {
+            left -= n.numel;
+            msp_page_elements(&w, &n, &b, p->page.looked[i].shown);
+        }
+        msp_tensor_release(&n);
+        msp_tensor_release(&b);
+    }
+    msp_json_end_array(&w);
+    st = msp_buf_status(&text, p->err);
+    if (st == MSP_OK)
+        st = msp_page_part_block(p->page.part, "elements", msp_buf_view(&text), p->err);
+    msp_buf_release(&text);
+    return st;
+}
+
+static msp_status
+end_page(msp_pair *p)
+{
+    msp_status st;
+
+    if (p->page.part == NULL)
+        return MSP_OK;
+    st = look_at_elements(p);
+    if (st == MSP_OK)
+        st = msp_page_feed_construct(p->page.part, p->sides[0].path, p->err);
+    if (st == MSP_OK)
+        st = msp_page_part_finish(p->page.part, p->err);
+    if (st == MSP_OK) {
+        p->run->page->parts[p->plan - p->run->plan->pairs] = p->page.part;
+        p->page.part = NULL;
+    }
+    return st;
+}
+
 static msp_status
 compare_rows(msp_pair *p)
 {
@@ -196,7 +262,11 @@ compare_rows(msp_pair *p)
     p->colour = p->highlight && p->out->kind == MSP_DUMP_API && p->out->mode != MSP_MODE_MD5;
     st = open_outputs(p);
     if (st == MSP_OK)
+        st = begin_page(p);
+    if (st == MSP_OK)
         st = msp_pair_rows(p);
+    if (st == MSP_OK)
+        st = end_page(p);
     if (st == MSP_OK)
         st = msp_outputs_finish(&p->outputs, &p->out->files, &p->out->nfiles, p->err);
     if (st == MSP_OK && p->mapping_path != NULL &&
@@ -277,6 +347,7 @@ static void
 release(msp_pair *p)
 {
     msp_outputs_close(&p->outputs);
+    msp_page_part_close(p->page.part);
     msp_pool_run(2, p->run->row_threads, release_side, p);
     msp_match_release(&p->match);
     msp_cross_pair_close(p->cross);

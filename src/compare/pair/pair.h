@@ -7,6 +7,7 @@
 
 #include "compare/pair/blocks.h"
 #include "compare/legacy/legacy.h"
+#include "compare/page/page_run.h"
 #include "compare/pair/outputs.h"
 #include "compare/run/run.h"
 
@@ -36,6 +37,7 @@ typedef struct msp_pair {
     msp_match match;
     msp_measurer measurer;
     msp_outputs outputs;
+    msp_page_feed page;
     bool highlight; /* the workbook has the form of a coloured one */
     bool colour;    /* rows are coloured: not for single values and checksums */
     bool fuzzy;

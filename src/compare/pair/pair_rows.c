@@ -148,6 +148,16 @@ tell_unreadable(msp_pair *p, const msp_judged *j)
     }
 }
 
+/* Stacks come with the first row of a call. */
+static msp_status
+feed_page(msp_pair *p, const msp_judged *j, const msp_shown *s, size_t row, msp_error *err)
+{
+    const msp_row_api *api = &p->sides[0].rows.apis[j->n->api];
+    const msp_json *frames = row == api->first && p->stack != NULL ? msp_stack_frames(p->stack, api->name) : NULL;
+
+    return msp_page_feed_row(&p->page, j, api->name, s->cells, frames, row, err);
+}
+
 static msp_status
 take_row(const msp_judged *j, const msp_shown *s, size_t row, void *payload, msp_error *err)
 {
@@ -163,6 +173,12 @@ take_row(const msp_judged *j, const msp_shown *s, size_t row, void *payload, msp
         msp_legacy_log_row(&p->look, j);
     else if (p->run->opt->log_rows)
         log_row(p, j, s);
+    if (p->page.part != NULL) {
+        msp_status st = feed_page(p, j, s, row, err);
+
+        if (st != MSP_OK)
+            return st;
+    }
     return msp_outputs_row_no_line(&p->outputs, j, s, err);
 }
 
@@ -199,7 +215,8 @@ run_blocks(msp_pair *p)
                           .consumer = take_row,
                           .formatter = msp_outputs_wants_lines(&p->outputs) ? write_line : NULL,
                           .take_text = take_lines,
-                          .only_texts = msp_outputs_only_lines(&p->outputs) && !p->run->opt->log_rows,
+                          .only_texts =
+                              msp_outputs_only_lines(&p->outputs) && !p->run->opt->log_rows && p->page.part == NULL,
                           .payload = p};
 
     return msp_blocks_run(&job, p->err);

@@ -12,12 +12,17 @@
 #include "core/str.h"
 #include "text/json.h"
 
+struct msp_plan;
+struct msp_page_run;
+
 typedef struct msp_run {
     const msp_compare_options *opt;
-    int threads;            /* for the whole run */
-    int row_threads;        /* for the rows of one pair: 1 while pairs run beside each other */
-    const char *timestamp;  /* in the names of results */
-    msp_name_map *names;    /* NULL: no data_mapping */
+    int threads;               /* for the whole run */
+    int row_threads;           /* for the rows of one pair: 1 while pairs run beside each other */
+    const char *timestamp;     /* in the names of results */
+    msp_name_map *names;       /* NULL: no data_mapping */
+    struct msp_page_run *page; /* NULL: none is wanted */
+    const struct msp_plan *plan;
     const msp_cross *cross; /* NULL: no mapping across frameworks; it wins over names */
 
     pthread_mutex_t lock; /* guards what is below */
