@@ -43,6 +43,8 @@ export class List {
   private lines = h("div", { class: "lines" });
   private n = 0;
   private asked = false;
+  private from = 0;
+  private to = 0;
   constructor(private height: number, private line: (i: number) => HTMLElement, label: string) {
     this.root = h("div", { class: "list", tabindex: 0, role: "listbox", "aria-label": label }, this.space, this.lines);
     this.root.addEventListener("scroll", () => this.ask());
@@ -63,11 +65,14 @@ export class List {
   ask() {
     if (this.asked) return;
     this.asked = true;
-    requestAnimationFrame(() => { this.asked = false; this.draw(); });
+    requestAnimationFrame(() => { this.asked = false; this.draw(false); });
   }
-  draw() {
+  draw(always = true) {
     const top = this.top, from = Math.max(0, Math.floor(top / this.height) - 4);
     const to = Math.min(this.n, from + Math.ceil(this.root.clientHeight / this.height) + 9);
+    if (!always && from === this.from && to === this.to && this.full <= 12e6) return;
+    this.from = from;
+    this.to = to;
     const out: HTMLElement[] = [];
     for (let i = from; i < to; i++) out.push(this.line(i));
     this.lines.style.transform = `translateY(${this.root.scrollTop - top + from * this.height}px)`;
