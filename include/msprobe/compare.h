@@ -132,8 +132,6 @@ typedef enum msp_inputs_state {
     MSP_INPUTS_WRONG        /* the row is an input itself, or an input of the call was wrong */
 } msp_inputs_state;
 
-enum { MSP_STAT_MAX = 0, MSP_STAT_MIN, MSP_STAT_MEAN, MSP_STAT_NORM, MSP_NSTATS };
-
 /*
  * The first wrong row of a pair: one whose verdict is No, Warning or Different, that is not finite on the NPU side
  * only, or (with highlight) that is red. The advisor looks at the verdicts alone.

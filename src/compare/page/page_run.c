@@ -2,7 +2,7 @@
 #include "compare/page/page_run.h"
 
 #include <math.h>
-#include "compare/run.h"
+#include "compare/run/run.h"
 #include "core/alloc.h"
 #include "core/file.h"
 #include "core/log.h"

@@ -4,9 +4,9 @@
 #ifndef MSP_COMPARE_PAGE_RUN_H
 #define MSP_COMPARE_PAGE_RUN_H
 
-#include "compare/judged.h"
+#include "compare/judge/judged.h"
 #include "dump/dump_read.h"
-#include "json/json.h"
+#include "text/json.h"
 #include "msprobe/compare.h"
 #include "msprobe/tensor.h"
 #include "report/write/page.h"

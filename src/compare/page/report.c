@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include "compare/page/page_run.h"
-#include "compare/run.h"
+#include "compare/run/run.h"
 #include "core/alloc.h"
 #include "core/file.h"
 #include "core/path.h"
-#include "report/table_read.h"
+#include "report/read/table_read.h"
 
 enum { MAX_COLUMNS = 64, MAX_FRAMES = 64 };
 

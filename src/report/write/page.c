@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 #include "core/file.h"
-#include "json/utf8.h"
+#include "text/utf8.h"
 #include "report/write/page_bundle.h"
 #include "report/write/page_part.h"
 

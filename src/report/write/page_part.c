@@ -10,7 +10,7 @@
 #include "core/arena.h"
 #include "core/file.h"
 #include "core/map.h"
-#include "json/json.h"
+#include "text/json.h"
 #include "report/zlib_memory.h"
 
 enum {
