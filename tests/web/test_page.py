@@ -1,7 +1,7 @@
 """The page in a real browser: what it says first, and everything one does with it."""
 import dumps
 import pytest
-from conftest import make_page
+from pages import make_page
 
 NAMES = ["Functional.linear.0.forward", "Functional.relu.0.forward", "Functional.gelu.0.forward"]
 
