@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 export JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 export TORCH TORCH_INDEX MINDSPORE
 
-PARTS := unit cli python mindspore asan tsan fuzz format symbols aarch64 avx512 torch113
+PARTS := unit cli python mindspore web asan tsan fuzz format symbols aarch64 avx512 torch113
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test bench bench-peers install format clean $(PARTS:%=test-%)
@@ -18,7 +18,7 @@ demo: build ## train twice, one run with a planted fault, and let `msprobe compa
 	@tools/demo
 
 test: ## set up, build and run every test (minutes); the last lines say how many ran and what failed
-	@tools/setup test pytest mindspore
+	@tools/setup test pytest mindspore web
 	@tools/build
 	@tools/run-tests
 
@@ -51,6 +51,7 @@ test-unit: ## unit tests, release and debug build
 test-cli: ## the command's recorded output, messages and exit codes
 test-python: ## Python tests
 test-mindspore: ## collecting from MindSpore (MINDSPORE=2.7.0 takes another release than 2.10.0)
+test-web: ## the report page in Chromium, and its bundle
 test-asan: ## unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
 test-tsan: ## unit tests under ThreadSanitizer
 test-fuzz: ## every fuzz corpus, replayed under the address sanitizer
@@ -63,6 +64,11 @@ test-torch113: ## Python tests with Debian's PyTorch 1.13 (not part of `make tes
 test-unit test-asan test-tsan test-fuzz test-format test-symbols:
 	@tools/setup test
 	@tools/run-tests $(@:test-%=%)
+
+test-web:
+	@tools/setup pytest web
+	@tools/build
+	@tools/run-tests web
 
 test-aarch64 test-avx512 test-torch113:
 	@tools/setup $(@:test-%=%)

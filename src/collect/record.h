@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include "collect/token.h"
 #include "core/str.h"
-#include "json/json.h"
+#include "text/json.h"
 #include "msprobe/collect.h"
 
 typedef enum tensor_stats_form {

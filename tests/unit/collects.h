@@ -14,7 +14,7 @@
 #include "collect/ring.h"
 #include "core/file.h"
 #include "core/path.h"
-#include "json/json.h"
+#include "text/json.h"
 #include "msprobe/collect.h"
 
 static char collect_self[4096];
