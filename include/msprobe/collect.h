@@ -30,6 +30,7 @@ typedef struct msp_collect_options {
     const char *dir;   /* where the ring lives: the dump folder, created when missing */
     size_t ring_bytes; /* 0: 32 MiB. Reserved on disk at once, so that a full disk is told here and not by a signal */
     const char *writer_path; /* the msprobe command; NULL: no process, a thread of this process writes instead */
+    int stall_ms; /* 0: 60 s. Who waits for a writer that stands still waits no longer; then recording has failed */
 } msp_collect_options;
 
 /*

@@ -212,3 +212,20 @@ def test_nothing_of_a_dump_ever_runs(browser, tmp_path):
     assert browser.run("return window.ran ?? null") is None
     assert browser.run("return document.querySelectorAll('#app img, #app svg, #app script').length") == 0
     assert browser.errors() == []
+
+
+def test_nothing_wrong_is_said_with_the_largest_error_and_where(browser, tmp_path):
+    for rank, scale in ((0, 1.0), (1, 1.001)):
+        dumps.statistics(tmp_path / "npu" / ("rank%d" % rank), scale)
+        dumps.statistics(tmp_path / "bench" / ("rank%d" % rank))
+    browser.open(make_page(tmp_path / "npu", tmp_path / "bench", tmp_path / "out"))
+    assert "No wrong row" in browser.text("h1") and "0.001 relative to the bench, of Functional." in browser.text("h1")
+    assert "(rank1)" in browser.text("h1") and "rank1" in browser.text(".first dd")
+    assert browser.run("return document.querySelector('h1').className") == "fine"
+
+
+def test_one_call_with_many_rows_shows_the_wrong_one_first(browser, tmp_path):
+    for side, value in (("npu", 9.0), ("bench", 1.0)):
+        dumps.write(tmp_path / side, {"Torch.split.0.forward": dumps.call([dumps.tensor(1.0)] * 12, [dumps.tensor(1.0)] * 5 + [dumps.tensor(value)])})
+    browser.open(make_page(tmp_path / "npu", tmp_path / "bench", tmp_path / "out"))
+    assert "output.5" in browser.text(".errors") and "and 12 more" in browser.text(".errors")

@@ -118,13 +118,16 @@ const errorsBox = h("div", { class: "errors" });
 async function drawErrors() {
   const s = head.pairs[view.pair].suspect, call = s && part ? part.byName.get(s.call) : undefined;
   if (call === undefined || !part) return fill(errorsBox);
-  const p = part, rows = (await p.rowsOf(call)).slice(0, 8);
+  const p = part, all = await p.rowsOf(call), wrong = all.filter(r => r.rows.verdict[r.at] === Verdict.Wrong);
+  // inputs first, as they stand; of many rows those that are wrong
+  const rows = all.length <= 6 ? all : [...all.filter(r => !wrong.includes(r)).slice(0, Math.max(2, 6 - wrong.length)), ...wrong.slice(0, 6)];
   const wanted = p.columns.map((t, i) => ({ t, i })).filter(c => METRICS.has(c.t)).slice(0, 6);
+  const left = all.length - rows.length;
   fill(errorsBox, h("table", null, h("tr", null, h("th", null, "its inputs and outputs"), h("th", null, ""),
     ...wanted.map(c => h("th", { class: "n" }, c.t))),
     ...rows.map(r => h("tr", null, h("td", null, p.texts[r.rows.name[r.at]]), h("td", null,
       mark(r.rows.verdict[r.at], r.rows.marks[r.at])), ...wanted.map(c => h("td", { class: "n" },
-        num(p.cell(r.rows, c.i, r.at))))))));
+        num(p.cell(r.rows, c.i, r.at))))))), left > 0 ? h("p", { class: "message" }, `and ${count(left)} more, below`) : null);
 }
 
 // ---- strip and heat map ----------------------------------------------------------------------------------------
@@ -530,10 +533,14 @@ async function choosePair(k: number) {
   for (const r of roots) if (roots.length < 40) open.add(r);
   await drawErrors();
   const s = head.pairs[k].suspect, want = view.call || s?.call || "";
-  const call = part.byName.get(want);
+  let call = part.byName.get(want);
+  if (call === undefined && !view.call) { // nothing is wrong: the call that is off most
+    call = 0;
+    for (let i = 1; i < part.names.length; i++) if (part.error[i] > part.error[call]) call = i;
+  }
   drawStrip();
   await refresh();
-  if (call !== undefined) await select(call);
+  if (call !== undefined && call < part.names.length) await select(call);
   else await drawDetail();
 }
 

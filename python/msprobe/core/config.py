@@ -21,7 +21,7 @@ MOST = 1000000
 
 COMMON_KEYS = (
     "task", "dump_path", "rank", "step", "level", "enable_dataloader", "async_dump", "precision", "seed", "is_deterministic",
-    "acl_config", "rm_dropout", "api_list",
+    "acl_config", "rm_dropout", "api_list", "writer_timeout",
 )
 TASK_KEYS = {
     "statistics": ("scope", "list", "data_mode", "summary_mode", "tensor_list"),
@@ -252,6 +252,7 @@ class Config:
         self.is_deterministic = boolean("is_deterministic", raw.get("is_deterministic", False))
         self.rm_dropout = boolean("rm_dropout", raw["rm_dropout"]) if raw.get("rm_dropout") is not None else None
         self.acl_config = text("acl_config", raw.get("acl_config"))
+        self.writer_timeout = 60 if raw.get("writer_timeout") is None else whole("writer_timeout", raw["writer_timeout"], 1, 86400)
         self.api_list = choice("api_list", raw.get("api_list", "default"), API_LISTS)
 
     # ---- tasks -------------------------------------------------------------------------------------------------------------------
@@ -362,7 +363,7 @@ class Config:
         if not self.scope or self.task == "free_benchmark":
             return
         if len(self.scope) != 2:
-            raise ScopeException(ScopeException.INVALID_SCOPE, "scope参数指定区间断点，须传入长度为2的列表，实际长度为%d. scope is %r." % (len(self.scope), self.scope))
+            raise ScopeException(ScopeException.INVALID_SCOPE, "scope is %r; it must be a list of 2 names, the first and the last call to record, and has %d" % (self.scope, len(self.scope)))
         allowed = {"L0": (MODULE_NAME,), "L1": (API_NAME,), "mix": (API_NAME, MODULE_NAME)}.get(self.level, ())
         for name in self.scope:
             if allowed and not any(pattern.match(name) for pattern in allowed):

@@ -205,9 +205,39 @@ put_pair(msp_json_writer *w, const msp_compare_pair *p, const msp_page_part *par
     msp_json_end_object(w);
 }
 
+/* " The largest error is 1.2e-05, of Functional.linear.3.forward (rank1)."; the result is that pair. */
+static size_t
+say_largest(msp_buf *text, const msp_page_run *page, const msp_compare_result *r)
+{
+    size_t pair = 0, call = SIZE_MAX;
+    float largest = -1, error;
+
+    for (size_t i = 0; i < page->nparts; i++) {
+        size_t at = page->parts[i] != NULL ? msp_page_part_largest(page->parts[i], &error) : SIZE_MAX;
+
+        if (at != SIZE_MAX && error > largest) {
+            largest = error;
+            pair = i;
+            call = at;
+        }
+    }
+    if (call != SIZE_MAX && largest == 0)
+        msp_buf_text(text, " Every error that was measured is 0.");
+    else if (call != SIZE_MAX) {
+        msp_str name = msp_page_part_call_name(page->parts[pair], call);
+
+        msp_buf_printf(text, " The largest error is %.2g relative to the bench, of %.*s", (double)largest,
+                       (int)name.len, name.p);
+        if (r->npairs > 1)
+            msp_buf_printf(text, " (%s)", r->pairs[pair].label);
+        msp_buf_char(text, '.');
+    }
+    return pair;
+}
+
 /* One sentence for the whole run: the first pair whose rows went wrong, in the order of steps and ranks. */
 static void
-put_verdict(msp_json_writer *w, const msp_compare_result *r)
+put_verdict(msp_json_writer *w, const msp_page_run *page, const msp_compare_result *r)
 {
     const msp_compare_pair *first = NULL;
     int64_t wrong = 0, unmatched = 0;
@@ -241,6 +271,7 @@ put_verdict(msp_json_writer *w, const msp_compare_result *r)
         msp_buf_text(&text, "Nothing could be compared.");
     } else {
         msp_buf_text(&text, "No wrong row was found.");
+        pair = say_largest(&text, page, r);
         if (unmatched > 0)
             msp_buf_printf(&text, " %lld rows have no partner.", (long long)unmatched);
     }
@@ -271,7 +302,7 @@ msp_page_run_write(msp_page_run *p, msp_compare_result *out, const msp_compare_o
     put_int(&w, "format", 1);
     put_text(&w, "npu", opt->npu_path);
     put_text(&w, "bench", opt->bench_path);
-    put_verdict(&w, out);
+    put_verdict(&w, p, out);
     msp_json_write_key(&w, MSP_STR("pairs"));
     msp_json_begin_array(&w);
     for (size_t i = 0; i < out->npairs; i++)

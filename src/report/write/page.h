@@ -87,6 +87,9 @@ typedef struct msp_page_bin {
 } msp_page_bin;
 
 void msp_page_part_bins(const msp_page_part *p, msp_page_bin *bins, size_t n);
+/* The call whose outputs are off most, and by how much; SIZE_MAX: none was measured. */
+size_t msp_page_part_largest(const msp_page_part *p, float *error);
+
 int64_t msp_page_part_rows(const msp_page_part *p); /* that are in the page */
 
 /* Accepts NULL; the temporary file is removed. */

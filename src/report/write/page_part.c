@@ -943,6 +943,20 @@ msp_page_part_bins(const msp_page_part *p, msp_page_bin *bins, size_t n)
     }
 }
 
+size_t
+msp_page_part_largest(const msp_page_part *p, float *error)
+{
+    size_t found = SIZE_MAX;
+
+    *error = -1;
+    for (size_t i = 0; i < p->ncalls; i++)
+        if (p->calls[i].error > *error) {
+            *error = p->calls[i].error;
+            found = i;
+        }
+    return found;
+}
+
 int64_t
 msp_page_part_rows(const msp_page_part *p)
 {

@@ -738,6 +738,180 @@ a_forked_child_records_nothing_and_disturbs_nothing(void **state)
     msp_free(r.p);
 }
 
+/* The path of the only hidden file in dir that ends so. */
+static const char *
+hidden_path(const char *dir, const char *end)
+{
+    static char path[1024];
+    msp_dir_list list;
+
+    path[0] = '\0';
+    assert_int_equal(msp_dir_list_read(&list, dir, NULL), MSP_OK);
+    for (size_t i = 0; i < list.count; i++)
+        if (msp_str_ends(msp_str_of(list.names[i]), msp_str_of(end)))
+            snprintf(path, sizeof(path), "%s/%s", dir, list.names[i]);
+    msp_dir_list_release(&list);
+    assert_true(path[0] != '\0');
+    return path;
+}
+
+/* Commit until it fails, as it must before so many; what is said then. */
+static msp_status
+commit_until_it_fails(msp_collect *c, uint32_t unit, msp_error *err)
+{
+    msp_record r = {0};
+    msp_status st = MSP_OK;
+
+    for (int n = 0; n < 1000000 && st == MSP_OK; n++) {
+        msp_record_begin(&r, unit, "Torch.sin.0.forward", 19);
+        msp_record_int(&r, n);
+        st = msp_collect_commit(c, &r, NULL, NULL, err);
+    }
+    msp_record_release(&r);
+    return st;
+}
+
+static void
+a_ring_that_somebody_truncates_ends_recording_and_not_the_program(void **state)
+{
+    (void)state;
+    skip_where_processes_are_strangers();
+    for (int round = 0; round < 3; round++) {
+        const off_t sizes[] = {0, RING_HEADER, RING_HEADER + 65536};
+        char name[32];
+        msp_error err = {0};
+        msp_record r = {0};
+        const char *dir;
+        msp_collect *c;
+        uint32_t unit;
+
+        snprintf(name, sizeof(name), "truncated%d", round);
+        dir = scratch_path(name);
+        c = open_collect(dir, round != 1); /* a process writes, or a thread */
+        unit = open_unit(c, in_dir(dir, "step0/rank"));
+        commit_call(c, &r, unit, 0);
+        flush(c);
+        assert_int_equal(truncate(hidden_path(dir, ".ring"), sizes[round]), 0);
+        assert_int_equal(commit_until_it_fails(c, unit, &err), MSP_E_IO);
+        assert_non_null(strstr(err.message, ".ring: the file was truncated"));
+        assert_int_equal(msp_collect_flush(c, NULL, NULL, &err), MSP_E_IO);
+        msp_collect_close(c);
+        for (int i = 0; i < 1000 && hidden_files(dir) > 0; i++)
+            sleep_ms(10); /* the writer may still be about to leave */
+        assert_int_equal(hidden_files(dir), 0);
+        assert_true(count_members(in_dir(dir, "step0/rank/dump.json"), true) >= 1);
+        msp_record_release(&r);
+    }
+}
+
+static volatile sig_atomic_t others_faults;
+
+static void
+count_fault(int number)
+{
+    others_faults += number == SIGBUS;
+}
+
+static void
+a_bus_error_elsewhere_is_the_programs_own(void **state)
+{
+    struct sigaction theirs = {.sa_handler = count_fault}, now;
+    msp_collect *c;
+
+    (void)state;
+    others_faults = 0;
+    assert_int_equal(sigaction(SIGBUS, &theirs, NULL), 0);
+    c = open_collect(scratch_path("bus"), false);
+    raise(SIGBUS);
+    assert_int_equal(others_faults, 1);
+    msp_collect_close(c);
+    assert_int_equal(sigaction(SIGBUS, NULL, &now), 0);
+    assert_true(now.sa_handler == count_fault); /* and is back */
+    signal(SIGBUS, SIG_DFL);
+}
+
+static char last_warning[1024];
+
+static void
+keep_warning(msp_log_level level, const char *text, void *payload)
+{
+    (void)payload;
+    if (level == MSP_LOG_WARNING) {
+        warnings++;
+        snprintf(last_warning, sizeof(last_warning), "%s", text);
+    }
+}
+
+static void
+a_writer_that_is_stopped_is_told_of_once_and_then_recording_ends(void **state)
+{
+    const char *dir = scratch_path("stopped");
+    msp_collect_options opt = {dir, 1 << 16, collect_self, 5200};
+    msp_error err = {0};
+    msp_collect *c;
+    uint32_t unit;
+    char who[64];
+    pid_t writer;
+
+    (void)state;
+    skip_where_processes_are_strangers();
+    assert_int_equal(msp_collect_open(&c, &opt, NULL), MSP_OK);
+    unit = open_unit(c, in_dir(dir, "step0/rank"));
+    flush(c);
+    writer = (pid_t)writer_of(dir);
+    assert_true(writer > 0);
+    snprintf(who, sizeof(who), "process %d", (int)writer);
+    warnings = 0;
+    msp_log_set_sink(MSP_LOG_WARNING, keep_warning, NULL);
+    kill(writer, SIGSTOP);
+    assert_int_equal(commit_until_it_fails(c, unit, &err), MSP_E_IO);
+    assert_non_null(strstr(err.message, who));
+    assert_non_null(strstr(err.message, "recording stops"));
+    assert_int_equal(warnings, 1);
+    assert_non_null(strstr(last_warning, who));
+    assert_non_null(strstr(last_warning, "kill -CONT"));
+    msp_collect_close(c); /* does not wait for it either */
+    msp_log_set_sink(MSP_LOG_WARNING, NULL, NULL);
+    kill(writer, SIGCONT);
+    for (int i = 0; i < 1000 && hidden_files(dir) > 0; i++)
+        sleep_ms(10);
+    assert_int_equal(hidden_files(dir), 0); /* it has written what it had */
+    assert_true(count_members(in_dir(dir, "step0/rank/dump.json"), true) > 0);
+}
+
+static void
+links_that_somebody_planted_are_replaced_and_not_followed(void **state)
+{
+    const char *dir = scratch_path("planted"), *unit_dir = scratch_path("planted/step0/rank");
+    const char *names[] = {".dump.json.twin", ".stack.json.twin", ".construct.json.twin"};
+    char victim[1024], side[1024];
+    struct stat sb;
+    msp_record r = {0};
+    msp_collect *c;
+    uint32_t unit;
+
+    (void)state;
+    snprintf(victim, sizeof(victim), "%s", write_file("victim", "precious", 8));
+    assert_int_equal(msp_path_make_dirs(unit_dir, NULL), MSP_OK);
+    for (unsigned n = 0; n < 1000; n++) { /* whichever number the ring gets in this process */
+        snprintf(side, sizeof(side), "%s/.msprobe-%ld-%u.side", dir, (long)getpid(), n);
+        assert_int_equal(symlink(victim, side), 0);
+    }
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(symlink(victim, in_dir(unit_dir, names[i])), 0);
+    c = open_collect(dir, true);
+    unit = open_unit(c, unit_dir);
+    for (int n = 0; n < 3; n++) {
+        commit_call(c, &r, unit, n);
+        flush(c);
+    }
+    msp_collect_close(c);
+    assert_int_equal(count_members(in_dir(unit_dir, "dump.json"), true), 3);
+    assert_int_equal(stat(victim, &sb), 0);
+    assert_int_equal(sb.st_size, 8);
+    msp_record_release(&r);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -749,6 +923,10 @@ main(int argc, char **argv)
         TEST(a_record_larger_than_the_ring_arrives),
         TEST(a_late_record_stands_where_its_place_was_kept),
         TEST(after_kill_9_of_the_training_process_everything_committed_is_there),
+        TEST(a_ring_that_somebody_truncates_ends_recording_and_not_the_program),
+        TEST(a_bus_error_elsewhere_is_the_programs_own),
+        TEST(a_writer_that_is_stopped_is_told_of_once_and_then_recording_ends),
+        TEST(links_that_somebody_planted_are_replaced_and_not_followed),
         TEST(after_everything_is_killed_the_files_are_valid_and_a_reader_recovers_the_rest),
         TEST(who_hurries_the_writer_does_not_wait_for_it),
         TEST(the_writer_dozes_when_nothing_comes_and_only_then_it_is_woken),
