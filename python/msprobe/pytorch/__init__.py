@@ -1,13 +1,6 @@
 """Collecting from PyTorch, and comparing what was collected.
 
-    import sys
-
-from msprobe.core import config, log, signals
-
-# these three stood here before another framework shared them
-sys.modules.update({"msprobe.pytorch.config": config, "msprobe.pytorch.log": log, "msprobe.pytorch.signals": signals})
-
-from msprobe.pytorch import PrecisionDebugger  # noqa: E402
+    from msprobe.pytorch import PrecisionDebugger
 
     debugger = PrecisionDebugger(config_path="./config.json")
     for data, label in loader:
@@ -19,6 +12,13 @@ from msprobe.pytorch import PrecisionDebugger  # noqa: E402
 
 compare() and compare_distributed() are the older way to say what the command `msprobe compare` does.
 """
+
+import sys
+
+from msprobe.core import config, log, signals
+
+# these three stood here before another framework shared them
+sys.modules.update({"msprobe.pytorch.config": config, "msprobe.pytorch.log": log, "msprobe.pytorch.signals": signals})
 
 from msprobe.pytorch.comparing import compare, compare_distributed  # noqa: E402
 from msprobe.pytorch.debugger import PrecisionDebugger, module_dump, module_dump_end  # noqa: E402
