@@ -53,6 +53,7 @@ function stackView(frames: string[]): HTMLElement {
   if (!frames.length) return h("p", { class: "none" }, "No stack was recorded.");
   const at = Math.max(0, frames.findIndex(f => !isTorch(f)));
   const list = h("ol", { class: "stack" }, ...frames.map(frameView));
+  frames.forEach((f, i) => { if (isTorch(f)) list.children[i].classList.add("theirs"); });
   list.children[at]?.classList.add("here");
   return list;
 }
@@ -106,7 +107,8 @@ function drawFirst() {
       : s.inputs === "wrong" ? "already different: look further up" : "none that could be judged"));
     if (s.argument) facts.push(...fact("Arguments", s.argument));
     if (s.worst) facts.push(...fact("Worst element", `[${s.worst.index.join(", ")}]: NPU ${s.worst.npu}, bench ${s.worst.bench}`));
-    side.push(h("h2", null, "Called at"), stackView(s.stack.slice(0, 4)));
+    const own = s.stack.filter(f => !isTorch(f)).slice(0, 4);
+    side.push(h("h2", null, "Called at"), stackView(own.length ? own : s.stack.slice(0, 4)));
   }
   fill(firstScreen, h("h1", { class: v.level }, h("span", { class: "seal", "aria-hidden": "true" }, marks[v.level] ?? "?"),
     h("span", null, v.text)), h("div", { class: "cols" }, h("dl", null, ...facts), h("div", null, ...side)), errorsBox);
