@@ -22,7 +22,6 @@
 #include "core/log.h"
 #include "core/path.h"
 #include "core/vec.h"
-#include "msprobe/collect.h"
 
 extern char **environ;
 

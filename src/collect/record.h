@@ -6,7 +6,7 @@
 #include "collect/token.h"
 #include "core/str.h"
 #include "text/json.h"
-#include "msprobe/collect.h"
+#include "collect/live.h"
 
 typedef enum tensor_stats_form {
     STATS_NONE = 0, /* four nulls */

@@ -15,7 +15,7 @@
 #include "core/file.h"
 #include "core/path.h"
 #include "text/json.h"
-#include "msprobe/collect.h"
+#include "collect/live.h"
 
 static char collect_self[4096];
 
