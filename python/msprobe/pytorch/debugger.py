@@ -8,8 +8,8 @@ import threading
 import torch
 
 from msprobe.core.common.exceptions import MsprobeException, _CodedException
-from msprobe.pytorch.config import Config, check_folder, wrong
-from msprobe.pytorch.log import log
+from msprobe.core.config import Config, check_folder, wrong
+from msprobe.core.log import log
 from msprobe.pytorch.recorder import Recorder, TokenRange, may_record
 from msprobe.pytorch.seed import remove_dropout, seed_all
 

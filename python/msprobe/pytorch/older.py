@@ -4,7 +4,7 @@ import contextlib
 import os
 import re
 
-from msprobe.pytorch.log import log
+from msprobe.core.log import log
 
 _STEP = re.compile(r"^step\d+$")
 _RANK = re.compile(r"^rank(\d*)$|^proc\d+$")

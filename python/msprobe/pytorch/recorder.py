@@ -19,14 +19,14 @@ import torch
 from msprobe._core import probe
 from msprobe.core.common.exceptions import MsprobeException
 from msprobe.pytorch import apis, device, older, selftest, stacks
-from msprobe.pytorch.config import nearest, wrong
+from msprobe.core.config import nearest, wrong
 from msprobe.pytorch.describe import describe, unseen
 from msprobe.pytorch.kernels import KernelDump, npu_module
-from msprobe.pytorch.log import log, set_rank
+from msprobe.core.log import log, set_rank
 from msprobe.pytorch.modules import TORCH2, ModuleHooks
 from msprobe.pytorch.points import Points
 from msprobe.pytorch.points import check as check_point
-from msprobe.pytorch.signals import give_back, is_programs
+from msprobe.core.signals import give_back, is_programs
 
 KERNEL = 16  # flag of _core.probe.add
 NAMES_SHOWN = 8

@@ -11,7 +11,7 @@ import re
 import stat
 
 from msprobe.core.common.exceptions import FileCheckException, MsprobeException, ScopeException
-from msprobe.pytorch.log import log
+from msprobe.core.log import log
 
 TASKS = ("statistics", "tensor", "overflow_check", "structure", "free_benchmark", "run_ut", "grad_probe")
 LEVELS = ("L0", "L1", "L2", "mix", "debug")
@@ -36,7 +36,7 @@ TASK_KEYS = {
 }
 PERT_MODES = ("add_noise", "change_value", "improve_precision", "no_change", "bit_noise", "to_cpu")
 
-API_NAME = re.compile(r"^(Distributed|Functional|Torch|Tensor|Mint|MintFunctional|Primitive|Aten|VF|NPU|MindSpeed|Jit)\..*\.\d+\.(forward|backward)$")
+API_NAME = re.compile(r"^(Distributed|Functional|Torch|Tensor|Mint|MintFunctional|MintDistributed|Primitive|Aten|VF|NPU|MindSpeed|Jit)\..*\.\d+\.(forward|backward)$")
 MODULE_NAME = re.compile(r"^(Cell|Module)\..*\.(forward|backward)\.\d+$")
 
 

@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 
-from msprobe.pytorch.signals import give_back
+from msprobe.core.signals import give_back
 
 LEVELS = {"0": logging.DEBUG, "1": logging.INFO, "2": logging.WARNING, "3": logging.ERROR, "4": logging.CRITICAL + 1}
 
