@@ -238,3 +238,13 @@ def test_a_run_without_a_wrong_row_has_pictures_of_what_is_off_most(browser, tmp
         dumps.write(tmp_path / side, {"Torch.mul.0.forward": dumps.call([], [dumps.tensor(1.0, shape=(3, 4), data_name="y.npy")])}, task="tensor")
     browser.open(make_page(tmp_path / "npu", tmp_path / "bench", tmp_path / "out"))
     assert "No wrong row" in browser.text("h1") and "11 of 12 equal" in browser.text(".pictures")
+
+
+def test_the_first_call_that_differs_at_all_is_named_too(browser, tmp_path):
+    for side, small, large in (("npu", 1.001, 5.0), ("bench", 1.0, 1.0)):
+        dumps.write(tmp_path / side, {"Torch.%s.0.forward" % name: dumps.call([], [dumps.tensor(v)])
+                                      for name, v in (("same", 1.0), ("little", small), ("much", large), (side, 1.0))})
+    browser.open(make_page(tmp_path / "npu", tmp_path / "bench", tmp_path / "out"))
+    text = browser.text(".first")
+    assert "Torch.much.0.forward is the first call that goes wrong" in text
+    assert "Torch.little.0.forward by 0.001" in text and "Torch.npu.0.forward has no partner" in text

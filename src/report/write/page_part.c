@@ -715,7 +715,8 @@ msp_status
 msp_page_part_row(msp_page_part *p, msp_str name, const msp_cell *cells, msp_row_colour colour, msp_error *err)
 {
     msp_str rest = rest_of(text_of(cell_of(p, cells, ROLE_NAME)), name);
-    bool output = msp_str_starts(rest, MSP_STR("output")) || msp_str_starts(rest, MSP_STR("parameters_grad"));
+    bool output = msp_str_starts(rest, MSP_STR("output")) || msp_str_starts(rest, MSP_STR("parameters_grad")) ||
+                  msp_str_ends(name, MSP_STR(".parameters_grad"));
     bool nonfinite = is_nonfinite(p, cells, ROLE_STAT) != is_nonfinite(p, cells, ROLE_BENCH_STAT) &&
                      !msp_str_eq(text_of(cell_of(p, cells, ROLE_BENCH_NAME)), MSP_STR("N/A"));
     uint8_t verdict = (uint8_t)verdict_of(p, cells, colour, nonfinite), marks = 0;
