@@ -99,8 +99,9 @@ typedef struct msp_table msp_table;
  * {"columns": [...], "rows": [[...], ...]} with NaN and infinities as strings and null for empty cells; further sheets
  * stand under "sheets" as objects with "name", "columns" and "rows". xlsx has one sheet, more when there are too many
  * rows; numbers keep all digits that tell them apart, text longer than the 32767 characters that a cell can hold is cut
- * with a note, and at most 16384 columns are possible (MSP_E_LIMIT). Text that starts with =, +, - or @ stays text in
- * xlsx; in csv such a field gets no prefix, for programs read it too. What is not UTF-8 becomes U+FFFD.
+ * with a note, and at most 16384 columns are possible (MSP_E_LIMIT). Text that starts with =, +, -, @, TAB or CR stays
+ * text in xlsx; in csv an apostrophe stands before it unless it is a number, and control characters other than TAB and
+ * line ends become "\x1b". What is not UTF-8 becomes U+FFFD. Sheets have a frozen header row with a filter.
  *
  * Returns MSP_E_IO (a full disk among others; the message names the path), MSP_E_NOMEM, MSP_E_LIMIT or MSP_E_INVALID
  * (no columns). After a failure of any function here every later call returns the same error again. A table may be used

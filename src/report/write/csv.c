@@ -6,27 +6,29 @@
 typedef uint8_t sixteen __attribute__((vector_size(16)));
 typedef uint64_t two __attribute__((vector_size(16)));
 
+#define FILL UINT64_C(0x2020202020202020)
+
 static inline bool
 any(sixteen v)
 {
     return (((two)v)[0] | ((two)v)[1]) != 0;
 }
 
-/* One of the four characters that need quotes, or one beyond ASCII? */
+/* A comma or a quote, a control character (line ends among them), or one beyond ASCII? */
 static inline bool
 has_odd(sixteen v)
 {
-    return any((sixteen)(v == ',') | (sixteen)(v == '"') | (sixteen)(v == '\n') | (sixteen)(v == '\r') | (v & 0x80));
+    return any((sixteen)(v == ',') | (sixteen)(v == '"') | (sixteen)(v < 0x20) | (sixteen)(v == 0x7f) | (v & 0x80));
 }
 
 /* One that quotes around the text do not do for? */
 static inline bool
 has_hard(sixteen v)
 {
-    return any((sixteen)(v == '"') | (v & 0x80));
+    return any((sixteen)(v == '"') | (sixteen)(v < 0x20) | (sixteen)(v == 0x7f) | (v & 0x80));
 }
 
-/* Does no part of the text have such characters? Both tests take zeros for nothing. */
+/* Does no part of the text have such characters? Short texts are filled up with spaces. */
 static inline __attribute__((always_inline)) bool
 is_without(msp_str s, bool (*has)(sixteen))
 {
@@ -46,20 +48,40 @@ is_without(msp_str s, bool (*has)(sixteen))
     } else if (n >= 4) {
         memcpy(&four[0], s.p, 4);
         memcpy(&four[1], s.p + n - 4, 4);
-        v = (sixteen)(two){four[0], four[1]};
+        v = (sixteen)(two){four[0] | (uint64_t)four[1] << 32, FILL};
     } else if (n > 0) { /* up to three: the first, the one in the middle, the last */
-        v = (sixteen)(two){(uint8_t)s.p[0] | (uint64_t)(uint8_t)s.p[n / 2] << 8 | (uint64_t)(uint8_t)s.p[n - 1] << 16};
+        v = (sixteen)(two){(uint8_t)s.p[0] | (uint64_t)(uint8_t)s.p[n / 2] << 8 |
+                               (uint64_t)(uint8_t)s.p[n - 1] << 16 | (FILL & ~UINT64_C(0xffffff)),
+                           FILL};
     } else {
         return true;
     }
     return !has(v);
 }
 
-/* Neither of the four characters that need quotes, nor anything beyond ASCII, which might not be UTF-8. */
+/*
+ * Would a spreadsheet take the text for a formula? A sign before nothing but a number ("-5.0%", "-inf") is a number:
+ * programs that read the table must find it as it is.
+ */
+static bool
+is_formula(msp_str s)
+{
+    if (s.len == 0 || memchr("=+-@\t\r", s.p[0], 6) == NULL)
+        return false;
+    if (s.p[0] != '-' && s.p[0] != '+')
+        return true;
+    for (size_t i = 1; i < s.len; i++)
+        if (!(s.p[i] >= '0' && s.p[i] <= '9') && memchr(".e%infa", s.p[i], 7) == NULL &&
+            !(memchr("+-", s.p[i], 2) != NULL && s.p[i - 1] == 'e'))
+            return true;
+    return s.len == 1;
+}
+
+/* Nothing that needs quotes or another form, and nothing beyond ASCII, which might not be UTF-8. */
 static inline bool
 is_plain(msp_str s)
 {
-    return is_without(s, has_odd);
+    return is_without(s, has_odd) && !is_formula(s);
 }
 
 static bool
@@ -69,32 +91,44 @@ needs_quotes(msp_str s)
            memchr(s.p, '\r', s.len) != NULL;
 }
 
-/* Text that is not plain. */
+/* Line ends and tabs stay; other control characters could command a terminal and become "\x1b". */
+static bool
+is_control(unsigned char c)
+{
+    return (c < 0x20 && c != '\n' && c != '\r' && c != '\t') || c == 0x7f;
+}
+
+static void
+put_hard_text(msp_buf *b, msp_str s)
+{
+    for (size_t i = 0, run = 0; i <= s.len; i++) {
+        if (i < s.len && s.p[i] != '"' && !is_control((unsigned char)s.p[i]))
+            continue;
+        msp_text_add(b, (msp_str){s.p + run, i - run});
+        run = i + 1;
+        if (i < s.len && s.p[i] == '"')
+            msp_buf_text(b, "\"\"");
+        else if (i < s.len)
+            msp_buf_printf(b, "\\x%02x", (unsigned)(unsigned char)s.p[i]);
+    }
+}
+
+/* Text that is not plain. A formula gets an apostrophe, which spreadsheets take for "this is text". */
 static void
 put_odd_text(msp_buf *b, msp_str s)
 {
-    const char *quote;
+    bool quotes = needs_quotes(s);
 
-    if (is_without(s, has_hard)) { /* a shape: "[2, 3]" */
+    if (quotes)
         msp_buf_char(b, '"');
+    if (is_formula(s))
+        msp_buf_char(b, '\'');
+    if (is_without(s, has_hard)) /* a shape: "[2, 3]" */
         msp_buf_str(b, s);
+    else
+        put_hard_text(b, s);
+    if (quotes)
         msp_buf_char(b, '"');
-        return;
-    }
-    if (!needs_quotes(s)) {
-        msp_text_add(b, s);
-        return;
-    }
-    msp_buf_char(b, '"');
-    while ((quote = memchr(s.p, '"', s.len)) != NULL) {
-        size_t upto = (size_t)(quote - s.p) + 1;
-
-        msp_text_add(b, (msp_str){s.p, upto});
-        msp_buf_char(b, '"');
-        s = (msp_str){s.p + upto, s.len - upto};
-    }
-    msp_text_add(b, s);
-    msp_buf_char(b, '"');
 }
 
 static void

@@ -295,7 +295,8 @@ begin_part(xlsx_table *x, msp_error *err)
         &x->base.out,
         "<?xml version=\"1.0\" encoding=\"UTF-8\" standalone=\"yes\"?>\n"
         "<worksheet xmlns=\"http://schemas.openxmlformats.org/spreadsheetml/2006/main\">"
-        "<sheetViews><sheetView %sworkbookViewId=\"0\"/></sheetViews><sheetFormatPr defaultRowHeight=\"15\"/>",
+        "<sheetViews><sheetView %sworkbookViewId=\"0\"><pane ySplit=\"1\" "
+        "topLeftCell=\"A2\" activePane=\"bottomLeft\" state=\"frozen\"/></sheetView></sheetViews><sheetFormatPr defaultRowHeight=\"15\"/>",
         number == 1 ? "tabSelected=\"1\" " : "");
     put_widths(x);
     msp_buf_text(&x->base.out, "<sheetData>");
@@ -308,7 +309,8 @@ end_part(xlsx_table *x, msp_error *err)
 {
     msp_status st;
 
-    msp_buf_text(&x->base.out, "</sheetData></worksheet>");
+    msp_buf_printf(&x->base.out, "</sheetData><autoFilter ref=\"A1:%s%lld\"/></worksheet>",
+                   x->letters[x->base.ncolumns - 1], (long long)x->rows + 1);
     st = flush(x, 0, err);
     if (st == MSP_OK)
         st = msp_zip_out_end(x->zip, err);
