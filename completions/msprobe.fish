@@ -1,13 +1,14 @@
 # fish completion for msprobe. Made by 'msprobe __generate fish'.
 function __msprobe_no_command
-    not __fish_seen_subcommand_from compare merge_result parse report help
+    not __fish_seen_subcommand_from compare merge_result audit parse report help
 end
 complete -c msprobe -n __msprobe_no_command -f -a compare -d 'Compare two dumps, call by call.'
 complete -c msprobe -n __msprobe_no_command -f -a merge_result -d 'Collect communication calls of all ranks from compare results in one table.'
+complete -c msprobe -n __msprobe_no_command -f -a audit -d 'Check the collectives of one job, over all its ranks; no second run needed.'
 complete -c msprobe -n __msprobe_no_command -f -a parse -d 'Show stack and statistics of calls in a .pkl of ptdbg_ascend.'
 complete -c msprobe -n __msprobe_no_command -f -a report -d 'Make the HTML page of an earlier comparison.'
 complete -c msprobe -n __msprobe_no_command -f -a help -d 'Show help.'
-complete -c msprobe -n '__fish_seen_subcommand_from help' -f -a 'compare merge_result parse report help'
+complete -c msprobe -n '__fish_seen_subcommand_from help' -f -a 'compare merge_result audit parse report help'
 complete -c msprobe -n '__msprobe_no_command' -s f -l framework -r -f -a 'pytorch mindspore' -d 'Framework of the examined run. Without it the dump itself says which one it is.'
 complete -c msprobe -n '__msprobe_no_command' -s h -l help -d 'Show help and leave.'
 complete -c msprobe -n '__msprobe_no_command' -l version -d 'Show the version and leave.'
@@ -49,6 +50,14 @@ complete -c msprobe -n '__fish_seen_subcommand_from merge_result' -s q -l quiet 
 complete -c msprobe -n '__fish_seen_subcommand_from merge_result' -s v -l verbose -d 'Print what is being done, row by row.'
 complete -c msprobe -n '__fish_seen_subcommand_from merge_result' -l no-color -d 'No colours (NO_COLOR and CLICOLOR are honoured too).'
 complete -c msprobe -n '__fish_seen_subcommand_from merge_result' -l threads -r -f -d 'Use at most N threads. Default: one per processor.'
+complete -c msprobe -n '__fish_seen_subcommand_from audit' -l json -d 'Print the findings as JSON.'
+complete -c msprobe -n '__fish_seen_subcommand_from audit' -s f -l framework -r -f -a 'pytorch mindspore' -d 'Framework of the examined run. Without it the dump itself says which one it is.'
+complete -c msprobe -n '__fish_seen_subcommand_from audit' -s h -l help -d 'Show help and leave.'
+complete -c msprobe -n '__fish_seen_subcommand_from audit' -l version -d 'Show the version and leave.'
+complete -c msprobe -n '__fish_seen_subcommand_from audit' -s q -l quiet -d 'Print errors and warnings only.'
+complete -c msprobe -n '__fish_seen_subcommand_from audit' -s v -l verbose -d 'Print what is being done, row by row.'
+complete -c msprobe -n '__fish_seen_subcommand_from audit' -l no-color -d 'No colours (NO_COLOR and CLICOLOR are honoured too).'
+complete -c msprobe -n '__fish_seen_subcommand_from audit' -l threads -r -f -d 'Use at most N threads. Default: one per processor.'
 complete -c msprobe -n '__fish_seen_subcommand_from parse' -s f -l framework -r -f -a 'pytorch mindspore' -d 'Framework of the examined run. Without it the dump itself says which one it is.'
 complete -c msprobe -n '__fish_seen_subcommand_from parse' -s h -l help -d 'Show help and leave.'
 complete -c msprobe -n '__fish_seen_subcommand_from parse' -l version -d 'Show the version and leave.'

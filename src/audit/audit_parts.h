@@ -11,7 +11,7 @@
 #include "core/arena.h"
 #include "core/map.h"
 #include "core/str.h"
-#include "json/json.h"
+#include "text/json.h"
 #include "msprobe/audit.h"
 #include "msprobe/tensor.h"
 

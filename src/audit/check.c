@@ -41,6 +41,7 @@ typedef struct checker {
     msp_audit_set *set;
     open_file *files;
     size_t nfiles, cap;
+    msp_gather *inputs; /* one per rank: those of the claim that is being checked */
 } checker;
 
 /* ---- elements ---------------------------------------------------------------------------------------------------- */
@@ -59,8 +60,10 @@ view_of(checker *c, const part *p)
     f = &c->files[c->nfiles++];
     *f = (open_file){.tensor = p->tensor};
     f->ok = msp_audit_open_tensor(&f->view, c->set->ranks[p->rank], p->tensor, &err) == MSP_OK;
-    if (f->ok && (f->view.numel != p->tensor->numel || f->view.dtype != p->tensor->dtype))
+    if (f->ok && (f->view.numel != p->tensor->numel || f->view.dtype != p->tensor->dtype)) {
+        msp_tensor_release(&f->view);
         f->ok = false;
+    }
     return f->ok ? &f->view : NULL;
 }
 
@@ -228,20 +231,23 @@ check_elements(checker *k, const claim *c, bool *wrong, char *what, size_t size)
 
     if (out == NULL || width == 0 || width > 16 || (c->reduce != COPY && width > 8))
         return false;
-    for (size_t r = 0; r < c->n; r++)
-        if (view_of(k, &c->in[r]) == NULL || c->in[r].tensor->dtype != t || count_of(&c->in[r]) != count)
+    for (size_t r = 0; r < c->n; r++) {
+        const msp_tensor *view = view_of(k, &c->in[r]);
+
+        if (view == NULL || c->in[r].tensor->dtype != t || count_of(&c->in[r]) != count)
             return false;
+        msp_gather_init(&k->inputs[r], view);
+    }
+    msp_gather_init(&g, out);
     for (int64_t i = 0; i < count && !*wrong; i += BLOCK) {
         int64_t n = count - i < BLOCK ? count - i : BLOCK;
         const char *got;
 
-        msp_gather_init(&g, out);
         got = msp_gather_block(&g, c->out.at + i, n, mine);
         for (size_t r = 0; r < c->n; r++) {
             const char *in;
 
-            msp_gather_init(&g, view_of(k, &c->in[r]));
-            in = msp_gather_block(&g, c->in[r].at + i, n, theirs);
+            in = msp_gather_block(&k->inputs[r], c->in[r].at + i, n, theirs);
             if (c->reduce == COPY) {
                 for (int64_t e = 0; e < n && !*wrong; e++)
                     if (memcmp(got + (size_t)e * width, in + (size_t)e * width, width) != 0) {
@@ -778,11 +784,13 @@ msp_audit_check(msp_audit_set *set)
         k.cap += set->calls[r]->in.count + set->calls[r]->out.count;
     }
     k.files = msp_alloc_zero(k.cap, sizeof(*k.files));
-    if (in != NULL && k.files != NULL && any != NULL)
+    k.inputs = msp_alloc_zero(set->n, sizeof(*k.inputs));
+    if (in != NULL && k.inputs != NULL && k.files != NULL && any != NULL)
         run_check(&k, in, any);
     for (size_t i = 0; i < k.nfiles; i++)
         if (k.files[i].ok)
             msp_tensor_release(&k.files[i].view);
     msp_free(k.files);
+    msp_free(k.inputs);
     msp_free(in);
 }

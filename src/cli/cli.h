@@ -102,6 +102,7 @@ struct msp_command;
 extern const msp_opt_table msp_opts_global;
 extern const msp_opt_table msp_opts_compare;
 extern const msp_opt_table msp_opts_merge;
+extern const msp_opt_table msp_opts_audit;
 extern const msp_opt_table msp_opts_report;
 extern const msp_opt_table msp_opts_none; /* the global ones only */
 
@@ -161,6 +162,7 @@ const msp_command *msp_command_find(const char *name);
 /* False for a command of the originals that is known by name only. */
 bool msp_command_available(const msp_command *c);
 
+msp_exit_code msp_cmd_audit(const msp_args *args);
 msp_exit_code msp_cmd_compare(const msp_args *args);
 msp_exit_code msp_cmd_merge_result(const msp_args *args);
 msp_exit_code msp_cmd_parse(const msp_args *args);

@@ -49,6 +49,12 @@ static const char merge_notes[] = "\nExample\n"
                                   "  One row per name, one column per rank; empty where a rank has no such row. A\n"
                                   "  value that could not be computed shows both maxima instead: NPU:1  Bench:1.\n";
 
+static const char audit_notes[] = "\nExample\n"
+                                  "  msprobe audit npu_dump\n"
+                                  "\nExit status\n"
+                                  "  0 clean as far as it was recorded; 1 a rank could not be read; 2 wrong usage;\n"
+                                  "  3 something was found.\n";
+
 static const char parse_notes[] = "\nExample\n"
                                   "  msprobe parse npu_dump/tag_v2.3/rank0/api_stack_dump.pkl Torch_relu_0_forward\n";
 
@@ -85,6 +91,17 @@ const msp_command msp_commands[] = {
               "column per rank. Results of md5 dumps have no metrics and are left out.",
      .notes = merge_notes,
      .run = msp_cmd_merge_result},
+    {.name = "audit",
+     .summary = "Check the collectives of one job, over all its ranks; no second run needed.",
+     .usage = "msprobe audit DUMP [--json]",
+     .options = &msp_opts_audit,
+     .max_operands = 1,
+     .about = "Match the communication calls of all ranks by group and order, and check what\n"
+              "they mean: all_reduce gives every rank the same bits and the sum of the inputs,\n"
+              "all_gather their concatenation, and so on. Names calls that are missing, extra,\n"
+              "in another order or of another shape or type, and replicas whose weights part.",
+     .notes = audit_notes,
+     .run = msp_cmd_audit},
     {.name = "parse",
      .summary = "Show stack and statistics of calls in a .pkl of ptdbg_ascend.",
      .usage = "msprobe parse FILE PREFIX",

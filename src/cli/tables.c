@@ -156,6 +156,10 @@ static const msp_opt report_options[] = {
      .help = "Where the page goes. Default: beside the result."},
 };
 
+static const msp_opt audit_options[] = {
+    FLAG(MSP_OPT_JSON, false, NULL, "--json", "Print the findings as JSON."),
+};
+
 #define TABLE(a)                    \
     {                               \
         a, sizeof(a) / sizeof(a[0]) \
@@ -165,4 +169,5 @@ const msp_opt_table msp_opts_global = TABLE(global_options);
 const msp_opt_table msp_opts_compare = TABLE(compare_options);
 const msp_opt_table msp_opts_merge = TABLE(merge_options);
 const msp_opt_table msp_opts_report = TABLE(report_options);
+const msp_opt_table msp_opts_audit = TABLE(audit_options);
 const msp_opt_table msp_opts_none = {NULL, 0};
