@@ -64,7 +64,7 @@ class Registry:
                 for name in dict.fromkeys(names):
                     original = getattr(owner, name, None)
                     if callable(original) and not isinstance(original, type):
-                        self._found.append((owner, name, self._replacement(original, "%s.%s" % (prefix, name), is_in_place(name))))
+                        self._found.append((owner, name, self._replacement(original, "%s.%s" % (prefix, name), prefix == "MintDistributed" or is_in_place(name))))
 
     def _replacement(self, original, name, in_place):
         call = self._call

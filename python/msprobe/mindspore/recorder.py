@@ -188,7 +188,11 @@ class Recorder:
             full = "%s.%d.forward" % (name, self.count(name))
             call = _Call(self, full, args, kwargs, in_place)
             call.before()
-            result = original(*call.args, **call.kwargs)
+            try:
+                result = original(*call.args, **call.kwargs)
+            except BaseException:
+                call.raised()
+                raise
             call.after(result)
             return result
         finally:
@@ -459,6 +463,11 @@ def _sequence(value):
     return value if isinstance(value, (tuple, list)) else (value,)
 
 
+def _is_pending(result):
+    """Whether a collective was only begun: its result is not there before the program waits for it, and is not recorded."""
+    return any(callable(getattr(part, "wait", None)) for part in _sequence(result))
+
+
 class _Call:
     """One call on its way: what is known before it runs, and after."""
 
@@ -516,6 +525,12 @@ class _Call:
 
         return hook
 
+    def raised(self):
+        """The program may catch it: what went in is recorded, and no output."""
+        recorder = self.recorder
+        if self.is_selected and recorder._forward and self.members and not recorder._overflow:
+            recorder.put(self.name, self.members, self.stack, self.parent)
+
     def after(self, result, parameters=None):
         recorder = self.recorder
         try:
@@ -529,7 +544,7 @@ class _Call:
             save, bad = recorder.config.task == "tensor", False
             part = recorder.dump.part
             if recorder._overflow:
-                bad = not self.cell and part(self.name, _sequence(result), False)[1]
+                bad = not self.cell and not _is_pending(result) and part(self.name, _sequence(result), False)[1]
                 if not bad:
                     return
                 save = True
@@ -537,7 +552,7 @@ class _Call:
                     self._measure_inputs(True)
             if self.cell and recorder._inputs:
                 self.members.append(("parameters", part(self.name + ".parameters", parameters, save)[0]))
-            if recorder._outputs:
+            if recorder._outputs and not _is_pending(result):
                 self.members.append(("output", part(self.name + ".output", _sequence(result), save)[0]))
             recorder.put(self.name, self.members, self.stack, self.parent)
             if bad:
