@@ -1,6 +1,4 @@
-"""What the page's tests share: the browser, and pages that the real command made of dumps made by hand."""
-import os
-import subprocess
+"""What the page's tests share: the browser."""
 import sys
 from pathlib import Path
 
@@ -12,23 +10,8 @@ sys.path[:0] = [str(ROOT / "tests" / "web"), str(ROOT / "tests" / "cli")]
 from browser import Browser  # noqa: E402
 
 
-def find_command():
-    for path in (os.environ.get("MSPROBE", ""), str(Path(sys.executable).parent / "msprobe"), str(ROOT / "build/dev/src/cli/msprobe")):
-        if path and os.access(path, os.X_OK):
-            return path
-    raise AssertionError("run `make build` first")
-
-
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory):
     b = Browser(tmp_path_factory.mktemp("profile"))
     yield b
     b.close()
-
-
-def make_page(npu, bench, out, *words):
-    done = subprocess.run([find_command(), "compare", str(npu), str(bench), "-o", str(out), *words], stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
-    pages = list(Path(out).glob("*.html"))
-    assert len(pages) == 1, done.stdout
-    return pages[0]

@@ -2,7 +2,7 @@
 import json
 
 import pytest
-from conftest import make_page
+from pages import make_page
 
 CALLS = 100000
 

@@ -1,7 +1,7 @@
 """The page in a real browser: what it says first, and everything one does with it."""
 import dumps
 import pytest
-from conftest import make_page
+from pages import make_page
 
 NAMES = ["Functional.linear.0.forward", "Functional.relu.0.forward", "Functional.gelu.0.forward"]
 
@@ -229,3 +229,22 @@ def test_one_call_with_many_rows_shows_the_wrong_one_first(browser, tmp_path):
         dumps.write(tmp_path / side, {"Torch.split.0.forward": dumps.call([dumps.tensor(1.0)] * 12, [dumps.tensor(1.0)] * 5 + [dumps.tensor(value)])})
     browser.open(make_page(tmp_path / "npu", tmp_path / "bench", tmp_path / "out"))
     assert "output.5" in browser.text(".errors") and "and 12 more" in browser.text(".errors")
+
+
+def test_a_run_without_a_wrong_row_has_pictures_of_what_is_off_most(browser, tmp_path):
+    for side, last in (("npu", 1.0004), ("bench", 1.0)):
+        (tmp_path / side / "dump_tensor_data").mkdir(parents=True)
+        dumps.npy(tmp_path / side / "dump_tensor_data" / "y.npy", [1.0] * 11 + [last], (3, 4))
+        dumps.write(tmp_path / side, {"Torch.mul.0.forward": dumps.call([], [dumps.tensor(1.0, shape=(3, 4), data_name="y.npy")])}, task="tensor")
+    browser.open(make_page(tmp_path / "npu", tmp_path / "bench", tmp_path / "out"))
+    assert "No wrong row" in browser.text("h1") and "11 of 12 equal" in browser.text(".pictures")
+
+
+def test_the_first_call_that_differs_at_all_is_named_too(browser, tmp_path):
+    for side, small, large in (("npu", 1.001, 5.0), ("bench", 1.0, 1.0)):
+        dumps.write(tmp_path / side, {"Torch.%s.0.forward" % name: dumps.call([], [dumps.tensor(v)])
+                                      for name, v in (("same", 1.0), ("little", small), ("much", large), (side, 1.0))})
+    browser.open(make_page(tmp_path / "npu", tmp_path / "bench", tmp_path / "out"))
+    text = browser.text(".first")
+    assert "Torch.much.0.forward is the first call that goes wrong" in text
+    assert "Torch.little.0.forward by 0.001" in text and "Torch.npu.0.forward has no partner" in text

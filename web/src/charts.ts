@@ -157,13 +157,14 @@ export function pictures(e: Elements): HTMLElement {
 
   const [rows, columns, mr, mc] = e.map_size;
   const cell = Math.max(3, Math.min(12, Math.floor(300 / mc), Math.floor(200 / mr) || 1));
-  const [map, p] = canvas(mc * cell, mr * cell, "where in the tensor the errors are");
+  const high = mr < 6 ? 14 : cell;
+  const [map, p] = canvas(mc * cell, mr * high, "where in the tensor the errors are");
   for (let r = 0; r < mr; r++)
     for (let c = 0; c < mc; c++) {
       const v = e.map[r * mc + c];
       p.globalAlpha = v === 255 ? 1 : SHADE(v);
       p.fillStyle = v === 255 ? colour("ink") : colour("wrong");
-      if (v) p.fillRect(c * cell, r * cell, cell, cell);
+      if (v) p.fillRect(c * cell, r * high, cell, high);
     }
   map.className = "map";
   const figure = (title: string, body: Node, note: string) =>

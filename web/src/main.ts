@@ -92,7 +92,9 @@ function fact(name: string, ...value: (Node | string)[]) {
 function drawFirst() {
   const p = head.pairs[view.pair], s = p.suspect, c = p.counts, v = head.verdict;
   const facts: Node[] = [];
-  facts.push(...fact("Compared", p.npu ?? head.npu ?? ""), ...fact("with", p.bench ?? head.bench ?? ""));
+  const bench = p.bench ?? head.bench ?? "";
+  facts.push(...fact(bench ? "Compared" : "From", p.npu ?? head.npu ?? ""));
+  if (bench) facts.push(...fact("with", bench));
   const parts = [`${count(c.rows)} rows`, `${count(c.matched)} matched`, c.unmatched && `${count(c.unmatched)} without partner`,
     c.bench_only && `${count(c.bench_only)} only in the bench`, `${count(c.wrong)} wrong`,
     c.nonfinite && `${count(c.nonfinite)} NaN or inf on one side`, c.not_judged && `${count(c.not_judged)} not judged`,
@@ -109,6 +111,14 @@ function drawFirst() {
     if (s.worst) facts.push(...fact("Worst element", `[${s.worst.index.join(", ")}]: NPU ${s.worst.npu}, bench ${s.worst.bench}`));
     const own = s.stack.filter(f => !isTorch(f)).slice(0, 4);
     side.push(h("h2", null, "Called at"), stackView(own.length ? own : s.stack.slice(0, 4)));
+  }
+  if (part && part.number === view.pair) {
+    // beyond the limits or not: where the two runs part at all
+    const q = part, link = (i: number, note: string) => [h("a", { href: "#call=" + encodeURIComponent(q.names[i]) }, q.names[i]),
+      h("span", { class: "quiet" }, note)];
+    const differs = q.error.findIndex(e => e > 0), alone = q.verdict.indexOf(Verdict.Unmatched);
+    if (differs >= 0 && q.names[differs] !== s?.call) facts.push(...fact("Differs first", ...link(differs, ` by ${short(q.error[differs])}`)));
+    if (alone >= 0) facts.push(...fact("First unmatched", ...link(alone, " has no partner, or one of another shape")));
   }
   fill(firstScreen, h("h1", { class: v.level }, h("span", { class: "seal", "aria-hidden": "true" }, marks[v.level] ?? "?"),
     h("span", null, v.text)), h("div", { class: "cols" }, h("dl", null, ...facts), h("div", null, ...side)), errorsBox);
@@ -186,7 +196,10 @@ function buildTree(p: Part) {
     tree.push({ name, label: name, call, parent, children: [], worst: call < 0 ? 0 : p.verdict[call], wrong: 0,
       error: call < 0 ? -1 : p.error[call], marks: call < 0 ? 0 : p.marks[call] }) - 1;
   const known = p.parent.some(v => v >= 0);
-  for (let i = 0; i < n; i++) add(p.names[i], i, known ? p.parent[i] : -1);
+  // gradients of parameters stand below their module's backward
+  const above = (i: number) => p.parent[i] >= 0 || !p.names[i].endsWith(".parameters_grad") ? p.parent[i]
+    : p.byName.get(p.names[i].replace(/parameters_grad$/, "backward.0")) ?? -1;
+  for (let i = 0; i < n; i++) add(p.names[i], i, known ? above(i) : -1);
   if (known) p.nodeNames.forEach((s, i) => add(s, -1, p.nodeParents[i]));
   else {
     // nothing says which module a call is in: by direction and function

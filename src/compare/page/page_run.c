@@ -42,6 +42,40 @@ add_stack(msp_page_part *part, const msp_json *frames, msp_error *err)
     return msp_page_part_stack(part, all, n, err);
 }
 
+/* How far a row is off, for choosing only. */
+static double
+error_of(const msp_judged *j)
+{
+    double norm;
+
+    if (j->metric[METRIC_EUC_DIST].word != NULL || !isfinite(j->metric[METRIC_EUC_DIST].v))
+        return 0;
+    if (!msp_val_number(&j->b->stats[MSP_STAT_NORM], &norm) || !isfinite(norm) || norm <= 0)
+        norm = 1;
+    return j->metric[METRIC_EUC_DIST].v / norm;
+}
+
+static void
+note_largest(msp_page_feed *f, size_t row, int64_t shown, double error)
+{
+    size_t i;
+
+    if (error <= 0 || (f->nlargest == PAGE_LARGEST_ROWS && error <= f->largest[PAGE_LARGEST_ROWS - 1].error))
+        return;
+    i = f->nlargest < PAGE_LARGEST_ROWS ? f->nlargest++ : PAGE_LARGEST_ROWS - 1;
+    for (; i > 0 && f->largest[i - 1].error < error; i--)
+        f->largest[i] = f->largest[i - 1];
+    f->largest[i] = (struct msp_page_look){row, shown, error};
+}
+
+void
+msp_page_feed_end(msp_page_feed *f)
+{
+    for (size_t i = 0; i < f->nlargest; i++)
+        f->looked[f->nlooked++] = f->largest[i];
+    f->nlargest = 0;
+}
+
 msp_status
 msp_page_feed_row(msp_page_feed *f, const msp_judged *j, msp_str call, const msp_cell *cells, const msp_json *frames,
                   size_t row, msp_error *err)
@@ -52,11 +86,12 @@ msp_page_feed_row(msp_page_feed *f, const msp_judged *j, msp_str call, const msp
 
     if (st == MSP_OK && frames != NULL)
         st = add_stack(f->part, frames, err);
-    if (look && j->n->file != NULL && j->b != NULL && j->b->file != NULL && f->nlooked < PAGE_ELEMENT_ROWS &&
-        msp_page_part_rows(f->part) > shown) {
-        f->looked[f->nlooked].row = row;
-        f->looked[f->nlooked++].shown = shown;
-    }
+    if (j->n->file == NULL || j->b == NULL || j->b->file == NULL || msp_page_part_rows(f->part) == shown)
+        return st;
+    if (!look)
+        note_largest(f, row, shown, error_of(j));
+    else if (f->nlooked < PAGE_ELEMENT_ROWS)
+        f->looked[f->nlooked++] = (struct msp_page_look){row, shown, 0};
     return st;
 }
 

@@ -13,7 +13,8 @@
 
 enum {
     PAGE_RUN_ROWS = 2000000, /* in a page, over all pairs: more than a browser should be given */
-    PAGE_ELEMENT_ROWS = 48   /* rows of a pair whose elements are looked at */
+    PAGE_ELEMENT_ROWS = 48,  /* the first wrong rows of a pair: their elements are looked at */
+    PAGE_LARGEST_ROWS = 8    /* and of the others those that are off most */
 };
 
 typedef struct msp_page_run {
@@ -25,11 +26,12 @@ typedef struct msp_page_run {
 /* What a pair notes for its part. A zeroed one, with part NULL, notes nothing. */
 typedef struct msp_page_feed {
     msp_page_part *part;
-    struct {
+    struct msp_page_look {
         size_t row;    /* of the pair */
         int64_t shown; /* its number in the page */
-    } looked[PAGE_ELEMENT_ROWS];
-    size_t nlooked;
+        double error;  /* of those in largest */
+    } looked[PAGE_ELEMENT_ROWS + PAGE_LARGEST_ROWS], largest[PAGE_LARGEST_ROWS];
+    size_t nlooked, nlargest;
 } msp_page_feed;
 
 /* The page will be <dir>/compare_result_<timestamp>.html. MSP_E_NOMEM. */
@@ -39,6 +41,9 @@ MSP_CHECK msp_status msp_page_run_open(msp_page_run *out, const char *dir, const
 /* A judged row: cells as in the table, frames (may be NULL) with the first row of a call. */
 MSP_CHECK msp_status msp_page_feed_row(msp_page_feed *f, const msp_judged *j, msp_str call, const msp_cell *cells,
                                        const msp_json *frames, size_t row, msp_error *err);
+
+/* All rows are in: those that are off most join those that are wrong. */
+void msp_page_feed_end(msp_page_feed *f);
 
 /* Parents of calls from the construct.json beside a dump.json; one that is missing or broken is no error. */
 MSP_CHECK msp_status msp_page_feed_construct(msp_page_part *part, const char *json_path, msp_error *err);

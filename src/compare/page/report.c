@@ -54,6 +54,18 @@ stamp_of(const char *path)
     return (msp_str){s.p + s.len - 14, 14};
 }
 
+/* "rank0" of "compare_result_rank0_20261118171041.xlsx". */
+static msp_str
+label_of(const char *path)
+{
+    msp_str s = stem_of(path), prefix = MSP_STR("compare_result_");
+
+    s.len -= stamp_of(path).len > 0 ? 15 : 0;
+    if (msp_str_starts(s, prefix))
+        s = (msp_str){s.p + prefix.len, s.len - prefix.len};
+    return s;
+}
+
 /* The tables of the newest comparison in a folder, each in one format. */
 static msp_status
 find_tables(char ***out, size_t *n, const char *dir, msp_error *err)
@@ -395,7 +407,7 @@ report_table(const char *path, const char *page, const char *dump, size_t ntable
     msp_status st;
 
     out->step = out->rank = out->bench_step = out->bench_rank = MSP_DUMP_NO_NUMBER;
-    out->label = msp_result_text(stem_of(path));
+    out->label = msp_result_text(label_of(path));
     out->group = msp_result_text(MSP_STR(""));
     out->npu_path = msp_result_text(msp_str_of(path));
     if (stack != NULL && msp_path_kind_of(stack) == MSP_PATH_FILE && msp_stack_open(&r.stack, stack, NULL) != MSP_OK)

@@ -205,6 +205,7 @@ look_at_elements(msp_pair *p)
     msp_json_writer w;
     msp_status st;
 
+    msp_page_feed_end(&p->page);
     msp_json_writer_init(&w, &text, -1);
     msp_json_begin_array(&w);
     for (size_t i = 0; i < p->page.nlooked && p->out->mode == MSP_MODE_REAL; i++) {

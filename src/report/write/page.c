@@ -1,6 +1,7 @@
 /* page.c - the file around the parts: style, head, program, blocks. See page.h. */
 #include "report/write/page.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
 #include "core/file.h"
@@ -50,24 +51,22 @@ add_escaped(msp_buf *out, msp_str json)
 }
 
 static msp_status
-copy_part(msp_file *to, const msp_page_part *p, size_t number, msp_error *err)
+copy_part(msp_file *to, const msp_page_part *p, msp_error *err)
 {
-    char buf[64 * 1024];
-    off_t at = 0;
+    const char *path = msp_page_part_path(p);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     msp_status st = MSP_OK;
+    char buf[64 * 1024];
+    ssize_t n = fd < 0 ? -1 : 1;
 
-    for (;;) {
-        ssize_t n = pread(msp_page_part_fd(p), buf, sizeof(buf), at);
-
-        if (n < 0)
-            return msp_error_set(err, MSP_E_IO, "%s: cannot read back what was written for part %zu", to->path, number);
-        if (n == 0)
-            return st;
-        st = msp_file_write(to, buf, (size_t)n, err);
-        if (st != MSP_OK)
-            return st;
-        at += n;
+    while (n > 0 && st == MSP_OK) {
+        n = read(fd, buf, sizeof(buf));
+        if (n > 0)
+            st = msp_file_write(to, buf, (size_t)n, err);
     }
+    if (fd >= 0)
+        close(fd);
+    return n < 0 ? msp_error_set(err, MSP_E_IO, "%s: cannot be read back", path) : st;
 }
 
 static msp_status
@@ -95,7 +94,7 @@ write_all(msp_file *f, msp_str head, msp_page_part *const *parts, size_t nparts,
             continue;
         st = msp_file_write(f, open, (size_t)n, err);
         if (st == MSP_OK)
-            st = copy_part(f, parts[i], i, err);
+            st = copy_part(f, parts[i], err);
         if (st == MSP_OK)
             st = msp_file_write(f, "</div>\n", 7, err);
     }

@@ -1,7 +1,7 @@
 /* page_part.c - the rows of one pair as blocks of a page. See page.h for the format. */
 #include "report/write/page_part.h"
 
-#include <fcntl.h>
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -86,7 +86,6 @@ typedef struct producer {
 
 struct msp_page_part {
     msp_file file;
-    int read_fd;
     msp_arena arena;
     int column_of[NROLES];           /* -1: the table has no such column */
     size_t kept[MAX_COLUMNS], nkept; /* columns that are in the page */
@@ -126,10 +125,10 @@ no_memory(msp_error *err)
     return msp_error_set(err, MSP_E_NOMEM, "out of memory");
 }
 
-int
-msp_page_part_fd(const msp_page_part *p)
+const char *
+msp_page_part_path(const msp_page_part *p)
 {
-    return p->read_fd;
+    return p->file.temp;
 }
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
@@ -306,7 +305,6 @@ msp_page_part_open(msp_page_part **out, const char *beside, const msp_column *co
     if (p == NULL)
         return no_memory(err);
     p->file = MSP_FILE_NONE;
-    p->read_fd = -1;
     p->max_rows = max_rows;
     p->ncolumns = ncolumns;
     p->last_edge[0] = p->last_edge[1] = UINT32_MAX;
@@ -717,7 +715,8 @@ msp_status
 msp_page_part_row(msp_page_part *p, msp_str name, const msp_cell *cells, msp_row_colour colour, msp_error *err)
 {
     msp_str rest = rest_of(text_of(cell_of(p, cells, ROLE_NAME)), name);
-    bool output = msp_str_starts(rest, MSP_STR("output")) || msp_str_starts(rest, MSP_STR("parameters_grad"));
+    bool output = msp_str_starts(rest, MSP_STR("output")) || msp_str_starts(rest, MSP_STR("parameters_grad")) ||
+                  msp_str_ends(name, MSP_STR(".parameters_grad"));
     bool nonfinite = is_nonfinite(p, cells, ROLE_STAT) != is_nonfinite(p, cells, ROLE_BENCH_STAT) &&
                      !msp_str_eq(text_of(cell_of(p, cells, ROLE_BENCH_NAME)), MSP_STR("N/A"));
     uint8_t verdict = (uint8_t)verdict_of(p, cells, colour, nonfinite), marks = 0;
@@ -899,6 +898,25 @@ write_nodes(msp_page_part *p, msp_error *err)
     return st == MSP_OK ? msp_page_part_block(p, "nodes", msp_buf_view(&p->raw), err) : st;
 }
 
+/* What only rows need: a run may have a part for each of a thousand ranks before the page is written. */
+static void
+release_work(msp_page_part *p)
+{
+    void **all[] = {(void **)&p->row_call, (void **)&p->row_name, (void **)&p->row_verdict, (void **)&p->row_marks,
+                    (void **)&p->values,   (void **)&p->is_text,  (void **)&p->producers};
+    msp_buf *bufs[] = {&p->titles, &p->edges, &p->raw, &p->packed, &p->out};
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        msp_free(*all[i]);
+        *all[i] = NULL;
+    }
+    for (size_t i = 0; i < sizeof(bufs) / sizeof(bufs[0]); i++)
+        msp_buf_release(bufs[i]);
+    msp_map_release(&p->names);
+    msp_map_release(&p->stacks);
+    msp_map_release(&p->texts);
+}
+
 msp_status
 msp_page_part_finish(msp_page_part *p, msp_error *err)
 {
@@ -919,10 +937,13 @@ msp_page_part_finish(msp_page_part *p, msp_error *err)
     if (st == MSP_OK)
         st = msp_page_part_block(p, "edges", msp_buf_view(&p->edges), err);
     if (st == MSP_OK) {
-        p->read_fd = open(p->file.temp, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-        if (p->read_fd < 0)
-            st = msp_error_set(err, MSP_E_IO, "%s: cannot be read back", p->file.temp);
+        int failed = close(p->file.fd);
+
+        p->file.fd = -1;
+        if (failed != 0)
+            st = msp_file_cannot_write(p->file.path, errno, err);
     }
+    release_work(p);
     return st;
 }
 
@@ -968,28 +989,12 @@ msp_page_part_close(msp_page_part *p)
 {
     if (p == NULL)
         return;
-    if (p->read_fd >= 0)
-        close(p->read_fd);
+    release_work(p);
     msp_file_abandon(&p->file);
-    msp_map_release(&p->names);
     msp_map_release(&p->nodes);
-    msp_map_release(&p->stacks);
-    msp_map_release(&p->texts);
     msp_arena_release(&p->arena);
     msp_free(p->calls);
     msp_free(p->call_names);
     msp_free(p->node_parents);
-    msp_free(p->row_call);
-    msp_free(p->row_name);
-    msp_free(p->row_verdict);
-    msp_free(p->row_marks);
-    msp_free(p->values);
-    msp_free(p->is_text);
-    msp_free(p->producers);
-    msp_buf_release(&p->titles);
-    msp_buf_release(&p->edges);
-    msp_buf_release(&p->raw);
-    msp_buf_release(&p->packed);
-    msp_buf_release(&p->out);
     msp_free(p);
 }

@@ -4,7 +4,7 @@
 
 #include "report/write/page.h"
 
-/* The file with the part's blocks, open for reading. */
-int msp_page_part_fd(const msp_page_part *p);
+/* The file with the blocks of a part that is finished. */
+const char *msp_page_part_path(const msp_page_part *p);
 
 #endif
