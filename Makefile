@@ -4,9 +4,9 @@
 
 PREFIX ?= /usr/local
 export JOBS ?= $(shell nproc 2>/dev/null || echo 2)
-export TORCH TORCH_INDEX
+export TORCH TORCH_INDEX MINDSPORE
 
-PARTS := unit cli python asan tsan fuzz format symbols aarch64 avx512 torch113
+PARTS := unit cli python mindspore web asan tsan fuzz format symbols aarch64 avx512 torch113
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test bench bench-peers install format clean $(PARTS:%=test-%)
@@ -18,7 +18,7 @@ demo: build ## train twice, one run with a planted fault, and let `msprobe compa
 	@tools/demo
 
 test: ## set up, build and run every test (minutes); the last lines say how many ran and what failed
-	@tools/setup test pytest
+	@tools/setup test pytest mindspore web
 	@tools/build
 	@tools/run-tests
 
@@ -44,12 +44,14 @@ format: ## reformat the C sources with clang-format
 	@tools/setup test
 	@tools/format
 
-clean: ## remove everything that was built (build/ and .venv/)
-	rm -rf build .venv dist
+clean: ## remove everything that was built (build/, .venv/ and .venv-mindspore/)
+	rm -rf build .venv .venv-mindspore dist
 
 test-unit: ## unit tests, release and debug build
 test-cli: ## the command's recorded output, messages and exit codes
 test-python: ## Python tests
+test-mindspore: ## collecting from MindSpore (MINDSPORE=2.7.0 takes another release than 2.10.0)
+test-web: ## the report page in Chromium, and its bundle
 test-asan: ## unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
 test-tsan: ## unit tests under ThreadSanitizer
 test-fuzz: ## every fuzz corpus, replayed under the address sanitizer
@@ -63,6 +65,11 @@ test-unit test-asan test-tsan test-fuzz test-format test-symbols:
 	@tools/setup test
 	@tools/run-tests $(@:test-%=%)
 
+test-web:
+	@tools/setup pytest web
+	@tools/build
+	@tools/run-tests web
+
 test-aarch64 test-avx512 test-torch113:
 	@tools/setup $(@:test-%=%)
 	@tools/run-tests $(@:test-%=%)
@@ -71,3 +78,8 @@ test-cli test-python:
 	@tools/setup pytest
 	@tools/build
 	@tools/run-tests $(@:test-%=%)
+
+test-mindspore:
+	@tools/setup pytest mindspore
+	@tools/build
+	@tools/run-tests mindspore

@@ -18,7 +18,7 @@
 #include "core/alloc.h"
 #include "core/file.h"
 #include "core/path.h"
-#include "json/json.h"
+#include "text/json.h"
 #include "msprobe/compare.h"
 
 static int

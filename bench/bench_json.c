@@ -16,7 +16,7 @@
 
 #include "core/alloc.h"
 #include "core/file.h"
-#include "json/json.h"
+#include "text/json.h"
 
 enum { REPEATS = 5, DOUBLES = 1 << 17 };
 

@@ -4,7 +4,7 @@ _msprobe()
     local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD - 1]}" command="" i
     for ((i = 1; i < COMP_CWORD; i++)); do
         case "${COMP_WORDS[i]}" in
-        compare|merge_result|parse|help)
+        compare|merge_result|parse|report|help)
             command="${COMP_WORDS[i]}"
             break ;;
         esac
@@ -74,18 +74,28 @@ _msprobe()
         return ;;
     parse:--threads)
         return ;;
+    report:--output_dir|report:-o)
+        compopt -o filenames
+        mapfile -t COMPREPLY < <(compgen -d -- "$cur")
+        return ;;
+    report:--framework|report:-f)
+        mapfile -t COMPREPLY < <(compgen -W 'pytorch mindspore' -- "$cur")
+        return ;;
+    report:--threads)
+        return ;;
     help:*)
-        mapfile -t COMPREPLY < <(compgen -W 'compare merge_result parse help' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W 'compare merge_result parse report help' -- "$cur")
         return ;;
     esac
     local words=""
     case "$command" in
-    '') words="compare merge_result parse help -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
-    compare) words=" -i --input_path -o --output_path -s --stack_mode -c --compare_only -f --fuzzy_match -hl --highlight -dm --data_mapping -da --diff_analyze -cm --cell_mapping -am --api_mapping -lm --layer_mapping --format --fail-on --json --suffix --shape --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
+    '') words="compare merge_result parse report help -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
+    compare) words=" -i --input_path -o --output_path -s --stack_mode -c --compare_only -f --fuzzy_match -hl --highlight -dm --data_mapping -da --diff_analyze -cm --cell_mapping -am --api_mapping -lm --layer_mapping --format --no-html --fail-on --json --suffix --shape --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
     merge_result) words=" -i --input_dir -o --output_dir -config --config-path -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
     parse) words=" -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
+    report) words=" -o --output_dir -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
     esac
-    if [[ $cur != -* && $command == @(compare|parse) ]]; then
+    if [[ $cur != -* && $command == @(compare|parse|report) ]]; then
         compopt -o filenames
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
     else

@@ -1,12 +1,13 @@
 # fish completion for msprobe. Made by 'msprobe __generate fish'.
 function __msprobe_no_command
-    not __fish_seen_subcommand_from compare merge_result parse help
+    not __fish_seen_subcommand_from compare merge_result parse report help
 end
 complete -c msprobe -n __msprobe_no_command -f -a compare -d 'Compare two dumps, call by call.'
 complete -c msprobe -n __msprobe_no_command -f -a merge_result -d 'Collect communication calls of all ranks from compare results in one table.'
 complete -c msprobe -n __msprobe_no_command -f -a parse -d 'Show stack and statistics of calls in a .pkl of ptdbg_ascend.'
+complete -c msprobe -n __msprobe_no_command -f -a report -d 'Make the HTML page of an earlier comparison.'
 complete -c msprobe -n __msprobe_no_command -f -a help -d 'Show help.'
-complete -c msprobe -n '__fish_seen_subcommand_from help' -f -a 'compare merge_result parse help'
+complete -c msprobe -n '__fish_seen_subcommand_from help' -f -a 'compare merge_result parse report help'
 complete -c msprobe -n '__msprobe_no_command' -s f -l framework -r -f -a 'pytorch mindspore' -d 'Framework of the examined run. Without it the dump itself says which one it is.'
 complete -c msprobe -n '__msprobe_no_command' -s h -l help -d 'Show help and leave.'
 complete -c msprobe -n '__msprobe_no_command' -l version -d 'Show the version and leave.'
@@ -26,6 +27,7 @@ complete -c msprobe -n '__fish_seen_subcommand_from compare' -o cm -l cell_mappi
 complete -c msprobe -n '__fish_seen_subcommand_from compare' -o am -l api_mapping -F -d 'MindSpore against PyTorch: compare APIs by the built-in table; the yaml adds to it.'
 complete -c msprobe -n '__fish_seen_subcommand_from compare' -o lm -l layer_mapping -F -d 'MindSpore against PyTorch: compare by the layer a call stands in; the yaml names layers that differ.'
 complete -c msprobe -n '__fish_seen_subcommand_from compare' -l format -r -f -a 'xlsx csv json' -d 'Result files to write: xlsx, csv, json, or several with commas. Default: xlsx; for dumps of ptdbg_ascend and torch_npu.hooks csv.'
+complete -c msprobe -n '__fish_seen_subcommand_from compare' -l no-html -d 'Do not write the page, compare_result_{time}.html.'
 complete -c msprobe -n '__fish_seen_subcommand_from compare' -l fail-on -r -f -a 'no warning any' -d 'For CI, exit with 3 when there is a row No or Different (no); also when one is Warning, marked or of another shape (warning); also when one has no partner (any).'
 complete -c msprobe -n '__fish_seen_subcommand_from compare' -l json -d 'Print the summary as JSON.'
 complete -c msprobe -n '__fish_seen_subcommand_from compare' -l suffix -r -f -d 'Dumps of ptdbg_ascend and torch_npu.hooks: a mark in the table'\''s name, compare_result_TEXT_{time}.csv.'
@@ -54,3 +56,11 @@ complete -c msprobe -n '__fish_seen_subcommand_from parse' -s q -l quiet -d 'Pri
 complete -c msprobe -n '__fish_seen_subcommand_from parse' -s v -l verbose -d 'Print what is being done, row by row.'
 complete -c msprobe -n '__fish_seen_subcommand_from parse' -l no-color -d 'No colours (NO_COLOR and CLICOLOR are honoured too).'
 complete -c msprobe -n '__fish_seen_subcommand_from parse' -l threads -r -f -d 'Use at most N threads. Default: one per processor.'
+complete -c msprobe -n '__fish_seen_subcommand_from report' -s o -l output_dir -r -f -a '(__fish_complete_directories)' -d 'Where the page goes. Default: beside the result.'
+complete -c msprobe -n '__fish_seen_subcommand_from report' -s f -l framework -r -f -a 'pytorch mindspore' -d 'Framework of the examined run. Without it the dump itself says which one it is.'
+complete -c msprobe -n '__fish_seen_subcommand_from report' -s h -l help -d 'Show help and leave.'
+complete -c msprobe -n '__fish_seen_subcommand_from report' -l version -d 'Show the version and leave.'
+complete -c msprobe -n '__fish_seen_subcommand_from report' -s q -l quiet -d 'Print errors and warnings only.'
+complete -c msprobe -n '__fish_seen_subcommand_from report' -s v -l verbose -d 'Print what is being done, row by row.'
+complete -c msprobe -n '__fish_seen_subcommand_from report' -l no-color -d 'No colours (NO_COLOR and CLICOLOR are honoured too).'
+complete -c msprobe -n '__fish_seen_subcommand_from report' -l threads -r -f -d 'Use at most N threads. Default: one per processor.'

@@ -6,10 +6,10 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include "check.h"
-#include "compare/highlight.h"
-#include "compare/match.h"
-#include "compare/measure.h"
-#include "compare/show.h"
+#include "compare/judge/highlight.h"
+#include "compare/match/match.h"
+#include "compare/judge/measure.h"
+#include "compare/judge/show.h"
 #include "../tests/unit/rows_equal.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -21,7 +21,7 @@
 #include "collect/writer.h"
 #include "core/alloc.h"
 #include "core/file.h"
-#include "json/json.h"
+#include "text/json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

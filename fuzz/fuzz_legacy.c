@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include "check.h"
-#include "compare/legacy.h"
+#include "compare/legacy/legacy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -51,7 +51,7 @@ show_rows(const msp_legacy_file *f, const msp_match *match, const msp_legacy_loo
         j.n = &f->rows.rows[i];
         j.b = b == MATCH_NONE || i % 7 == 6 ? NULL : &f->rows.rows[b];
         msp_legacy_judge(&j, mode, look, &m, i % 2 == 0);
-        msp_show_row(&shown, &rule, &j, msp_stack_frames(f->stack, api));
+        msp_legacy_show(&shown, &rule, &j, msp_stack_frames(f->stack, api));
         touch_cells(&shown, n);
     }
     msp_buf_release(&j.message);

@@ -1,7 +1,7 @@
 /* fuzz_yaml.c - a YAML text that parses is a value that JSON can write, and read again as the same value. */
 #include <stdint.h>
 
-#include "json/yaml.h"
+#include "text/yaml.h"
 #include "json_check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -2,7 +2,7 @@
 #ifndef MSP_FUZZ_TOUCH_CELLS_H
 #define MSP_FUZZ_TOUCH_CELLS_H
 
-#include "report/table_read.h"
+#include "report/read/table_read.h"
 
 static inline msp_status
 touch_cells(const msp_cell *cells, size_t count, void *payload, msp_error *err)

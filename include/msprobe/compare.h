@@ -81,6 +81,7 @@ typedef struct msp_compare_options {
 
     unsigned formats; /* MSP_COMPARE_* together; 0: xlsx, for dumps of the older tools csv. A table too long for Excel's
                          sheets gets more sheets */
+    bool html;        /* also one page for the whole run: <output_dir>/compare_result_<time>.html */
     int threads;      /* 0: one per processor */
     bool log_rows;    /* is_print_compare_log: one info line per compared row */
     const char *timestamp; /* 14 digits in the names of result files; NULL: the local time now. Where a result is there
@@ -130,8 +131,6 @@ typedef enum msp_inputs_state {
     MSP_INPUTS_FINE,        /* none of them was wrong: the call itself made the difference */
     MSP_INPUTS_WRONG        /* the row is an input itself, or an input of the call was wrong */
 } msp_inputs_state;
-
-enum { MSP_STAT_MAX = 0, MSP_STAT_MIN, MSP_STAT_MEAN, MSP_STAT_NORM, MSP_NSTATS };
 
 /*
  * The first wrong row of a pair: one whose verdict is No, Warning or Different, that is not finite on the NPU side

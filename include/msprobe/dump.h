@@ -41,6 +41,9 @@ typedef enum msp_dump_kind {
 /* "dump.json", "debug.json" or ".pkl". */
 MSP_API const char *msp_dump_kind_file(msp_dump_kind k);
 
+/* The four statistics of a tensor, in the order of the tables. */
+enum { MSP_STAT_MAX = 0, MSP_STAT_MIN, MSP_STAT_MEAN, MSP_STAT_NORM, MSP_NSTATS };
+
 /* ---- where dumps lie --------------------------------------------------------------------------------------------- */
 
 enum { MSP_DUMP_NO_NUMBER = -1 };

@@ -3,6 +3,7 @@
  */
 #include "module.h"
 #include "probe.h"
+#include "mindspore.h"
 
 /* ---- functions without a type of their own ---------------------------------------------------------------------- */
 
@@ -153,6 +154,8 @@ static PyMethodDef functions[] = {
      "log(level, text) gets messages, from any thread. Returns a list of dicts, one for each pair of files."},
     {"parse", msp_py_parse, METH_VARARGS,
      "parse(path, prefix)\n--\n\nStack and statistics of calls in a .pkl of ptdbg_ascend, as text."},
+    {"open_dump", (PyCFunction)(void (*)(void))msp_py_open_dump, METH_VARARGS | METH_KEYWORDS,
+     "open_dump(dir, writer, tensor_type, dtype_type, dtypes, by_pointer, threads)\n--\n\nBegin a dump; see Dump."},
     {"dump_records", msp_py_dump_records, METH_O,
      "dump_records(path)\n--\n\n(task, framework, [(name, text), ...]) of a dump.json; texts are the records' own "
      "JSON."},
@@ -216,6 +219,7 @@ module_exec(PyObject *module)
     state->stats_type = msp_py_stats_type(module);
     state->metrics_type = msp_py_metrics_type(module);
     state->table_type = msp_py_table_type(module);
+    state->dump_type = msp_py_dump_type(module);
     if (PyErr_Occurred() || msp_probe_add(module) != 0)
         return -1;
     return PyModule_AddStringConstant(module, "__version__", MSP_VERSION);
@@ -235,6 +239,7 @@ module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->stats_type);
     Py_VISIT(state->metrics_type);
     Py_VISIT(state->table_type);
+    Py_VISIT(state->dump_type);
     Py_VISIT(state->dlpack_type);
     return 0;
 }
@@ -253,6 +258,7 @@ module_clear(PyObject *module)
     Py_CLEAR(state->stats_type);
     Py_CLEAR(state->metrics_type);
     Py_CLEAR(state->table_type);
+    Py_CLEAR(state->dump_type);
     Py_CLEAR(state->dlpack_type);
     Py_CLEAR(state->str_dlpack_api);
     Py_CLEAR(state->str_is_neg);

@@ -22,6 +22,7 @@ typedef struct msp_py_state {
     PyTypeObject *stats_type;
     PyTypeObject *metrics_type;
     PyTypeObject *table_type;
+    PyTypeObject *dump_type; /* mindspore.c */
 
     /* the type whose tensors were looked at last, and its C entry; see torch.c */
     PyTypeObject *dlpack_type;

@@ -4,7 +4,11 @@
  * Python decides what is recorded and where it goes; everything per call happens in the other probe_*.c files.
  */
 #include "probe.h"
+#include <stdio.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "msprobe/log.h"
 
 probe_state msp_probe;
 
@@ -100,6 +104,27 @@ add(PyObject *self, PyObject *args)
     Py_RETURN_FALSE;
 }
 
+/*
+ * What the collector has to say while the program waits for it. It may say so in a thread that has neither the GIL nor
+ * may wait for it, so that the line goes to standard error without the interpreter.
+ */
+static void
+tell_user(msp_log_level level, const char *text, void *payload)
+{
+    char line[2300], when[32];
+    const time_t now = time(NULL);
+    struct tm local;
+    int n;
+
+    (void)payload;
+    if (localtime_r(&now, &local) == NULL || strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", &local) == 0)
+        when[0] = '\0';
+    n = snprintf(line, sizeof(line), "%s (%ld) [%s] %s\n", when, (long)getpid(),
+                 level >= MSP_LOG_ERROR ? "ERROR" : "WARNING", text);
+    if (n > 0 && write(STDERR_FILENO, line, (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1) < 0)
+        return; /* nobody listens */
+}
+
 static PyObject *
 open_collect(PyObject *self, PyObject *args)
 {
@@ -110,7 +135,7 @@ open_collect(PyObject *self, PyObject *args)
     msp_status st;
 
     (void)self;
-    if (!PyArg_ParseTuple(args, "O&z|n", PyUnicode_FSConverter, &dir, &opt.writer_path, &ring))
+    if (!PyArg_ParseTuple(args, "O&z|ni", PyUnicode_FSConverter, &dir, &opt.writer_path, &ring, &opt.stall_ms))
         return NULL;
     if (msp_probe.collect != NULL) {
         Py_DECREF(dir);
@@ -119,6 +144,7 @@ open_collect(PyObject *self, PyObject *args)
     }
     opt.dir = PyBytes_AS_STRING(dir);
     opt.ring_bytes = ring > 0 ? (size_t)ring : 0;
+    msp_log_set_sink(MSP_LOG_WARNING, tell_user, NULL);
     Py_BEGIN_ALLOW_THREADS;
     st = msp_collect_open(&msp_probe.collect, &opt, &err);
     Py_END_ALLOW_THREADS;

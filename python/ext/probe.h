@@ -40,7 +40,7 @@
 #include <Python.h>
 #include <stdbool.h>
 #include <string.h>
-#include "msprobe/collect.h"
+#include "collect/live.h"
 
 #if PY_VERSION_HEX < 0x03090000
 #define PyObject_CallNoArgs(callable) PyObject_CallObject((callable), NULL)

@@ -51,6 +51,7 @@ typedef enum msp_opt_id {
     MSP_OPT_SUFFIX,
     MSP_OPT_SHAPE,
     MSP_OPT_CONFIG,
+    MSP_OPT_NO_HTML,
     MSP_OPT_COUNT
 } msp_opt_id;
 
@@ -101,6 +102,7 @@ struct msp_command;
 extern const msp_opt_table msp_opts_global;
 extern const msp_opt_table msp_opts_compare;
 extern const msp_opt_table msp_opts_merge;
+extern const msp_opt_table msp_opts_report;
 extern const msp_opt_table msp_opts_none; /* the global ones only */
 
 /* A line of argv, split: which command, and its words with the command's name taken out. */
@@ -162,6 +164,7 @@ bool msp_command_available(const msp_command *c);
 msp_exit_code msp_cmd_compare(const msp_args *args);
 msp_exit_code msp_cmd_merge_result(const msp_args *args);
 msp_exit_code msp_cmd_parse(const msp_args *args);
+msp_exit_code msp_cmd_report(const msp_args *args);
 msp_exit_code msp_cmd_write(const msp_args *args);
 
 /* ---- words --------------------------------------------------------------------------------------------------- */

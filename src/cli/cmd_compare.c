@@ -134,6 +134,7 @@ options_from_args(msp_compare_options *opt, msp_legacy_options *legacy, const ms
     opt->api_mapping = mapping_of(args, MSP_OPT_API_MAPPING);
     opt->layer_mapping = mapping_of(args, MSP_OPT_LAYER_MAPPING);
     opt->formats = formats_of(msp_args_get(args, MSP_OPT_FORMAT, ""));
+    opt->html = !msp_args_has(args, MSP_OPT_NO_HTML);
     *legacy = (msp_legacy_options){.suffix = msp_args_get(args, MSP_OPT_SUFFIX, NULL),
                                    .shape_flag = msp_args_has(args, MSP_OPT_SHAPE)};
     opt->legacy = legacy;

@@ -52,6 +52,10 @@ static const char merge_notes[] = "\nExample\n"
 static const char parse_notes[] = "\nExample\n"
                                   "  msprobe parse npu_dump/tag_v2.3/rank0/api_stack_dump.pkl Torch_relu_0_forward\n";
 
+static const char report_notes[] =
+    "\nExample\n"
+    "  msprobe report output/compare_result_rank0_20261118120000.xlsx npu_dump/step0/rank0\n";
+
 #define NOT_AVAILABLE(name_, summary_, instead_)                \
     {                                                           \
         .name = name_, .summary = summary_, .instead = instead_ \
@@ -91,6 +95,18 @@ const msp_command msp_commands[] = {
               "array per line. A real Python pickle is refused and never loaded.",
      .notes = parse_notes,
      .run = msp_cmd_parse},
+    {.name = "report",
+     .summary = "Make the HTML page of an earlier comparison.",
+     .usage = "msprobe report RESULT [DUMP] [-o DIR]",
+     .options = &msp_opts_report,
+     .max_operands = 2,
+     .about = "Make the page that 'msprobe compare' writes by itself from tables that it, or the\n"
+              "original tools, wrote earlier. RESULT is a compare_result_*.xlsx, .csv or .json, or\n"
+              "the folder with one for each rank. DUMP, the NPU side's dump.json or its folder,\n"
+              "adds stacks and the model's tree. Pictures of single elements need the tensors:\n"
+              "compare again for those.",
+     .notes = report_notes,
+     .run = msp_cmd_report},
     NOT_AVAILABLE("run_ut", "run single APIs again and check their accuracy", "'msprobe compare' checks two real runs"),
     NOT_AVAILABLE("multi_run_ut", "run_ut on several devices", "'msprobe compare' checks two real runs"),
     NOT_AVAILABLE("api_precision_compare", "compare two results of run_ut", "'msprobe compare' checks two real runs"),

@@ -100,6 +100,7 @@ static const msp_opt compare_options[] = {
      .many = true,
      .help = "Result files to write: xlsx, csv, json, or several with commas. Default: xlsx; for dumps of "
              "ptdbg_ascend and torch_npu.hooks csv."},
+    FLAG(MSP_OPT_NO_HTML, false, NULL, "--no-html", "Do not write the page, compare_result_{time}.html."),
     {.id = MSP_OPT_FAIL_ON,
      .kind = MSP_OPT_VALUE,
      .operand = MSP_OPERAND_CHOICE,
@@ -145,6 +146,16 @@ static const msp_opt merge_options[] = {
      .help = "Which APIs and which columns: the keys api and compare_index."},
 };
 
+static const msp_opt report_options[] = {
+    {.id = MSP_OPT_OUTPUT,
+     .kind = MSP_OPT_VALUE,
+     .operand = MSP_OPERAND_DIR,
+     .brief = "-o",
+     .name = "--output_dir",
+     .metavar = "DIR",
+     .help = "Where the page goes. Default: beside the result."},
+};
+
 #define TABLE(a)                    \
     {                               \
         a, sizeof(a) / sizeof(a[0]) \
@@ -153,4 +164,5 @@ static const msp_opt merge_options[] = {
 const msp_opt_table msp_opts_global = TABLE(global_options);
 const msp_opt_table msp_opts_compare = TABLE(compare_options);
 const msp_opt_table msp_opts_merge = TABLE(merge_options);
+const msp_opt_table msp_opts_report = TABLE(report_options);
 const msp_opt_table msp_opts_none = {NULL, 0};

@@ -22,7 +22,6 @@
 #include "core/log.h"
 #include "core/path.h"
 #include "core/vec.h"
-#include "msprobe/collect.h"
 
 extern char **environ;
 
@@ -31,9 +30,12 @@ enum {
     START_MS = 5000,
     WAIT_MS = 10, /* for the writer; it is woken again then */
     CHECK_MS = 100,
-    LOOK_COMMITS = 64, /* between two looks at the clock */
-    LOOK_MS = 250,     /* and at the writer */
-    HELD_UP_SHARE = 8  /* of the ring: the rest is for who records while statistics are fetched */
+    STALL_WARN_MS = 5000,         /* a writer that does nothing for so long is told of */
+    STALL_MAX_MS = 60000,         /* unless the caller says otherwise: then recording ends */
+    STALL_STEP_MS = 10 * WAIT_MS, /* the most that one wait counts: this process may have been stopped itself */
+    LOOK_COMMITS = 64,            /* between two looks at the clock */
+    LOOK_MS = 250,                /* and at the writer */
+    HELD_UP_SHARE = 8             /* of the ring: the rest is for who records while statistics are fetched */
 };
 
 static const uint64_t NEVER = UINT64_MAX;
@@ -60,6 +62,7 @@ struct msp_collect {
     uint64_t published; /* while the head stands there, everything is; or NEVER */
     uint64_t asked;     /* while it stands there, the newest ticket asks for everything */
     unsigned spills;
+    int stall_max_ms; /* how long the writer may stand still while somebody waits for it */
     int restarts;
     unsigned commits;    /* since it was thought of the writer */
     struct timespec met; /* when it was last seen alive */
@@ -198,6 +201,7 @@ msp_collect_open(msp_collect **out, const msp_collect_options *opt, msp_error *e
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     c->ring.side_fd = -1;
     c->asked = NEVER;
+    c->stall_max_ms = opt->stall_ms > 0 ? opt->stall_ms : STALL_MAX_MS;
     pthread_once(&once, watch_forks);
     c->generation = forks;
     pthread_mutex_init(&c->lock, NULL);
@@ -234,6 +238,8 @@ failure(msp_collect *c, msp_error *err)
 static msp_status
 revive_writer(msp_collect *c, msp_error *err)
 {
+    if (msp_ring_is_lost(&c->ring))
+        return msp_ring_lost_error(&c->ring, err);
     if (atomic_load(&c->ring.shared->failed))
         return failure(c, err);
     if (c->has_thread || msp_ring_writer_lives(&c->ring))
@@ -282,6 +288,62 @@ leave(msp_collect *c, waiter *w)
 
 typedef bool condition(msp_collect *c, const void *arg);
 
+/* How long the writer has shown no sign of life to somebody who waits for it. */
+typedef struct stall {
+    uint32_t beats; /* as they were last seen */
+    struct timespec at;
+    int64_t ms;
+    bool told;
+} stall;
+
+static void
+begin_stall(stall *s, const msp_collect *c)
+{
+    *s = (stall){.beats = atomic_load(&c->ring.shared->beats)};
+    clock_gettime(CLOCK_MONOTONIC, &s->at);
+}
+
+/*
+ * A writer that somebody has stopped, or that hangs in a write to a dead file server, is told of once. When it stands
+ * still for too long recording fails for good: the program must not wait for ever. What is in the ring stays there for
+ * the writer, should it go on, or for a reader.
+ */
+static msp_status
+check_stall(msp_collect *c, stall *s, msp_error *err)
+{
+    ring_shared *shared = c->ring.shared;
+    const uint32_t beats = atomic_load(&shared->beats);
+    const long long pid = (long long)atomic_load(&shared->writer_pid);
+    struct timespec now;
+    int64_t ms;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    ms = (now.tv_sec - s->at.tv_sec) * 1000 + (now.tv_nsec - s->at.tv_nsec) / 1000000;
+    s->at = now;
+    s->ms = beats != s->beats ? 0 : s->ms + (ms < STALL_STEP_MS ? ms : STALL_STEP_MS);
+    s->beats = beats;
+    if (s->ms >= c->stall_max_ms) {
+        snprintf(shared->error, sizeof(shared->error),
+                 "the writer of the dump, process %lld, has done nothing for %lld s; recording stops and the program "
+                 "goes on",
+                 pid, (long long)(s->ms / 1000));
+        atomic_store(&shared->failed, 1);
+        return failure(c, err);
+    }
+    if (s->ms >= STALL_WARN_MS && !s->told) {
+        s->told = true;
+        if (msp_process_is_stopped(pid))
+            msp_warning("the program waits for the writer of the dump, process %lld, which is stopped; "
+                        "\"kill -CONT %lld\" lets it go on, and in %lld s recording ends without it",
+                        pid, pid, (long long)(c->stall_max_ms - s->ms) / 1000);
+        else
+            msp_warning("the program waits for the writer of the dump, process %lld, which has done nothing for %d s; "
+                        "in %lld s recording ends without it",
+                        pid, STALL_WARN_MS / 1000, (long long)(c->stall_max_ms - s->ms) / 1000);
+    }
+    return MSP_OK;
+}
+
 /* Wait, inside the lock, until cond holds; the writer is woken and its health looked at. */
 static msp_status
 wait_for(msp_collect *c, condition *cond, const void *arg, waiter *w, msp_error *err)
@@ -290,9 +352,13 @@ wait_for(msp_collect *c, condition *cond, const void *arg, waiter *w, msp_error 
     uint32_t seen = atomic_load(&s->for_producer); /* before cond is asked: what comes after that is heard */
     msp_status st = MSP_OK;
     int waited = 0;
+    stall idle;
 
+    begin_stall(&idle, c);
     while (st == MSP_OK && !cond(c, arg)) {
         begin_wait(w);
+        if (atomic_load(&c->ring.lost))
+            return msp_ring_lost_error(&c->ring, err);
         if (atomic_load(&s->failed))
             return failure(c, err);
         msp_ring_wake(&s->for_writer);
@@ -302,6 +368,8 @@ wait_for(msp_collect *c, condition *cond, const void *arg, waiter *w, msp_error 
             st = revive_writer(c, err);
             waited = 0;
         }
+        if (st == MSP_OK)
+            st = check_stall(c, &idle, err);
         seen = atomic_load(&s->for_producer);
     }
     return st;
@@ -363,7 +431,7 @@ msp_collect_is_held_up(msp_collect *c)
     if (!is_owner(c))
         return false;
     pthread_mutex_lock(&c->waiting_lock);
-    much = c->nwaiting > 0 && head - c->waiting[0].end > c->ring.shared->capacity / HELD_UP_SHARE;
+    much = c->nwaiting > 0 && head - c->waiting[0].end > c->ring.capacity / HELD_UP_SHARE;
     pthread_mutex_unlock(&c->waiting_lock);
     return much;
 }
@@ -437,7 +505,9 @@ put(msp_collect *c, msp_record *r, waiter *w, msp_error *err)
 
     if (atomic_load_explicit(&c->ring.shared->failed, memory_order_relaxed))
         return failure(c, err);
-    if (r->len > c->ring.shared->capacity / 4 && (st = spill(c, r, err)) == MSP_OK)
+    if (atomic_load_explicit(&c->ring.lost, memory_order_relaxed))
+        return msp_ring_lost_error(&c->ring, err);
+    if (r->len > c->ring.capacity / 4 && (st = spill(c, r, err)) == MSP_OK)
         st = seal(r, err);
     if (st == MSP_OK && !put_frame(c, r))
         st = wait_for(c, put_frame, r, w, err);
@@ -623,7 +693,7 @@ has_room(msp_collect *c)
 {
     const ring_shared *s = c->ring.shared;
 
-    return atomic_load(&s->head) - atomic_load(&s->tail) < s->capacity / 2;
+    return atomic_load(&s->head) - atomic_load(&s->tail) < c->ring.capacity / 2;
 }
 
 void
@@ -649,7 +719,9 @@ msp_collect_flush(msp_collect *c, void (*wait)(bool, void *), void *payload, msp
         return MSP_OK;
     enter(c, &w);
     msp_collect_settle(c, find_nothing, NULL); /* what waits would stand before the frame that asks to be reached */
-    if (atomic_load(&c->ring.shared->failed))
+    if (msp_ring_is_lost(&c->ring))
+        st = msp_ring_lost_error(&c->ring, err);
+    else if (atomic_load(&c->ring.shared->failed))
         st = failure(c, err);
     else if (!is_published(c))
         st = flush_ring(c, &w, err);
@@ -668,21 +740,23 @@ void
 msp_collect_close(msp_collect *c)
 {
     waiter w = {NULL, NULL, false};
+    bool told;
     msp_error err;
 
     if (c == NULL)
         return;
     if (is_owner(c)) {
         enter(c, &w);
+        told = atomic_load(&c->ring.lost) || atomic_load(&c->ring.shared->failed); /* to who recorded or flushed */
         atomic_store(&c->ring.shared->closing, 1);
         msp_ring_wake(&c->ring.shared->for_writer);
-        if (wait_for(c, writer_is_done, NULL, &w, &err) != MSP_OK)
+        if (wait_for(c, writer_is_done, NULL, &w, &err) != MSP_OK && !told)
             msp_warning("%s", err.message);
         leave(c, &w);
         if (c->has_thread)
             pthread_join(c->thread, NULL);
-        /* after a failure the ring keeps what could not be written */
-        msp_ring_close(&c->ring, atomic_load(&c->ring.shared->done) != 0);
+        /* after a failure the ring keeps what could not be written, unless there is nothing left of it */
+        msp_ring_close(&c->ring, msp_ring_is_lost(&c->ring) || atomic_load(&c->ring.shared->done) != 0);
     }
     msp_record_release(&c->scratch);
     pthread_mutex_destroy(&c->lock);

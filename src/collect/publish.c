@@ -161,7 +161,8 @@ catch_up(msp_publish *p, msp_error *err)
         drop_twin(p);
     p->was_shown = false;
     if (p->twin_fd < 0) {
-        p->twin_fd = open(p->twin, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0640);
+        unlink(p->twin); /* of a writer that was killed, or a link that somebody planted */
+        p->twin_fd = open(p->twin, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0640);
         p->twin_len = p->twin_end = p->prepared = 0;
         if (p->twin_fd < 0)
             return msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot create", p->twin);

@@ -11,7 +11,6 @@
 #include "core/alloc.h"
 #include "io/pieces.h"
 #include "kernels/brief.h"
-#include "msprobe/collect.h"
 
 static unsigned char *
 room(msp_record *r, size_t n)

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include "collect/token.h"
 #include "core/str.h"
-#include "json/json.h"
-#include "msprobe/collect.h"
+#include "text/json.h"
+#include "collect/live.h"
 
 typedef enum tensor_stats_form {
     STATS_NONE = 0, /* four nulls */

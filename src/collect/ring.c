@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#include "collect/fault.h"
 #include "core/alloc.h"
 
 static const char MAGIC[8] = "MSPRING2";
@@ -33,24 +34,41 @@ set_paths(msp_ring *r, const char *path, msp_error *err)
     return MSP_OK;
 }
 
-uint64_t
-msp_process_start(int64_t pid)
+/* /proc/<pid>/stat from the parenthesis behind the name on, which may hold anything; NULL: it cannot be read. */
+static char *
+read_stat(char *text, size_t size, int64_t pid)
 {
-    char path[64], text[1024], *p;
-    unsigned long long start = 0;
+    char path[64];
     ssize_t n;
     int fd;
 
     snprintf(path, sizeof(path), "/proc/%lld/stat", (long long)pid);
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return 0;
-    n = read(fd, text, sizeof(text) - 1);
+        return NULL;
+    n = read(fd, text, size - 1);
     close(fd);
     if (n <= 0)
-        return 0;
+        return NULL;
     text[n] = '\0';
-    p = strrchr(text, ')'); /* the name before it may hold anything */
+    return strrchr(text, ')');
+}
+
+bool
+msp_process_is_stopped(int64_t pid)
+{
+    char text[1024];
+    const char *p = read_stat(text, sizeof(text), pid);
+
+    return p != NULL && p[1] != '\0' && (p[2] == 'T' || p[2] == 't');
+}
+
+uint64_t
+msp_process_start(int64_t pid)
+{
+    char text[1024], *p = read_stat(text, sizeof(text), pid);
+    unsigned long long start = 0;
+
     if (p == NULL || p[1] == '\0' || p[2] == 'Z' || p[2] == 'X')
         return 0; /* a zombie does nothing any more */
     for (int field = 2; field < 22 && p != NULL; field++)
@@ -98,7 +116,31 @@ map_ring(msp_ring *r, int fd, size_t size, msp_error *err)
     r->shared = p;
     r->data = (unsigned char *)p + RING_HEADER;
     r->mapped = size;
+    r->capacity = size - RING_HEADER;
+    if (!msp_fault_watch(p, size, &r->lost)) {
+        munmap(p, size);
+        r->shared = NULL;
+        return msp_error_set(err, MSP_E_LIMIT, "%s: this process has too many rings open", r->path);
+    }
     return MSP_OK;
+}
+
+bool
+msp_ring_is_lost(msp_ring *r)
+{
+    struct stat sb;
+
+    if (!atomic_load(&r->lost) && stat(r->path, &sb) == 0 && (uint64_t)sb.st_size < r->mapped)
+        atomic_store(&r->lost, true);
+    return atomic_load(&r->lost);
+}
+
+msp_status
+msp_ring_lost_error(const msp_ring *r, msp_error *err)
+{
+    return msp_error_set(err, MSP_E_IO,
+                         "%s: the file was truncated, or its disk failed, while it was in use; recording stops",
+                         r->path);
 }
 
 static void
@@ -128,7 +170,8 @@ msp_ring_create(msp_ring *out, const char *dir, size_t capacity, msp_error *err)
     st = set_paths(out, path, err);
     if (st != MSP_OK)
         return st;
-    unlink(path); /* of an earlier process with our number */
+    unlink(path); /* of an earlier process with our number, or a link that somebody planted */
+    unlink(out->side_path);
     fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0640);
     if (fd < 0) {
         st = msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot create", path);
@@ -140,7 +183,7 @@ msp_ring_create(msp_ring *out, const char *dir, size_t capacity, msp_error *err)
     if (fd >= 0)
         close(fd);
     if (st == MSP_OK) {
-        out->side_fd = open(out->side_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_APPEND | O_NOFOLLOW, 0640);
+        out->side_fd = open(out->side_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_APPEND | O_NOFOLLOW, 0640);
         if (out->side_fd < 0)
             st = msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot create", out->side_path);
         else
@@ -195,8 +238,10 @@ msp_ring_open(msp_ring *out, const char *path, msp_error *err)
 void
 msp_ring_close(msp_ring *r, bool remove)
 {
-    if (r->shared != NULL)
+    if (r->shared != NULL) {
+        msp_fault_forget(r->shared);
         munmap(r->shared, r->mapped);
+    }
     if (r->path != NULL && r->side_fd >= 0)
         close(r->side_fd);
     if (r->path != NULL && remove) {
@@ -225,11 +270,11 @@ msp_ring_put(msp_ring *r, const void *frame, size_t size)
     ring_shared *s = r->shared;
     uint64_t head = atomic_load_explicit(&s->head, memory_order_relaxed);
     uint64_t tail = atomic_load_explicit(&s->tail, memory_order_acquire);
-    size_t at = (size_t)(head & (s->capacity - 1)), to_end = s->capacity - at, need = padded(size);
+    size_t at = (size_t)(head & (r->capacity - 1)), to_end = r->capacity - at, need = padded(size);
     bool restart = head == tail && at >= RING_WARM && at >= need;
     size_t skip = need > to_end || restart ? to_end : 0;
 
-    if (need + skip > s->capacity - (head - tail))
+    if (head - tail > r->capacity || need + skip > r->capacity - (head - tail))
         return NULL;
     if (skip >= sizeof(frame_header))
         memset(r->data + at, 0, sizeof(frame_header)); /* FRAME_SKIP; a shorter rest needs no mark */
@@ -246,12 +291,12 @@ msp_ring_next(const msp_ring *r, uint64_t *position, bool *bad)
     uint64_t head = atomic_load_explicit(&s->head, memory_order_acquire);
 
     while (*position != head) {
-        size_t at = (size_t)(*position & (s->capacity - 1)), to_end = s->capacity - at;
+        size_t at = (size_t)(*position & (r->capacity - 1)), to_end = r->capacity - at;
         const frame_header *h = (const frame_header *)(r->data + at);
 
         if (to_end < sizeof(*h) || (h->kind == FRAME_SKIP && h->size == 0)) {
             *position += to_end;
-            if (head - *position > s->capacity)
+            if (head - *position > r->capacity)
                 break;
             continue;
         }

@@ -12,7 +12,11 @@
  * What later frames refer to, units and call stacks, goes to the side file, appended with write(2), and stays there.
  *
  * Disk blocks are reserved when the ring is made: storing into a mapped hole of a full disk would be a SIGBUS in the
- * user's training.
+ * user's training. A file that somebody truncates, or whose server reports an error, raises that signal all the same.
+ * Nothing but a handler can survive it: memory without a name (memfd) cannot be truncated, but is lost when both
+ * processes are killed at once, and write(2) instead of a store costs a system call for each record. So while a ring
+ * is open a handler of SIGBUS looks at the address of the fault. One inside a ring gets that ring's whole mapping
+ * replaced by anonymous memory, and `lost` says so; every other fault goes to the handler that was there before.
  */
 #ifndef MSP_COLLECT_RING_H
 #define MSP_COLLECT_RING_H
@@ -44,12 +48,15 @@ typedef struct ring_shared {
     char error[1024];
     _Atomic uint32_t for_producer; /* it sleeps on it; bumped when tail, flushed, done or failed is set */
     _Atomic uint32_t dozes;        /* the writer has seen nothing for a while, and its next look is far */
+    _Atomic uint32_t beats;        /* counted up by the writer at each look, so that a stopped one can be told */
 } ring_shared;
 
 typedef struct msp_ring {
     ring_shared *shared; /* NULL: closed */
     unsigned char *data;
     size_t mapped;
+    uint64_t capacity; /* as in shared, which is not to be trusted once the ring is lost */
+    _Atomic bool lost; /* the file was truncated or cannot be read: what is mapped now reaches nobody */
     int side_fd;
     char *path, *side_path;
     bool foreign; /* nobody knows who made it: what it names outside its own folder is not touched */
@@ -63,6 +70,12 @@ MSP_CHECK msp_status msp_ring_open(msp_ring *out, const char *path, msp_error *e
 
 /* Unmap and close; remove also deletes both files. Accepts a zeroed ring. */
 void msp_ring_close(msp_ring *r, bool remove);
+
+/* Whether the file is gone from under its mapping, by what the handler saw or by the file's size now. */
+bool msp_ring_is_lost(msp_ring *r);
+
+/* What is said of a ring that is lost. Returns MSP_E_IO. */
+msp_status msp_ring_lost_error(const msp_ring *r, msp_error *err);
 
 /* Copy a whole frame (its header's size set) into the ring and return where it stands, NULL: there is no room now. */
 frame_header *msp_ring_put(msp_ring *r, const void *frame, size_t size);
@@ -82,6 +95,9 @@ bool msp_ring_writer_lives(const msp_ring *r);
 
 /* This process as the ring knows processes: its start time, 0 when unknown. */
 uint64_t msp_process_start(int64_t pid);
+
+/* Whether a process is stopped, by SIGSTOP or by a debugger. */
+bool msp_process_is_stopped(int64_t pid);
 
 /*
  * Wake who sleeps on a word of the shared page, for_writer or for_producer, or sleep on it until somebody does, up to

@@ -374,7 +374,7 @@ next_frame(writer *w, bool all, bool *bad)
 static msp_status
 drain(writer *w, bool all, msp_error *err)
 {
-    const uint64_t half = w->ring->shared->capacity / 2;
+    const uint64_t half = w->ring->capacity / 2;
     const frame_header *h;
     msp_status st = MSP_OK;
     bool bad = false;
@@ -492,6 +492,9 @@ serve(writer *w, msp_error *err)
         uint64_t before = w->read + w->side_at;
         bool last = atomic_load(&s->closing) != 0;
 
+        atomic_fetch_add_explicit(&s->beats, 1u, memory_order_relaxed);
+        if (atomic_load_explicit(&w->ring->lost, memory_order_relaxed))
+            return msp_ring_lost_error(w->ring, err);
         if (!last && since_check >= LIFE_CHECK_MS) {
             last = !msp_ring_producer_lives(w->ring);
             since_check = 0;

@@ -1,6 +1,7 @@
 /* run.c - msp_compare_run(): all pairs, some beside each other, and what is said about them together. */
-#include "compare/kernel.h"
-#include "compare/stamp.h"
+#include "compare/graph/graph.h"
+#include "compare/page/page_run.h"
+#include "compare/run/stamp.h"
 
 #include <stdio.h>
 #include <sys/stat.h>
@@ -11,8 +12,6 @@
 #include "core/path.h"
 #include "core/pool.h"
 
-/* ---- progress ---------------------------------------------------------------------------------------------------- */
-
 static double
 seconds_now(void)
 {
@@ -20,76 +19,6 @@ seconds_now(void)
 
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-/* With the lock held. */
-static void
-report(msp_run *run, bool always)
-{
-    double now = seconds_now();
-
-    if (run->opt->progress == NULL || (!always && now - run->last_report < 0.1))
-        return;
-    run->last_report = now;
-    if (!run->opt->progress(&run->progress, run->opt->progress_payload))
-        run->cancelled = true;
-}
-
-bool
-msp_run_progress(msp_run *run, const char *phase, const char *rank, int64_t rows, int64_t bytes)
-{
-    pthread_mutex_lock(&run->lock);
-    run->progress.phase = phase;
-    run->progress.rank = rank;
-    run->progress.rows_done += rows;
-    run->progress.bytes_done += bytes;
-    report(run, false);
-    pthread_mutex_unlock(&run->lock);
-    return !run->cancelled;
-}
-
-void
-msp_run_count(msp_run *run, int64_t bytes)
-{
-    pthread_mutex_lock(&run->lock);
-    run->progress.bytes_done += bytes;
-    pthread_mutex_unlock(&run->lock);
-}
-
-bool
-msp_run_json(msp_run *run, const char *rank, int64_t bytes)
-{
-    pthread_mutex_lock(&run->lock);
-    run->progress.json_done += bytes;
-    pthread_mutex_unlock(&run->lock);
-    return msp_run_progress(run, "read", rank, 0, bytes);
-}
-
-void
-msp_run_json_known(msp_run *run, int64_t bytes)
-{
-    pthread_mutex_lock(&run->lock);
-    run->progress.json_known += bytes;
-    pthread_mutex_unlock(&run->lock);
-}
-
-void
-msp_run_expect(msp_run *run, int64_t rows, int64_t bytes)
-{
-    pthread_mutex_lock(&run->lock);
-    run->progress.rows_total += rows;
-    run->progress.bytes_total += bytes;
-    pthread_mutex_unlock(&run->lock);
-}
-
-bool
-msp_run_pair_done(msp_run *run)
-{
-    pthread_mutex_lock(&run->lock);
-    run->progress.pairs_done++;
-    report(run, run->progress.pairs_done == run->progress.pairs_total);
-    pthread_mutex_unlock(&run->lock);
-    return !run->cancelled;
 }
 
 /* ---- where results go -------------------------------------------------------------------------------------------- */
@@ -110,12 +39,12 @@ static bool
 is_taken(const char *timestamp, void *payload)
 {
     const msp_plan *plan = payload;
-    static const char *const exts[] = {"xlsx", "csv", "json"};
+    static const char *const exts[] = {"xlsx", "csv", "json", "html"};
 
     for (size_t i = 0; i < plan->npairs; i++) {
         const msp_plan_pair *p = &plan->pairs[i];
 
-        for (size_t k = 0; k < 3; k++)
+        for (size_t k = 0; k < 4; k++)
             if (file_exists(p->out_dir, p->stem, timestamp, exts[k]))
                 return true;
         if (file_exists(p->out_dir, p->advisor_stem, timestamp, "txt"))
@@ -273,8 +202,8 @@ run_pair(size_t i, void *payload)
         folder_failed(out, why);
     else if (plan->npu == NULL || plan->bench == NULL)
         lacks_a_side(out, plan);
-    else if (msp_kernel_wanted(j->run->opt))
-        msp_kernel_compare(j->run, plan, out);
+    else if (msp_graph_wanted(j->run->opt))
+        msp_graph_compare(j->run, plan, out);
     else
         msp_pair_compare(j->run, plan, out, j->da == NULL ? NULL : &j->da[i]);
     /* the error of a single pair is the run's own */
@@ -407,7 +336,7 @@ run_plan(msp_run *run, const msp_plan *plan, msp_compare_result *out, msp_error 
     run->progress.pairs_total = plan->npairs;
     for (size_t i = 0; i < plan->npairs && st == MSP_OK; i++) {
         st = name_pair(&out->pairs[i], &plan->pairs[i], err);
-        if (!msp_kernel_wanted(run->opt))
+        if (!msp_graph_wanted(run->opt))
             run->progress.json_total += file_size(plan->pairs[i].npu) + file_size(plan->pairs[i].bench);
     }
     msp_run_expect(run, 0, run->progress.json_total);
@@ -417,6 +346,8 @@ run_plan(msp_run *run, const msp_plan *plan, msp_compare_result *out, msp_error 
             msp_name_map_warn(run->names, run->opt);
         st = analyse(&j, err);
     }
+    if (st == MSP_OK && run->page != NULL && !run->cancelled)
+        st = msp_page_run_write(run->page, out, run->opt, err);
     if (st == MSP_OK)
         st = sum_up(out, &j, err);
     for (size_t i = 0; j.da != NULL && i < plan->npairs; i++)
@@ -464,6 +395,7 @@ msp_compare_run(msp_compare_result *out, const msp_compare_options *opt, msp_err
     msp_name_map names = {0};
     msp_cross *cross = NULL;
     msp_stamp stamp = {0};
+    msp_page_run page = {0};
     msp_plan plan = {0};
     msp_status st;
 
@@ -480,7 +412,7 @@ msp_compare_run(msp_compare_result *out, const msp_compare_options *opt, msp_err
         st = msp_cross_open(&cross, opt, err);
     run.cross = cross;
     if (st == MSP_OK)
-        st = msp_kernel_wanted(opt) ? msp_kernel_plan(&plan, opt, err) : msp_plan_make(&plan, opt, err);
+        st = msp_graph_wanted(opt) ? msp_graph_plan(&plan, opt, err) : msp_plan_make(&plan, opt, err);
     if (st == MSP_OK)
         st = check_legacy(&plan, opt, err);
     if (st == MSP_OK)
@@ -488,8 +420,14 @@ msp_compare_run(msp_compare_result *out, const msp_compare_options *opt, msp_err
     if (st == MSP_OK && (opt->legacy == NULL || opt->legacy->output_file == NULL)) /* that needs no time in its name */
         st = claim_stamp(&stamp, output_dir, opt->timestamp, &plan, err);
     run.timestamp = stamp.text;
+    run.plan = &plan;
+    if (st == MSP_OK && opt->html && run.timestamp != NULL) {
+        st = msp_page_run_open(&page, output_dir, run.timestamp, plan.npairs, err);
+        run.page = &page;
+    }
     if (st == MSP_OK)
         st = run_plan(&run, &plan, out, err);
+    msp_page_run_release(&page);
     msp_stamp_release(&stamp);
     msp_plan_release(&plan);
     msp_cross_close(cross);

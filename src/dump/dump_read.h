@@ -11,7 +11,7 @@
 #ifndef MSP_DUMP_READ_H
 #define MSP_DUMP_READ_H
 
-#include "json/json.h"
+#include "text/json.h"
 #include "msprobe/dump.h"
 
 /* As msp_dump_open(), from memory that the caller keeps alive; name stands for the path in messages. */

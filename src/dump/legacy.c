@@ -560,3 +560,26 @@ msp_legacy_values(double **out, size_t *count, msp_str list, msp_error *err)
     *count = n;
     return MSP_OK;
 }
+
+static void
+free_values(void *owner)
+{
+    msp_free(owner);
+}
+
+msp_status
+msp_legacy_open_values(msp_tensor *out, msp_str text, msp_error *err)
+{
+    size_t count;
+    double *values;
+    int64_t shape;
+    msp_status st = msp_legacy_values(&values, &count, text, err);
+
+    if (st != MSP_OK)
+        return st;
+    shape = (int64_t)count;
+    st = msp_tensor_view(out, values, MSP_F64, 1, &shape, err);
+    out->owner = values;
+    out->release_owner = free_values;
+    return st;
+}

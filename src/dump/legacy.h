@@ -18,7 +18,8 @@
 #ifndef MSP_DUMP_LEGACY_H
 #define MSP_DUMP_LEGACY_H
 
-#include "json/json.h"
+#include "text/json.h"
+#include "msprobe/tensor.h"
 #include "msprobe/legacy.h"
 
 typedef enum msp_legacy_kind { LEGACY_TENSOR, LEGACY_VALUES, LEGACY_STACK } msp_legacy_kind;
@@ -92,5 +93,8 @@ msp_str msp_legacy_call(msp_str name);
  * (msp_reader_extra()).
  */
 MSP_CHECK msp_status msp_legacy_values(double **out, size_t *count, msp_str list, msp_error *err);
+
+/* The tensor whose values stand in a line of torch_npu.hooks, here the text of the list; *out owns them. */
+MSP_CHECK msp_status msp_legacy_open_values(msp_tensor *out, msp_str text, msp_error *err);
 
 #endif

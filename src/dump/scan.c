@@ -8,7 +8,7 @@
 #include "core/alloc.h"
 #include "core/map.h"
 #include "core/vec.h"
-#include "json/json.h"
+#include "text/json.h"
 
 typedef enum step { STEP_OK, STEP_END, STEP_BAD, STEP_LIMIT, STEP_NOMEM } step;
 

@@ -12,7 +12,7 @@
 #include "core/alloc.h"
 #include "core/map.h"
 #include "io/bytes.h"
-#include "json/json.h"
+#include "text/json.h"
 
 enum { LENGTH_SIZE = 8, HEADER_MAX = 100 * 1000 * 1000 /* the format's own bound */ };
 

@@ -2,7 +2,7 @@
 #include "report/text.h"
 
 #include "core/eight.h"
-#include "json/utf8.h"
+#include "text/utf8.h"
 
 uint32_t
 msp_text_next(const char *p, const char *end, size_t *len)

@@ -55,7 +55,7 @@ def test_bash_completes_commands_options_values_and_files(run, tmp_path):
     assert complete(run, "compare", "--fail-on", "") == ["no", "warning", "any"]
     assert complete(run, "-f", "pytorch", "compare", "--high") == ["--highlight"]
     assert complete(run, "merge_result", "-conf") == ["-config"]
-    assert complete(run, "help", "") == ["compare", "merge_result", "parse", "help"]
+    assert complete(run, "help", "") == ["compare", "merge_result", "parse", "report", "help"]
     (tmp_path / "my dump.json").write_text("")
     assert complete(run, "compare", "-i", str(tmp_path / "my")) == [str(tmp_path / "my dump.json")]
     for command in ("compare", "parse"):

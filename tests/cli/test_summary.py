@@ -23,7 +23,8 @@ STATISTICS = """
   Called at     /home/me/train.py:11 in forward
                 y = self.act(x)
 
-  Written       out/compare_result_TIME.xlsx
+  Written       out/compare_result_TIME.html
+                out/compare_result_TIME.xlsx
                 out/advisor_TIME.txt
   Next          dump its tensors in both runs and compare again (config.json):
                 "task": "tensor",
@@ -46,7 +47,8 @@ REAL = """
   Called at     /home/me/train.py:11 in forward
                 y = self.act(x)
 
-  Written       out/compare_result_TIME.xlsx
+  Written       out/compare_result_TIME.html
+                out/compare_result_TIME.xlsx
                 out/advisor_TIME.txt
   Next          msprobe compare npu bench -o out -hl
 """
@@ -65,7 +67,8 @@ MD5 = """
   Called at     /home/me/train.py:11 in forward
                 y = self.act(x)
 
-  Written       out/compare_result_TIME.xlsx
+  Written       out/compare_result_TIME.html
+                out/compare_result_TIME.xlsx
                 out/advisor_TIME.txt
   Next          dump its tensors in both runs and compare again (config.json):
                 "task": "tensor",
@@ -79,7 +82,8 @@ SAME = """
   Rows          7 in all, 7 matched
   Verdict       no wrong row
 
-  Written       out/compare_result_TIME.xlsx
+  Written       out/compare_result_TIME.html
+                out/compare_result_TIME.xlsx
                 out/advisor_TIME.txt
 """
 

@@ -10,7 +10,7 @@ import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from msprobe.core.common.exceptions import FileCheckException, MsprobeException, ScopeException  # noqa: E402
 from msprobe.pytorch import PrecisionDebugger, seed_all  # noqa: E402
-from msprobe.pytorch.config import COMMON_KEYS, TASK_KEYS, Config  # noqa: E402
+from msprobe.core.config import COMMON_KEYS, TASK_KEYS, Config  # noqa: E402
 
 
 @pytest.fixture(scope="module", autouse=True)

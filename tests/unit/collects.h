@@ -14,8 +14,8 @@
 #include "collect/ring.h"
 #include "core/file.h"
 #include "core/path.h"
-#include "json/json.h"
-#include "msprobe/collect.h"
+#include "text/json.h"
+#include "collect/live.h"
 
 static char collect_self[4096];
 

@@ -2,7 +2,7 @@
 #ifndef MSP_TESTS_JSON_EQUAL_H
 #define MSP_TESTS_JSON_EQUAL_H
 
-#include "json/json.h"
+#include "text/json.h"
 
 /* Same kinds, texts, keys and order. */
 static inline bool

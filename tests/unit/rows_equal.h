@@ -2,7 +2,7 @@
 #ifndef MSP_TESTS_ROWS_EQUAL_H
 #define MSP_TESTS_ROWS_EQUAL_H
 
-#include "compare/rows.h"
+#include "compare/rows/rows.h"
 
 static inline bool
 same_value(const msp_val *a, const msp_val *b)

@@ -3,8 +3,8 @@
 #define MSP_TESTS_ROWS_OF_H
 
 #include "unit.h"
-#include "compare/rows.h"
-#include "compare/show.h"
+#include "compare/rows/rows.h"
+#include "compare/judge/show.h"
 
 typedef struct test_rows {
     msp_dump *dump;

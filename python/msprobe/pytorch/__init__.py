@@ -13,8 +13,15 @@
 compare() and compare_distributed() are the older way to say what the command `msprobe compare` does.
 """
 
-from msprobe.pytorch.comparing import compare, compare_distributed
-from msprobe.pytorch.debugger import PrecisionDebugger, module_dump, module_dump_end
-from msprobe.pytorch.seed import seed_all
+import sys
+
+from msprobe.core import config, log, signals
+
+# these three stood here before another framework shared them
+sys.modules.update({"msprobe.pytorch.config": config, "msprobe.pytorch.log": log, "msprobe.pytorch.signals": signals})
+
+from msprobe.pytorch.comparing import compare, compare_distributed  # noqa: E402
+from msprobe.pytorch.debugger import PrecisionDebugger, module_dump, module_dump_end  # noqa: E402
+from msprobe.pytorch.seed import seed_all  # noqa: E402
 
 __all__ = ["PrecisionDebugger", "seed_all", "module_dump", "module_dump_end", "compare", "compare_distributed"]

@@ -15,8 +15,8 @@ import sys
 import torch
 
 from msprobe.pytorch import wide
-from msprobe.pytorch.log import log
-from msprobe.pytorch.signals import give_back
+from msprobe.core.log import log
+from msprobe.core.signals import give_back
 from msprobe.pytorch.stacks import source_line
 
 DISTRIBUTED, BY_CALLER, WAIT, UNINITIALISED = 1, 2, 4, 32  # flags of _core.probe.add

@@ -1,7 +1,7 @@
 """The comparison as functions of Python: names and arguments as in the manual, the work is the library's."""
 
 from msprobe._core import compare as _compare
-from msprobe.pytorch.log import LEVELS, log
+from msprobe.core.log import LEVELS, log
 
 # what the manual calls them, and what the keys of a compare file are called
 KEYS = {"npu": ("npu_json_path", "npu_path"), "bench": ("bench_json_path", "bench_path"), "stack": ("stack_json_path", "stack_path")}

@@ -7,9 +7,9 @@ import threading
 
 import torch
 
-from msprobe.core.common.exceptions import MsprobeException
-from msprobe.pytorch.config import Config, check_folder, wrong
-from msprobe.pytorch.log import log
+from msprobe.core.common.exceptions import MsprobeException, _CodedException
+from msprobe.core.config import Config, check_folder, wrong
+from msprobe.core.log import log
 from msprobe.pytorch.recorder import Recorder, TokenRange, may_record
 from msprobe.pytorch.seed import remove_dropout, seed_all
 
@@ -28,8 +28,11 @@ os.register_at_fork(after_in_child=_forked)
 def _locked(method):
     @functools.wraps(method)
     def call(*args, **kwargs):
-        with _lock:
-            return method(*args, **kwargs)
+        try:
+            with _lock:
+                return method(*args, **kwargs)
+        except _CodedException as e:
+            raise e.with_traceback(None) from None  # the user's line says where; the frames in between say nothing
 
     return call
 
@@ -45,12 +48,16 @@ class PrecisionDebugger:
     _recorder = None
 
     def __new__(cls, *args, **kwargs):
-        with _lock:
-            if cls._instance is None:
-                instance = super().__new__(cls)
-                instance._build(*args, **kwargs)
-                cls._instance = instance
+        cls._make(super().__new__, *args, **kwargs)
         return cls._instance
+
+    @classmethod
+    @_locked
+    def _make(cls, new, *args, **kwargs):
+        if cls._instance is None:
+            instance = new(cls)
+            instance._build(*args, **kwargs)
+            cls._instance = instance
 
     def __init__(self, config_path=None, task=None, dump_path=None, level=None, model=None, step=None):
         pass  # everything is done once, in __new__

@@ -13,7 +13,7 @@ import torch
 
 from msprobe._core import probe
 from msprobe.pytorch import device as devices
-from msprobe.pytorch.signals import give_back
+from msprobe.core.signals import give_back
 
 _FORMATS = {
     torch.contiguous_format: "contiguous_format",

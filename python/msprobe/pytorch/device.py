@@ -9,8 +9,8 @@ import contextlib
 
 import torch
 
-from msprobe.pytorch.log import log
-from msprobe.pytorch.signals import give_back
+from msprobe.core.log import log
+from msprobe.core.signals import give_back
 
 NO_VALUES, STATISTICS, ELEMENTS, STATISTICS_AND_COPY = range(4)  # answers of _core.probe.wanted()
 

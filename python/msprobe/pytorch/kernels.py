@@ -10,9 +10,9 @@ import sys
 
 import torch
 
-from msprobe.pytorch.config import wrong
-from msprobe.pytorch.log import log
-from msprobe.pytorch.signals import give_back
+from msprobe.core.config import wrong
+from msprobe.core.log import log
+from msprobe.core.signals import give_back
 
 
 def npu_module():

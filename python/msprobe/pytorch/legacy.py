@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 from msprobe._core import probe
 from msprobe.core.common.exceptions import MsprobeException
-from msprobe.pytorch.log import log
+from msprobe.core.log import log
 from msprobe.pytorch.recorder import Recorder, _writer_path
 
 PTDBG, HOOKS = 1, 2  # forms of _core.probe.legacy_rules

@@ -13,7 +13,7 @@ import threading
 import torch
 from torch.nn.parameter import is_lazy
 
-from msprobe.pytorch.log import log
+from msprobe.core.log import log
 
 TORCH2 = tuple(int(x) for x in torch.__version__.split(".")[:2]) >= (2, 0)
 TELLS_OF_GRADIENTS = hasattr(torch.Tensor, "register_post_accumulate_grad_hook")  # since 2.1

@@ -18,15 +18,15 @@ import torch
 
 from msprobe._core import probe
 from msprobe.core.common.exceptions import MsprobeException
-from msprobe.pytorch import apis, device, selftest, stacks
-from msprobe.pytorch.config import nearest, wrong
+from msprobe.pytorch import apis, device, older, selftest, stacks
+from msprobe.core.config import nearest, wrong
 from msprobe.pytorch.describe import describe, unseen
 from msprobe.pytorch.kernels import KernelDump, npu_module
-from msprobe.pytorch.log import log, set_rank
+from msprobe.core.log import log, set_rank
 from msprobe.pytorch.modules import TORCH2, ModuleHooks
 from msprobe.pytorch.points import Points
 from msprobe.pytorch.points import check as check_point
-from msprobe.pytorch.signals import give_back, is_programs
+from msprobe.core.signals import give_back, is_programs
 
 KERNEL = 16  # flag of _core.probe.add
 NAMES_SHOWN = 8
@@ -125,8 +125,8 @@ def may_record(config):
     return not config.rank or current_rank()[0] in config.rank
 
 
-def make_folder(path):
-    """os.makedirs(); that one takes any OSError for mkdir's, also what a signal's handler raises."""
+def make_folder(path, is_last_try=False):
+    """os.makedirs(); that one takes any OSError for mkdir's, also what a signal's handler raises. Under /proc a folder cannot be made in one that is there."""
     try:
         os.mkdir(path, 0o750)
     except FileExistsError:
@@ -134,10 +134,10 @@ def make_folder(path):
             raise
     except FileNotFoundError:
         above = os.path.dirname(path)
-        if above in ("", path):
+        if above in ("", path) or is_last_try:
             raise
         make_folder(above)
-        make_folder(path)
+        make_folder(path, True)
 
 
 def _spanning(steps, step):
@@ -176,6 +176,7 @@ class Recorder:
         self._has_unit = False
         self._unit_ends = False  # and has not yet
         self._folder = None  # of the last unit that was begun
+        self._folders = set()  # of all of them
         self._values_before = 0
         self._errors = {}
         self._said = set()
@@ -346,7 +347,8 @@ class Recorder:
                 return True
         if not self._opened:
             if not probe.counts()["open"]:  # an interrupt may have come in between
-                probe.open(config.dump_path, _writer_path())
+                older.move_aside(config.dump_path, os.path.basename(folder), self.rank, self._world_size)
+                probe.open(config.dump_path, _writer_path(), 0, 1000 * config.writer_timeout)
             self._opened = True
         if self._unit_ends:
             probe.step()
@@ -371,6 +373,7 @@ class Recorder:
         if again:
             self.flush()
         self._folder = folder
+        self._folders.add(folder)
         shown = data and data.encode("utf-8", "backslashreplace").decode()  # a path need not be text
         probe.unit(folder, self.config.task, self.config.level, "pytorch", shown, data or "", self.config.level == "debug")
 
@@ -399,6 +402,8 @@ class Recorder:
     def start(self, model=None, token_range=None):
         if model is not None:
             self.model = model
+        if self.started and not self.ended and os.getpid() == self.pid:
+            self._say_once("twice", "warning", "start() was called again before stop(); recording goes on as it was")
         if self.ended or self.started or os.getpid() != self.pid or self.config.level == "debug":
             return
         self._start_failed = None
@@ -435,9 +440,7 @@ class Recorder:
 
     def _end_well(self):
         self.ended = True
-        log.info("****************************************************************************")
-        log.info("*                        msprobe ends successfully.                        *")
-        log.info("****************************************************************************")
+        log.info("msprobe ends successfully.")
 
     def _resume(self):
         config = self.config
@@ -516,6 +519,7 @@ class Recorder:
         if os.getpid() != self.pid:
             return
         if self._opened:
+            self._say_what_was_not_called()
             self.stop()
             with contextlib.suppress(MsprobeException):  # an overflow, told in the log: there is no program left to stop
                 self._modules.step()
@@ -524,6 +528,21 @@ class Recorder:
             probe.close()
         self._opened = self._has_unit = False
         self._say_if_empty()
+        self._say_what_there_is()
+
+    def _say_what_was_not_called(self):
+        if self.started:
+            log.info("stop() was not called before the program ended; what was recorded is complete all the same")
+        if self.loop == 0 and self._starts > 1:
+            log.warning("step() was never called: all %d pieces between start() and stop() are in step%d", self._starts, self.current_step)
+
+    def _say_what_there_is(self):
+        """One line on what a run has left, measured and not guessed."""
+        if not self._is_done() or not self._folders or self._failure is not None:
+            return
+        calls, steps = probe.counts()["records"], len(self._folders)
+        log.info("recorded %d call%s, %d step%s, %s in %s", calls, "" if calls == 1 else "s", steps, "" if steps == 1 else "s",
+                 older.size_text(self._folders), self.config.dump_path)
 
     # ---- other ways to record -----------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import types
 import torch
 
 from msprobe.core.common.exceptions import MsprobeException
-from msprobe.pytorch.log import log
+from msprobe.core.log import log
 
 
 def seed_all(seed=1234, mode=False, rm_dropout=False):

@@ -12,7 +12,7 @@ import threading
 import torch
 
 from msprobe.pytorch import stacks
-from msprobe.pytorch.log import log
+from msprobe.core.log import log
 
 KINDS = ("builtin", "method", "function", "slot")
 OTHERS = ("tensor", "sequence", "registrar", "state", "node", "fields", "module", "forward", "frame", "dict")

@@ -9,7 +9,7 @@ import tokenize
 import torch
 
 from msprobe._core import probe
-from msprobe.pytorch.signals import give_back
+from msprobe.core.signals import give_back
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep

@@ -5,7 +5,7 @@ import os
 
 import torch
 
-from msprobe.pytorch.log import log
+from msprobe.core.log import log
 
 # methods that tell about a tensor or manage it, and compute nothing
 _NO_COMPUTATION = set("""

@@ -14,7 +14,7 @@ import os
 import weakref
 
 from msprobe.pytorch import legacy
-from msprobe.pytorch.log import log
+from msprobe.core.log import log
 from msprobe.pytorch.modules import _Hook
 from msprobe.pytorch.seed import seed_all as _seed_all
 from msprobe.torch_npu_hooks.import_path import register_import_path

@@ -4,7 +4,7 @@ import argparse
 
 from msprobe._core import compare as _compare
 from msprobe.pytorch import legacy
-from msprobe.pytorch.log import log
+from msprobe.core.log import log
 
 _LEVELS = {"DEBUG": log.debug, "INFO": log.info, "WARNING": log.warning, "ERROR": log.error}
 

@@ -24,9 +24,9 @@ class MsprobeException(_CodedException):
     INTERFACE_USAGE_ERROR = 3
     UNSUPPORTED_TYPE_ERROR = 4
     PREFIXES = {
-        0: "[msprobe] 无效参数：",
-        1: "[msprobe] 超过预设溢出次数：",
-        2: "[msprobe] 递归调用超过限制：",
+        0: "[msprobe] Invalid parameter: ",
+        1: "[msprobe] Too many overflows: ",
+        2: "[msprobe] Recursion limit exceeded: ",
         3: "[msprobe] Invalid interface usage: ",
         4: "[msprobe] Unsupported type: ",
     }
@@ -42,12 +42,12 @@ class FileCheckException(_CodedException):
     ILLEGAL_PARAM_ERROR = 4
     FILE_TOO_LARGE_ERROR = 5
     PREFIXES = {
-        0: "[msprobe] 无效文件：",
-        1: "[msprobe] 文件权限错误：",
-        2: "[msprobe] 检测到软链接：",
-        3: "[msprobe] 非法文件路径：",
-        4: "[msprobe] 非法打开方式：",
-        5: "[msprobe] 文件过大：",
+        0: "[msprobe] Invalid file: ",
+        1: "[msprobe] File permission error: ",
+        2: "[msprobe] Soft link detected: ",
+        3: "[msprobe] Invalid file path: ",
+        4: "[msprobe] Invalid open mode: ",
+        5: "[msprobe] File too large: ",
     }
 
 

@@ -1,0 +1,98 @@
+"""Which functions are recorded: support_wrap_ops.yaml, looked up in the installed mindspore.
+
+A function is replaced where it is found, for as long as recording is on, and put back by uninstall(): an attribute that stood there is
+written back, one that was inherited (methods that Tensor has from C++) is deleted.
+"""
+
+import functools
+import os
+
+from mindspore import Tensor, mint, ops
+
+LIST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "support_wrap_ops.yaml")
+_MISSING = object()
+
+
+def _places():
+    """category -> (prefix, objects whose attributes are replaced)"""
+    from mindspore.communication import comm_func
+    from mindspore.mint import distributed
+    from mindspore.mint.nn import functional
+
+    return {"ops": ("Functional", (ops, ops.functional)), "tensor": ("Tensor", (Tensor,)), "mint.ops": ("Mint", (mint,)),
+            "mint.nn.functional": ("MintFunctional", (functional,)), "communication.comm_func": ("Distributed", (comm_func,)),
+            "mint.distributed": ("MintDistributed", (distributed,))}
+
+
+def read_list(path=LIST):
+    """category -> names. The file is as simple as what tools/mindspore-apis writes."""
+    found, names = {}, None
+    with open(path, encoding="utf-8") as f:
+        for number, line in enumerate(f, 1):
+            line = line.split("#")[0].rstrip()
+            if not line:
+                continue
+            if line.endswith(":") and not line.startswith((" ", "-")):
+                names = found.setdefault(line[:-1], [])
+            elif line.lstrip().startswith("- ") and names is not None:
+                names.append(line.lstrip()[2:].strip())
+            else:
+                raise ValueError('%s, line %d: neither "category:" nor "  - name": %s' % (path, number, line))
+    return found
+
+
+def is_in_place(name):
+    """Whether it writes to its first argument."""
+    if name.startswith("__"):
+        return name == "__setitem__" or (name.startswith("__i") and name not in ("__invert__",))
+    return name.endswith("_") or name.startswith(("assign", "scatter_update"))
+
+
+class Registry:
+    def __init__(self, call):
+        """call(original, name, args, kwargs, in_place) is what a replaced function does."""
+        self._call = call
+        self._found = []  # (owner, attribute, replacement)
+        self._before = []
+        self.installed = False
+
+    def register(self):
+        places = _places()
+        for category, names in read_list().items():
+            prefix, owners = places.get(category, (None, ()))
+            for owner in owners:
+                for name in dict.fromkeys(names):
+                    original = getattr(owner, name, None)
+                    if callable(original) and not isinstance(original, type):
+                        self._found.append((owner, name, self._replacement(original, "%s.%s" % (prefix, name), is_in_place(name))))
+
+    def _replacement(self, original, name, in_place):
+        call = self._call
+
+        def replaced(*args, **kwargs):
+            return call(original, name, args, kwargs, in_place)
+
+        try:
+            functools.update_wrapper(replaced, original)
+        except (AttributeError, TypeError):
+            replaced.__name__ = name.rpartition(".")[2]
+        return replaced
+
+    def install(self):
+        if self.installed:
+            return
+        self.installed = True
+        for owner, name, replacement in self._found:
+            self._before.append((owner, name, vars(owner).get(name, _MISSING)))
+            setattr(owner, name, replacement)
+
+    def uninstall(self):
+        if not self.installed:
+            return
+        for owner, name, before in reversed(self._before):
+            if before is _MISSING:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, before)
+        self._before = []
+        self.installed = False

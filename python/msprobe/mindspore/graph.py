@@ -1,0 +1,129 @@
+"""A static graph (GRAPH_MODE, level L2): MindSpore's own engine dumps; here its configuration is written.
+
+MindSpore reads the file named by MINDSPORE_DUMP_CONFIG when it compiles its first graph, so start() has to come before that. One file is
+written, the one that the mode needs: kernel_kbyk_dump.json for jit_level O0 and O1, kernel_graph_dump.json for O2.
+"""
+
+import json
+import os
+import sys
+
+import mindspore
+from mindspore import _c_expression
+
+from msprobe.core.config import check_folder, wrong
+from msprobe.core.log import log
+from msprobe.mindspore.cells import is_cell
+from msprobe.mindspore.options import device
+
+INPUT_OUTPUT = {"all": 0, "input": 1, "output": 2}
+OP_DEBUG_MODE = {"all": 3, "aicore": 1, "atomic": 2}
+DEVICES = list(range(8))
+
+
+def jit_level():
+    """O0, O1 or O2, as the program has set it; O0 when it has not."""
+    try:
+        config = mindspore.get_context("jit_config") or {}
+    except (KeyError, ValueError):
+        config = {}
+    return config.get("jit_level") or "O0"
+
+
+def has_compiled():
+    """Whether a graph was compiled in this process."""
+    for name in ("mindspore.graph.api", "mindspore.common.api"):
+        module = sys.modules.get(name)
+        if getattr(module, "ms_compile_cache", None):
+            return True
+    return False
+
+
+def common_settings(config):
+    """common_dump_settings, the part that every mode has."""
+    return {"dump_mode": 1 if config.list else 0, "path": config.dump_path, "net_name": "Net",
+            "iteration": "|".join(str(s) for s in config.step) if config.step else "all",
+            "saved_data": {"statistics": "statistic", "tensor": "tensor", "overflow_check": "full"}[config.task],
+            "input_output": INPUT_OUTPUT[config.data_mode[0]], "kernels": config.list, "support_device": config.rank or DEVICES}
+
+
+def kernel_settings(config):
+    """jit_level O0 and O1."""
+    common = common_settings(config)
+    common["statistic_category"] = ["max", "min", "avg", "l2norm"] if config.task == "statistics" else []
+    e2e = {"enable": True, "trans_flag": True}
+    if config.file_format != "npy":
+        common["file_format"] = config.file_format
+    if config.task == "statistics":
+        e2e.update(stat_calc_mode="host", device_stat_precision_mode="high")
+    return {"common_dump_settings": common, "e2e_dump_settings": e2e}
+
+
+def whole_graph_settings(config):
+    """jit_level O2."""
+    common = common_settings(config)
+    common["op_debug_mode"] = OP_DEBUG_MODE[config.check_mode] if config.task == "overflow_check" else 0
+    common["file_format"] = config.file_format
+    return {"common_dump_settings": common}
+
+
+def configuration(config, level):
+    """(name of the file, its content)"""
+    if config.task == "overflow_check":
+        if level != "O2":
+            raise wrong('task is "overflow_check" and jit_level is "%s"; in a static graph it needs jit_level "O2"' % level)
+        return "kernel_graph_overflow_check.json", whole_graph_settings(config)
+    if level == "O2" and device() == "Ascend":
+        return "kernel_graph_dump.json", whole_graph_settings(config)
+    return "kernel_kbyk_dump.json", kernel_settings(config)
+
+
+class GraphDump:
+    """One per process."""
+
+    def __init__(self, config):
+        self.config = config
+        self._started = False
+        check_folder("dump_path", config.dump_path)
+        configuration(config, jit_level())  # what is wrong is told now
+
+    def start(self, model=None, token_range=None):
+        if model is not None and not is_cell(model) and not (isinstance(model, (list, tuple)) and all(is_cell(m) for m in model)):
+            raise wrong("model is %s; it must be a mindspore.nn.Cell or a list of them" % type(model).__name__)
+        if token_range is not None:
+            raise wrong("token_range is %r; a static graph has none" % (token_range,))
+        if not self._started:
+            self._write()
+            self._started = True
+        self._tell("_dump_start")
+
+    def _write(self):
+        if has_compiled():
+            raise wrong("start() comes after a graph was compiled; MindSpore reads its dump configuration before: call start() earlier")
+        os.makedirs(self.config.dump_path, 0o750, exist_ok=True)
+        name, content = configuration(self.config, jit_level())
+        path = os.path.join(self.config.dump_path, name)
+        beside = path + ".tmp"
+        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640), "w", encoding="utf-8") as f:
+            json.dump(content, f, indent=1)
+        os.replace(beside, path)
+        os.environ["MINDSPORE_DUMP_CONFIG"] = path
+        if name != "kernel_kbyk_dump.json":
+            os.environ["MS_ACL_DUMP_CFG_PATH"] = path
+        self._tell("_dump_set_dynamic")
+        log.info("MindSpore's dump configuration is %s", path)
+
+    def stop(self):
+        if self._started:
+            self._tell("_dump_stop")
+
+    def step(self):
+        if self._started:
+            self._tell("_dump_step", 1)
+
+    @staticmethod
+    def _tell(name, *args):
+        """A function of MindSpore's engine, where it has it."""
+        function = getattr(_c_expression, name, None)
+        if function is not None:
+            function(*args)

@@ -1,0 +1,79 @@
+"""What an earlier run has left in dump_path: moved aside before the first record of a new one, so that the two are never mixed."""
+
+import contextlib
+import os
+import re
+
+from msprobe.core.log import log
+
+_STEP = re.compile(r"^step\d+$")
+_RANK = re.compile(r"^rank(\d*)$|^proc\d+$")
+_RING = re.compile(r"^\.msprobe-(\d+)-\d+\.(ring|side|ring\.\d+\.spill)$")
+MOST = 10000
+
+
+def _names(folder):
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _lives(pid):
+    return os.path.isdir("/proc/%d" % pid)
+
+
+def _is_ours(name, own, rank, world, alone):
+    """Whether this process is the one to move a rank's folder: its own; those that nobody of this run has are the first rank's, or
+    a lone process's."""
+    found = _RANK.match(name)
+    if name == own or found is None:
+        return name == own
+    number = int(found.group(1)) if found.group(1) else None
+    return alone and (rank is None or (rank == 0 and (number is None or number >= world)))
+
+
+def _left(dump_path, own, rank, world):
+    """Paths below dump_path of what is to be moved, and of what a killed run keeps outside its folders."""
+    names = _names(dump_path)
+    rings = [(name, int(_RING.match(name).group(1))) for name in names if _RING.match(name)]
+    alone = not any(_lives(pid) for _, pid in rings)
+    units = [os.path.join(step, name) for step in names if _STEP.match(step) for name in _names(os.path.join(dump_path, step))
+             if _is_ours(name, own, rank, world, alone) and _names(os.path.join(dump_path, step, name))]
+    return units, [name for name, pid in rings if not _lives(pid)] if units else []
+
+
+def move_aside(dump_path, own, rank, world):
+    """Move what an earlier run has left for this process into <dump_path>.older-<n>. Ranks of one run that move their own find the same n."""
+    units, rings = _left(dump_path, own, rank, world)
+    if not units:
+        return
+    base = os.path.abspath(dump_path)
+    for n in range(1, MOST):
+        target = "%s.older-%d" % (base, n)
+        if not any(os.path.lexists(os.path.join(target, name)) for name in units):
+            break
+    try:
+        for name in units + rings:
+            os.makedirs(os.path.dirname(os.path.join(target, name)), 0o750, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # another rank was first with a ring
+                os.rename(os.path.join(base, name), os.path.join(target, name))
+    except OSError as e:
+        log.warning("%s holds an earlier run, which cannot be moved aside (%s): what of it this run does not overwrite stays there", dump_path, e)
+        return
+    log.info("%s held an earlier run; what belongs to it is now in %s", dump_path, target)
+
+
+def size_text(folders):
+    """Bytes of all files in folders, for people."""
+    size = 0.0
+    for folder in folders:
+        for where, _, names in os.walk(folder):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    size += os.lstat(os.path.join(where, name)).st_size
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            break
+        size, unit = size / 1000, {"B": "kB", "kB": "MB", "MB": "GB", "GB": "TB"}[unit]
+    return "%.*f %s" % (0 if size >= 10 or unit == "B" else 1, size, unit)

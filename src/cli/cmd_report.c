@@ -1,0 +1,41 @@
+/* cmd_report.c - msprobe report: the page of an earlier comparison. */
+#include <stdio.h>
+#include "cli.h"
+#include "msprobe/report.h"
+#include "progress.h"
+#include "shell.h"
+
+static void
+print_result(const msp_report_result *r)
+{
+    char rows[32], wrong[32];
+
+    printf("\n  %s row%s of %zu table%s, %s wrong\n  Written  ", msp_format_count(rows, (int64_t)r->rows),
+           r->rows == 1 ? "" : "s", r->tables, r->tables == 1 ? "" : "s", msp_format_count(wrong, (int64_t)r->wrong));
+    msp_shell_put(stdout, r->path);
+    fputc('\n', stdout);
+}
+
+msp_exit_code
+msp_cmd_report(const msp_args *args)
+{
+    msp_report_options opt = {.output_dir = msp_args_get(args, MSP_OPT_OUTPUT, NULL)};
+    msp_report_result result = {0};
+    msp_exit_code code = MSP_EXIT_OK;
+    msp_error err = {.status = MSP_OK};
+    msp_status st;
+
+    if (args->noperands == 0) {
+        msp_error_set(&err, MSP_E_INVALID, "of which result? give a table that compare wrote, or the folder of them");
+        return msp_cli_usage(msp_command_find("report"), &err);
+    }
+    opt.result = args->operands[0];
+    opt.dump = args->noperands > 1 ? args->operands[1] : NULL;
+    st = msp_report_run(&result, &opt, &err);
+    if (st != MSP_OK)
+        code = msp_cli_fail(st, &err);
+    else if (!msp_args_has(args, MSP_OPT_QUIET))
+        print_result(&result);
+    msp_report_result_release(&result);
+    return code;
+}

@@ -1,0 +1,82 @@
+/* advisor.c - see advisor.h. */
+#include <stdint.h>
+
+#include "compare/explain/advisor.h"
+#include "core/file.h"
+
+static bool
+contains(msp_str name, const char *word)
+{
+    return msp_str_find(name, msp_str_of(word)) != NULL;
+}
+
+/* Operators whose kernels may give another result on every run. */
+static bool
+may_vary(msp_str name)
+{
+    static const char *const words[] = {"conv2d", "conv3d", "matmul", "nll_loss", "layer_norm", "lstm"};
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (contains(name, words[i]))
+            return true;
+    return false;
+}
+
+static const char *
+advice_for(msp_str name, bool any_judged, bool knows_variation)
+{
+    bool forward = contains(name, "forward"), input = contains(name, "input");
+
+    if (name.len == 0 && !any_judged)
+        return "No data could be judged: see Err_message in the comparison result.";
+    if (name.len == 0)
+        return "All data in comparison result meets the accuracy requirements.";
+    if (forward && input)
+        return "1. Analyze the model to view the input source.\n"
+               "2. Check whether an inplace API causes the output result to overwrite the input result. That is, the "
+               "fault is actually caused by a computation error.\n"
+               "3. The fault may be caused by memory corruption and further analysis is required.";
+    if (input)
+        return "Check whether the forward computation result is affected.";
+    if (knows_variation && may_vary(name))
+        return "This torch api may be uncertainty in the calculation, can seed_all(mode=True) to enable deterministic "
+               "computing.";
+    return forward ? "This is a forward API computation error. Check the computation implementation."
+                   : "This is a backward API computation error. Check the computation implementation.";
+}
+
+const char *
+msp_advisor_text(msp_str name, bool any_judged)
+{
+    return advice_for(name, any_judged, true);
+}
+
+const char *
+msp_advisor_text_ptdbg(msp_str name, bool any_judged)
+{
+    return advice_for(name, any_judged, false);
+}
+
+msp_status
+msp_advisor_write(const char *path, int64_t line, msp_str name, const char *advice, msp_error *err)
+{
+    msp_file f = MSP_FILE_NONE;
+    msp_buf text = {0};
+    msp_status st;
+
+    if (name.len == 0)
+        msp_buf_text(&text, "Line: NA\nSuspect Nodes: NA\n");
+    else
+        msp_buf_printf(&text, "Line: %lld\nSuspect Nodes: %.*s\n", (long long)line, (int)name.len, name.p);
+    msp_buf_printf(&text, "Expert Advice: %s\n", advice);
+    st = msp_buf_status(&text, err);
+    if (st == MSP_OK)
+        st = msp_file_create(&f, path, 0640, err);
+    if (st == MSP_OK)
+        st = msp_file_write(&f, text.p, text.len, err);
+    if (st == MSP_OK)
+        st = msp_file_commit(&f, err);
+    msp_file_abandon(&f);
+    msp_buf_release(&text);
+    return st;
+}

@@ -1,0 +1,29 @@
+/* suspect.h - everything there is to say about the first wrong row. */
+#ifndef MSP_COMPARE_SUSPECT_H
+#define MSP_COMPARE_SUSPECT_H
+
+#include "compare/match/match.h"
+#include "compare/judge/measure.h"
+
+typedef struct msp_suspect_source {
+    const msp_rows *rows[2];
+    const msp_match *match;
+    msp_compare_mode mode;
+    const msp_stack *stack;
+    const msp_measurer *measurer;
+    const msp_row *row[2]; /* the second may be NULL */
+    const char *verdict;
+    bool fuzzy;
+    const struct msp_legacy_look *legacy; /* NULL: msprobe's own rules */
+} msp_suspect_source;
+
+/*
+ * Fill out, but for its row number. In real-data mode both tensors are read once more, for the element that is wrong
+ * most. MSP_E_NOMEM.
+ */
+MSP_CHECK msp_status msp_suspect_describe(msp_compare_suspect *out, const msp_suspect_source *src, msp_error *err);
+
+/* Its errors, and the element that is wrong most; nothing where the shapes differ. */
+void msp_suspect_tensors(msp_compare_suspect *out, const msp_tensor *n, const msp_tensor *b, int threads);
+
+#endif

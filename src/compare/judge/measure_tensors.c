@@ -1,0 +1,246 @@
+/*
+ * measure_tensors.c - the six metrics of two tensor files.
+ *
+ * The kernels give unrounded numbers; here they become what the table shows, with the words and sentences for tensors
+ * that cannot be compared.
+ */
+#include <float.h>
+#include <limits.h>
+#include <math.h>
+#include <sys/stat.h>
+#include "compare/judge/measure.h"
+#include "text/pytext.h"
+#include "core/alloc.h"
+#include "dump/legacy.h"
+#include "io/tensor_file.h"
+#include "dump/dump_read.h"
+#include "msprobe/metrics.h"
+
+static const double EPSILON = 2.220446049250313e-16;
+
+static void
+all_metrics(msp_judged *j, const char *word, const char *why)
+{
+    for (int i = 0; i < NMETRICS; i++)
+        j->metric[i] = (msp_num){word, 0};
+    msp_buf_text(&j->message, why);
+}
+
+/* Twelve decimals, as the table shows. Beyond 2^52 / 10^12 a double has none left to round. */
+static double
+rounded(double v)
+{
+    return fabs(v) < 4503.0 ? rint(v * 1e12) / 1e12 : v;
+}
+
+/* The largest number of the type in which the relative errors of two tensors are shown. */
+static double
+largest_of_type(const msp_tensor *n, const msp_tensor *b)
+{
+    if (msp_dtype_class_of(n->dtype) != MSP_CLASS_FLOAT || msp_dtype_class_of(b->dtype) != MSP_CLASS_FLOAT ||
+        n->dtype == MSP_F64 || b->dtype == MSP_F64)
+        return DBL_MAX;
+    return n->dtype == MSP_F16 && b->dtype == MSP_F16 ? 65504.0 : FLT_MAX;
+}
+
+/* In that type it is infinite when it, or the difference on the way to it, does not fit. */
+static double
+shown_rel(const msp_metrics *m, const msp_tensor *n, const msp_tensor *b)
+{
+    double largest = largest_of_type(n, b);
+
+    return m->max_rel_err > largest || m->max_abs_err > largest ? INFINITY : m->max_rel_err;
+}
+
+static void
+set_max_errors(msp_judged *j, double abs_err, double rel_err)
+{
+    j->metric[METRIC_MAX_ABS] = (msp_num){NULL, rounded(abs_err)};
+    j->metric[METRIC_MAX_REL] = (msp_num){NULL, rounded(rel_err)};
+    if (isnan(abs_err)) {
+        j->metric[METRIC_MAX_ABS].word = "Nan";
+        msp_buf_text(&j->message, "Cannot compare by MaxAbsError, the data contains nan/inf/-inf in dump data.");
+    }
+    if (isnan(rel_err)) {
+        j->metric[METRIC_MAX_REL].word = "Nan";
+        msp_buf_text(&j->message, "Cannot compare by MaxRelativeError, the data contains nan/inf/-inf in dump data.");
+    }
+}
+
+static void
+set_cosine(msp_judged *j, const msp_metrics *m)
+{
+    bool npu_zero = sqrt(m->sq_n) <= EPSILON, bench_zero = sqrt(m->sq_b) <= EPSILON;
+    msp_num *out = &j->metric[METRIC_COSINE];
+
+    if (m->count == 1) {
+        *out = (msp_num){"unsupported", 0};
+        msp_buf_text(&j->message, "This is a 1-d tensor of length 1.");
+    } else if (npu_zero != bench_zero) {
+        *out = (msp_num){"Nan", 0};
+        msp_buf_printf(&j->message, "Cannot compare by Cosine Similarity, All the data is Zero in %s dump data.",
+                       npu_zero ? "npu" : "Bench");
+    } else if (isnan(m->cosine)) {
+        *out = (msp_num){"Nan", 0};
+        msp_buf_text(&j->message, "Cannot compare by Cosine Similarity, the dump data has NaN.");
+    } else {
+        double v = rounded(m->cosine);
+
+        *out = (msp_num){NULL, v > 0.9999 ? rint(v * 1e6) / 1e6 : v};
+    }
+}
+
+static void
+set_metrics(msp_judged *j, const msp_metrics *m, const msp_tensor *n, const msp_tensor *b)
+{
+    set_cosine(j, m);
+    j->metric[METRIC_EUC_DIST] = (msp_num){NULL, m->euc_dist};
+    set_max_errors(j, m->max_abs_err, shown_rel(m, n, b));
+    j->metric[METRIC_ONE_THOUSANDTH] = (msp_num){NULL, rounded((double)m->below_1e3 / (double)m->count)};
+    j->metric[METRIC_FIVE_THOUSANDTHS] = (msp_num){NULL, rounded((double)m->below_5e3 / (double)m->count)};
+}
+
+/* Tensors without dimensions have errors only; where a side is not finite they follow from arithmetic. */
+static void
+set_scalar(msp_judged *j, const msp_metrics *m, const msp_tensor *n, const msp_tensor *b)
+{
+    double x = msp_dtype_load_f64(n->dtype, n->data), y = msp_dtype_load_f64(b->dtype, b->data);
+    double abs_err = m->max_abs_err, rel_err = shown_rel(m, n, b);
+
+    for (int i = 0; i < NMETRICS; i++)
+        j->metric[i] = (msp_num){"unsupported", 0};
+    msp_buf_text(&j->message, "This is type of 0-d tensor, can not calculate 'Cosine', 'EucDist', 'One Thousandth Err "
+                              "Ratio' and 'Five Thousandths Err Ratio'. ");
+    if (!isfinite(x) || !isfinite(y)) {
+        abs_err = fabs(x - y);
+        rel_err = fabs((x - y) / y);
+    }
+    set_max_errors(j, abs_err, rel_err);
+}
+
+/* bfloat16 and the 8-bit floats are compared as float32, so against it they are no other type. */
+static msp_dtype
+compared_as(msp_dtype t)
+{
+    return msp_dtype_class_of(t) == MSP_CLASS_FLOAT && t != MSP_F64 && t != MSP_F16 ? MSP_F32 : t;
+}
+
+void
+msp_measure_opened(const msp_measurer *m, msp_judged *j, const msp_tensor *n, const msp_tensor *b)
+{
+    msp_metrics r;
+
+    j->bytes = n->numel * (int64_t)msp_dtype_size(n->dtype) + b->numel * (int64_t)msp_dtype_size(b->dtype);
+    if (n->numel == 0) {
+        all_metrics(j, "unsupported", "This is empty data, can not compare.");
+        return;
+    }
+    if (msp_metrics_brief(&r, n, b, m->threads, NULL) != MSP_OK) { /* the only way for it to fail */
+        all_metrics(j, "shape unmatched", "Shape of NPU and bench Tensor do not match. Skipped.");
+        return;
+    }
+    if (n->ndim == 0) {
+        set_scalar(j, &r, n, b);
+        return;
+    }
+    if (r.mismatches > 0) {
+        all_metrics(j, "N/A", "The Position of inf or nan in NPU and bench Tensor do not match.");
+        return;
+    }
+    if (compared_as(n->dtype) != compared_as(b->dtype))
+        msp_buf_text(&j->message, "Dtype of NPU and bench Tensor do not match.");
+    set_metrics(j, &r, n, b);
+}
+
+static msp_status
+check_owner(int fd, const char *dir, const char *name, msp_error *err)
+{
+    struct stat info;
+    msp_buf path = {0};
+    msp_status st;
+
+    /* looked at from the folder that is open: the walk to it costs more */
+    if (fd >= 0 && fstatat(fd, name, &info, 0) == 0 && (info.st_mode & S_IWOTH) == 0)
+        return MSP_OK;
+    msp_buf_printf(&path, "%s/%s", dir, name);
+    st = msp_buf_status(&path, err);
+    if (st == MSP_OK)
+        st = msp_dump_check_owner(path.p, err);
+    msp_buf_release(&path);
+    return st;
+}
+
+msp_status
+msp_measure_open(msp_tensor *out, const msp_measurer *m, int side, const msp_row *r, msp_error *err)
+{
+    char name[NAME_MAX + 1];
+    msp_status st;
+
+    if (m->values)
+        return msp_legacy_open_values(out, msp_row_file(r), err);
+    /* a name with a slash would lead out of the dump */
+    if (r->file_len >= sizeof(name) || memchr(r->file, '/', r->file_len) != NULL)
+        return msp_error_set(err, MSP_E_INVALID, "%.*s: no name of a file in dump_tensor_data", (int)r->file_len,
+                             r->file);
+    memcpy(name, r->file, r->file_len);
+    name[r->file_len] = '\0';
+    if (m->open_to_all[side] && (st = check_owner(m->fds[side], m->dirs[side], name, err)) != MSP_OK)
+        return st;
+    st = m->fds[side] < 0 ? msp_error_set(err, MSP_E_NOT_FOUND, "%s: cannot open the folder", name)
+                          : msp_tensor_open_at(out, m->fds[side], name, err);
+    return st == MSP_OK ? MSP_OK : msp_error_prefix(err, st, "%s/", m->dirs[side]);
+}
+
+msp_status
+msp_measure_take(msp_tensor *out, const msp_measurer *m, int side, const msp_judged *j, msp_error *err)
+{
+    const msp_row *r = side == 0 ? j->n : j->b;
+    msp_status st;
+
+    if (j->ahead[side].len == 0)
+        return msp_measure_open(out, m, side, r, err);
+    st = msp_tensor_parse(out, j->ahead[side].p, j->ahead[side].len, err);
+    return st == MSP_OK ? MSP_OK : msp_error_prefix(err, st, "%s/%.*s: ", m->dirs[side], (int)r->file_len, r->file);
+}
+
+static void
+read_failed(msp_judged *j)
+{
+    j->unreadable = true;
+    all_metrics(j, "unsupported", "Dump file: [");
+    msp_py_repr_text(&j->message, msp_row_file(j->n));
+    msp_buf_text(&j->message, ", ");
+    msp_py_repr_text(&j->message, msp_row_file(j->b));
+    msp_buf_text(&j->message, "] not found or read failed.");
+}
+
+static void
+measure_files(const msp_measurer *m, msp_judged *j)
+{
+    msp_tensor n, b;
+
+    if (msp_measure_take(&n, m, 0, j, NULL) != MSP_OK) {
+        read_failed(j);
+        return;
+    }
+    if (msp_measure_take(&b, m, 1, j, NULL) != MSP_OK) {
+        read_failed(j);
+    } else {
+        msp_measure_opened(m, j, &n, &b);
+        msp_tensor_release(&b);
+    }
+    msp_tensor_release(&n);
+}
+
+void
+msp_measure_tensors(const msp_measurer *m, msp_judged *j)
+{
+    if (j->n->file == NULL)
+        all_metrics(j, "unsupported", "NPU does not have data file.");
+    else if (j->b == NULL)
+        all_metrics(j, "unsupported", "Bench api/module unmatched.");
+    else if (j->b->file == NULL)
+        all_metrics(j, "unsupported", "Bench does not have data file.");
+    else
+        measure_files(m, j);
+}

@@ -1,0 +1,354 @@
+/* page_run.c - see page_run.h. The head of the page is written here: what was compared, and the verdict. */
+#include "compare/page/page_run.h"
+
+#include <math.h>
+#include "compare/run/run.h"
+#include "core/alloc.h"
+#include "core/file.h"
+#include "core/log.h"
+
+enum { BINS = 240 };
+
+msp_status
+msp_page_run_open(msp_page_run *out, const char *dir, const char *timestamp, size_t npairs, msp_error *err)
+{
+    out->path = msp_plan_file(dir, "compare_result", timestamp, "html");
+    out->parts = msp_alloc_zero(npairs, sizeof(*out->parts));
+    out->nparts = npairs;
+    return out->path == NULL || out->parts == NULL ? msp_error_set(err, MSP_E_NOMEM, "out of memory") : MSP_OK;
+}
+
+void
+msp_page_run_release(msp_page_run *p)
+{
+    for (size_t i = 0; p->parts != NULL && i < p->nparts; i++)
+        msp_page_part_close(p->parts[i]);
+    msp_free(p->parts);
+    msp_free(p->path);
+    *p = (msp_page_run){0};
+}
+
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
+
+static msp_status
+add_stack(msp_page_part *part, const msp_json *frames, msp_error *err)
+{
+    enum { DEEPEST = 64 };
+    msp_str all[DEEPEST];
+    size_t n = 0;
+
+    for (; n < DEEPEST && n < msp_json_count(frames); n++)
+        all[n] = msp_json_string(msp_json_at(frames, n));
+    return msp_page_part_stack(part, all, n, err);
+}
+
+/* How far a row is off, for choosing only. */
+static double
+error_of(const msp_judged *j)
+{
+    double norm;
+
+    if (j->metric[METRIC_EUC_DIST].word != NULL || !isfinite(j->metric[METRIC_EUC_DIST].v))
+        return 0;
+    if (!msp_val_number(&j->b->stats[MSP_STAT_NORM], &norm) || !isfinite(norm) || norm <= 0)
+        norm = 1;
+    return j->metric[METRIC_EUC_DIST].v / norm;
+}
+
+static void
+note_largest(msp_page_feed *f, size_t row, int64_t shown, double error)
+{
+    size_t i;
+
+    if (error <= 0 || (f->nlargest == PAGE_LARGEST_ROWS && error <= f->largest[PAGE_LARGEST_ROWS - 1].error))
+        return;
+    i = f->nlargest < PAGE_LARGEST_ROWS ? f->nlargest++ : PAGE_LARGEST_ROWS - 1;
+    for (; i > 0 && f->largest[i - 1].error < error; i--)
+        f->largest[i] = f->largest[i - 1];
+    f->largest[i] = (struct msp_page_look){row, shown, error};
+}
+
+void
+msp_page_feed_end(msp_page_feed *f)
+{
+    for (size_t i = 0; i < f->nlargest; i++)
+        f->looked[f->nlooked++] = f->largest[i];
+    f->nlargest = 0;
+}
+
+msp_status
+msp_page_feed_row(msp_page_feed *f, const msp_judged *j, msp_str call, const msp_cell *cells, const msp_json *frames,
+                  size_t row, msp_error *err)
+{
+    int64_t shown = msp_page_part_rows(f->part);
+    bool look = msp_verdict_wrong(j->verdict) || j->colour != MSP_ROW_PLAIN;
+    msp_status st = msp_page_part_row(f->part, call, cells, j->colour, err);
+
+    if (st == MSP_OK && frames != NULL)
+        st = add_stack(f->part, frames, err);
+    if (j->n->file == NULL || j->b == NULL || j->b->file == NULL || msp_page_part_rows(f->part) == shown)
+        return st;
+    if (!look)
+        note_largest(f, row, shown, error_of(j));
+    else if (f->nlooked < PAGE_ELEMENT_ROWS)
+        f->looked[f->nlooked++] = (struct msp_page_look){row, shown, 0};
+    return st;
+}
+
+/* construct.json has a call's parent as its name, [name, micro step] or null. */
+static msp_str
+parent_of(const msp_json *v)
+{
+    if (msp_json_kind_of(v) == MSP_JSON_ARRAY && msp_json_count(v) > 0)
+        v = msp_json_at(v, 0);
+    return msp_json_kind_of(v) == MSP_JSON_STRING ? msp_json_string(v) : (msp_str){"", 0};
+}
+
+msp_status
+msp_page_feed_construct(msp_page_part *part, const char *json_path, msp_error *err)
+{
+    char *path = msp_plan_beside(json_path, "construct.json");
+    msp_json_doc doc = {0};
+    msp_mapping map = {0};
+    msp_status st = MSP_OK;
+
+    if (path == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    if (msp_map_open(&map, path, NULL) == MSP_OK && msp_json_parse(&doc, map.addr, map.size, NULL) == MSP_OK &&
+        msp_json_kind_of(doc.root) == MSP_JSON_OBJECT)
+        for (size_t i = 0; i < msp_json_count(doc.root) && st == MSP_OK; i++)
+            st = msp_page_part_parent(part, msp_json_key(doc.root, i), parent_of(msp_json_at(doc.root, i)), err);
+    msp_json_doc_release(&doc);
+    msp_map_close(&map);
+    msp_free(path);
+    return st;
+}
+
+/* ---- the head ---------------------------------------------------------------------------------------------------- */
+
+static void
+put_text(msp_json_writer *w, const char *key, const char *text)
+{
+    if (text == NULL)
+        return;
+    msp_json_write_key(w, msp_str_of(key));
+    msp_json_write_string(w, msp_str_of(text));
+}
+
+static void
+put_int(msp_json_writer *w, const char *key, int64_t v)
+{
+    msp_json_write_key(w, msp_str_of(key));
+    msp_json_write_i64(w, v);
+}
+
+static void
+put_texts(msp_json_writer *w, const char *key, char *const *texts, size_t n)
+{
+    msp_json_write_key(w, msp_str_of(key));
+    msp_json_begin_array(w);
+    for (size_t i = 0; i < n; i++)
+        msp_json_write_string(w, msp_str_of(texts[i] != NULL ? texts[i] : ""));
+    msp_json_end_array(w);
+}
+
+static void
+put_suspect(msp_json_writer *w, const msp_compare_suspect *s)
+{
+    static const char *const inputs[] = {"unknown", "fine", "wrong"};
+
+    msp_json_write_key(w, MSP_STR("suspect"));
+    msp_json_begin_object(w);
+    put_text(w, "name", s->npu_name);
+    put_text(w, "bench_name", s->bench_name);
+    put_text(w, "call", s->api);
+    put_text(w, "verdict", s->verdict);
+    put_text(w, "message", s->message);
+    put_text(w, "inputs", inputs[s->inputs]);
+    put_text(w, "argument", s->argument);
+    put_texts(w, "stack", s->stack, s->nstack);
+    put_texts(w, "dtype", s->dtype, 2);
+    put_texts(w, "shape", s->shape, 2);
+    if (s->has_worst) {
+        msp_json_write_key(w, MSP_STR("worst"));
+        msp_json_begin_object(w);
+        msp_json_write_key(w, MSP_STR("index"));
+        msp_json_begin_array(w);
+        for (int32_t i = 0; i < s->worst_ndim; i++)
+            msp_json_write_i64(w, s->worst_coords[i]);
+        msp_json_end_array(w);
+        put_text(w, "npu", s->worst_value[0]);
+        put_text(w, "bench", s->worst_value[1]);
+        msp_json_end_object(w);
+    }
+    msp_json_end_object(w);
+}
+
+static void
+put_counts(msp_json_writer *w, const msp_compare_counts *c)
+{
+    msp_json_write_key(w, MSP_STR("counts"));
+    msp_json_begin_object(w);
+    put_int(w, "rows", c->rows);
+    put_int(w, "matched", c->matched);
+    put_int(w, "unmatched", c->unmatched);
+    put_int(w, "bench_only", c->bench_only);
+    put_int(w, "wrong", c->wrong);
+    put_int(w, "nonfinite", c->nonfinite);
+    put_int(w, "unreadable", c->unreadable);
+    put_int(w, "not_judged", c->none);
+    msp_json_end_object(w);
+}
+
+static void
+put_bins(msp_json_writer *w, const msp_page_part *part)
+{
+    msp_page_bin bins[BINS];
+
+    msp_page_part_bins(part, bins, BINS);
+    msp_json_write_key(w, MSP_STR("bins"));
+    msp_json_begin_array(w);
+    for (size_t i = 0; i < BINS; i++) {
+        float e = bins[i].error;
+
+        msp_json_write_f64(w, isinf(e) ? 1e38 : e);
+        msp_json_write_i64(w, bins[i].verdict);
+        msp_json_write_i64(w, bins[i].marks);
+    }
+    msp_json_end_array(w);
+    put_int(w, "calls", (int64_t)msp_page_part_calls(part));
+    put_int(w, "shown_rows", msp_page_part_rows(part));
+}
+
+static void
+put_pair(msp_json_writer *w, const msp_compare_pair *p, const msp_page_part *part)
+{
+    msp_json_begin_object(w);
+    put_text(w, "label", p->label);
+    put_int(w, "step", p->step);
+    put_int(w, "rank", p->rank);
+    put_text(w, "npu", p->npu_path);
+    put_text(w, "bench", p->bench_path);
+    put_text(w, "mode", msp_compare_mode_text(p->mode));
+    put_text(w, "error", p->error);
+    put_counts(w, &p->counts);
+    if (part != NULL)
+        put_bins(w, part);
+    if (p->suspect.found)
+        put_suspect(w, &p->suspect);
+    put_texts(w, "files", p->files, p->nfiles);
+    msp_json_end_object(w);
+}
+
+/* " The largest error is 1.2e-05, of Functional.linear.3.forward (rank1)."; the result is that pair. */
+static size_t
+say_largest(msp_buf *text, const msp_page_run *page, const msp_compare_result *r)
+{
+    size_t pair = 0, call = SIZE_MAX;
+    float largest = -1, error;
+
+    for (size_t i = 0; i < page->nparts; i++) {
+        size_t at = page->parts[i] != NULL ? msp_page_part_largest(page->parts[i], &error) : SIZE_MAX;
+
+        if (at != SIZE_MAX && error > largest) {
+            largest = error;
+            pair = i;
+            call = at;
+        }
+    }
+    if (call != SIZE_MAX && largest == 0)
+        msp_buf_text(text, " Every error that was measured is 0.");
+    else if (call != SIZE_MAX) {
+        msp_str name = msp_page_part_call_name(page->parts[pair], call);
+
+        msp_buf_printf(text, " The largest error is %.2g relative to the bench, of %.*s", (double)largest,
+                       (int)name.len, name.p);
+        if (r->npairs > 1)
+            msp_buf_printf(text, " (%s)", r->pairs[pair].label);
+        msp_buf_char(text, '.');
+    }
+    return pair;
+}
+
+/* One sentence for the whole run: the first pair whose rows went wrong, in the order of steps and ranks. */
+static void
+put_verdict(msp_json_writer *w, const msp_page_run *page, const msp_compare_result *r)
+{
+    const msp_compare_pair *first = NULL;
+    int64_t wrong = 0, unmatched = 0;
+    size_t bad_pairs = 0, pair = 0;
+    msp_buf text = {0};
+
+    for (size_t i = 0; i < r->npairs; i++) {
+        const msp_compare_pair *p = &r->pairs[i];
+
+        wrong += p->counts.wrong;
+        unmatched += p->counts.unmatched;
+        bad_pairs += p->suspect.found;
+        if (first == NULL && p->suspect.found) {
+            first = p;
+            pair = i;
+        }
+    }
+    if (first != NULL) {
+        const msp_compare_suspect *s = &first->suspect;
+
+        msp_buf_printf(&text, "%s is the first call that goes wrong", s->api);
+        if (first->label[0] != '\0' && r->npairs > 1)
+            msp_buf_printf(&text, " (%s)", first->label);
+        msp_buf_text(&text, s->inputs == MSP_INPUTS_FINE
+                                ? ": its inputs are still fine, so the difference is made in this call."
+                            : s->inputs == MSP_INPUTS_WRONG ? ": already what it takes is different."
+                                                            : ".");
+        if (bad_pairs > 1)
+            msp_buf_printf(&text, " %zu of %zu pairs have wrong rows.", bad_pairs, r->npairs);
+    } else if (r->nfailed == r->npairs) {
+        msp_buf_text(&text, "Nothing could be compared.");
+    } else {
+        msp_buf_text(&text, "No wrong row was found.");
+        pair = say_largest(&text, page, r);
+        if (unmatched > 0)
+            msp_buf_printf(&text, " %lld rows have no partner.", (long long)unmatched);
+    }
+    msp_json_write_key(w, MSP_STR("verdict"));
+    msp_json_begin_object(w);
+    put_text(w, "level", first != NULL ? "wrong" : r->nfailed > 0 || unmatched > 0 ? "open" : "fine");
+    put_text(w, "text", text.failed ? "" : text.p);
+    put_int(w, "pair", (int64_t)pair);
+    put_int(w, "wrong", wrong);
+    msp_json_end_object(w);
+    msp_buf_release(&text);
+}
+
+msp_status
+msp_page_run_write(msp_page_run *p, msp_compare_result *out, const msp_compare_options *opt, msp_error *err)
+{
+    msp_buf head = {0};
+    msp_json_writer w;
+    msp_status st;
+    bool any = false;
+
+    for (size_t i = 0; i < p->nparts; i++)
+        any |= p->parts[i] != NULL;
+    if (!any)
+        return MSP_OK;
+    msp_json_writer_init(&w, &head, -1);
+    msp_json_begin_object(&w);
+    put_int(&w, "format", 1);
+    put_text(&w, "npu", opt->npu_path);
+    put_text(&w, "bench", opt->bench_path);
+    put_verdict(&w, p, out);
+    msp_json_write_key(&w, MSP_STR("pairs"));
+    msp_json_begin_array(&w);
+    for (size_t i = 0; i < out->npairs; i++)
+        put_pair(&w, &out->pairs[i], p->parts[i]);
+    msp_json_end_array(&w);
+    msp_json_end_object(&w);
+    st = msp_buf_status(&head, err);
+    if (st == MSP_OK)
+        st = msp_page_write(p->path, msp_buf_view(&head), p->parts, p->nparts, err);
+    msp_buf_release(&head);
+    if (st == MSP_OK && !msp_result_add(&out->files, &out->nfiles, msp_str_of(p->path)))
+        st = msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    return st;
+}

@@ -1,0 +1,102 @@
+/*
+ * page.h - the report as one HTML file that a browser opens from disk.
+ *
+ * A page holds a head (JSON: what was compared and the verdict), the program that draws it (web/, embedded when this
+ * library is built), and one part for each pair of dumps. A part takes the rows of a result table, cell by cell, as the
+ * table's other writers do, and spills them to a temporary file at once: memory grows with the calls, not the rows.
+ *
+ * What a part leaves in the file is a list of blocks
+ *
+ *     <script type="text/plain" data-part="0" data-block="rows3">base64 of raw deflate</script>
+ *
+ * The browser never runs such an element, and base64 has no character that could end it. The head is JSON in which
+ * every
+ * '<', '>', '&' and every character beyond ASCII is written \uXXXX, so that no name of a dump can close its element.
+ *
+ * Blocks of a part, little-endian:
+ *     columns   JSON: the titles of the value columns, in the order of the rows' columns below
+ *     names     JSON: the name of each call
+ *     stacks    JSON: each distinct stack, frames innermost first; [] is number 0
+ *     texts     JSON: every other text, each once; number 0 is ""
+ *     calls     u32 first row, u32 rows, f32 error of its outputs, f32 error of its inputs, u32 stack, i32 parent,
+ *               u8 verdict, u8 marks: one array behind the other
+ *     nodes     JSON: names of modules that are parents but no calls; their numbers follow those of the calls
+ *     edges     u32 pairs (producer, consumer): a call whose output the other took
+ *     rows<k>   PAGE_CHUNK rows: u32 call, u32 name behind the call's, u8 verdict, u8 marks, then for each column one
+ *               byte, 't' (u32 text numbers), 'n' (f64) or 'x' (f64, texts as NaN with the text's number in the low 32
+ *               bits and 0x7ff80001 above), and its values. Values of 8 and 4 bytes are stored byte plane by byte
+ * plane. elements  JSON, written by the caller: see msp_page_part_block()
+ */
+#ifndef MSP_REPORT_PAGE_H
+#define MSP_REPORT_PAGE_H
+
+#include "core/str.h"
+#include "msprobe/table.h"
+
+/* The worst of a call's rows is the call's. */
+typedef enum msp_page_verdict {
+    PAGE_NOT_JUDGED = 0, /* not tensors, or not readable */
+    PAGE_FINE,
+    PAGE_UNMATCHED,  /* no partner, or one of another shape */
+    PAGE_SUSPICIOUS, /* coloured, but not wrong */
+    PAGE_WRONG
+} msp_page_verdict;
+
+enum {
+    PAGE_MARK_NONFINITE = 1, /* NaN or infinite on one side only */
+    PAGE_MARK_OUTPUT = 2,    /* of a row: something that the call gave; of a call: it has some */
+    PAGE_MARK_RED = 4,
+    PAGE_MARK_YELLOW = 8,
+    PAGE_MARK_INPUT_WRONG = 16, /* of a call: an input was wrong */
+    PAGE_MARK_OUTPUT_WRONG = 32,
+    PAGE_MARK_NO_ROWS = 64 /* of a call: its rows were left out, for the page has a limit */
+};
+
+typedef struct msp_page_part msp_page_part;
+
+/*
+ * Begin a part with the columns of a result table. beside: the page's path, next to which the part spills. max_rows:
+ * rows beyond so many are kept only where something is wrong with them, and beyond twice as many not at all.
+ */
+MSP_CHECK msp_status msp_page_part_open(msp_page_part **out, const char *beside, const msp_column *columns,
+                                        size_t ncolumns, int64_t max_rows, msp_error *err);
+
+/* A row of the table; rows of a call come one after the other. Text is borrowed for the call. */
+MSP_CHECK msp_status msp_page_part_row(msp_page_part *p, msp_str call, const msp_cell *cells, msp_row_colour colour,
+                                       msp_error *err);
+
+size_t msp_page_part_calls(const msp_page_part *p);
+msp_str msp_page_part_call_name(const msp_page_part *p, size_t call);
+
+/* The stack of the newest call; frames innermost first. */
+MSP_CHECK msp_status msp_page_part_stack(msp_page_part *p, const msp_str *frames, size_t n, msp_error *err);
+
+/* The name of the call's or module's parent; "" for none. Names that are no calls become nodes. */
+MSP_CHECK msp_status msp_page_part_parent(msp_page_part *p, msp_str name, msp_str parent, msp_error *err);
+
+/* A block of the caller's own: any bytes, usually JSON. */
+MSP_CHECK msp_status msp_page_part_block(msp_page_part *p, const char *name, msp_str bytes, msp_error *err);
+
+/* Write what is left. Then bins (n of them) get the largest error and the worst verdict over equal shares of the calls.
+ */
+MSP_CHECK msp_status msp_page_part_finish(msp_page_part *p, msp_error *err);
+
+typedef struct msp_page_bin {
+    float error; /* of outputs; -1: no call here has one */
+    uint8_t verdict, marks;
+} msp_page_bin;
+
+void msp_page_part_bins(const msp_page_part *p, msp_page_bin *bins, size_t n);
+/* The call whose outputs are off most, and by how much; SIZE_MAX: none was measured. */
+size_t msp_page_part_largest(const msp_page_part *p, float *error);
+
+int64_t msp_page_part_rows(const msp_page_part *p); /* that are in the page */
+
+/* Accepts NULL; the temporary file is removed. */
+void msp_page_part_close(msp_page_part *p);
+
+/* The whole page: head is JSON; parts may hold NULL. The file appears whole or not at all. */
+MSP_CHECK msp_status msp_page_write(const char *path, msp_str head, msp_page_part *const *parts, size_t nparts,
+                                    msp_error *err);
+
+#endif

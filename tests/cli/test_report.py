@@ -1,0 +1,76 @@
+"""`msprobe report`: the page of an earlier comparison, from its tables."""
+import base64
+import json
+import re
+import zlib
+
+import dumps
+import pytest
+
+
+def block(page, name):
+    found = re.search(r'data-block="%s">([^<]*)<' % name, page.read_text())
+    return json.loads(zlib.decompress(base64.b64decode(found.group(1)), -15))
+
+
+def head(page):
+    return json.loads(re.search(r'id="head">([^<]*)<', page.read_text()).group(1))
+
+
+@pytest.fixture
+def results(run, tmp_path):
+    dumps.statistics(tmp_path / "npu", 2, construct={"Functional.relu.0.forward": "Module.act.ReLU.forward.0"})
+    dumps.statistics(tmp_path / "bench")
+    assert run("compare", "npu", "bench", "-o", "out", "--format", "xlsx,csv,json", "--no-html").rc == 0
+    assert list((tmp_path / "out").glob("*.html")) == []
+    return tmp_path / "out"
+
+
+@pytest.mark.parametrize("ext", ["xlsx", "csv", "json"])
+def test_every_format_gives_the_page_that_compare_wrote(run, results, tmp_path, ext):
+    table, = results.glob("*." + ext)
+    r = run("report", str(table))
+    assert r.rc == 0 and "7 rows of 1 table, 3 wrong" in r.out, r.err
+    page, = results.glob("*.html")
+    assert run("compare", "npu", "bench", "-o", "again").rc == 0
+    direct, = (tmp_path / "again").glob("*.html")
+    for name in ("names", "columns"):
+        assert block(page, name) == block(direct, name)
+    mine, theirs = head(page), head(direct)
+    assert mine["verdict"]["text"] == theirs["verdict"]["text"] and mine["pairs"][0]["bins"] == theirs["pairs"][0]["bins"]
+    for key in ("rows", "matched", "wrong"):
+        assert mine["pairs"][0]["counts"][key] == theirs["pairs"][0]["counts"][key]
+    assert mine["pairs"][0]["suspect"]["stack"] == theirs["pairs"][0]["suspect"]["stack"]
+
+
+def test_a_folder_is_one_page_and_nothing_is_written_over(run, results):
+    assert run("report", "out").rc == 0 and run("report", "out").rc == 0
+    assert len(list(results.glob("*.html"))) == 2
+
+
+def test_the_dump_adds_the_models_tree(run, results):
+    table, = results.glob("*.csv")
+    assert run("report", str(table), "npu", "-o", "pages").rc == 0
+    page, = (results.parent / "pages").glob("*.html")
+    assert block(page, "nodes")["names"] == ["Module.act.ReLU.forward.0"]
+
+
+@pytest.mark.parametrize("text, what", [("a,b\n1,2\n", 'no column "NPU Name"'), ("", "empty")])
+def test_what_is_no_result_is_an_error(run, tmp_path, text, what):
+    (tmp_path / "x.csv").write_text(text)
+    r = run("report", "x.csv")
+    assert r.rc == 1 and what in r.err and list(tmp_path.glob("*.html")) == [] and list(tmp_path.glob("*.tmp")) == []
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"columns": 1}', '{"columns": ["NPU Name", "Bench Name"], "rows": [1]}', "{"])
+def test_a_json_that_is_no_table_is_an_error(run, tmp_path, text):
+    (tmp_path / "x.json").write_text(text)
+    r = run("report", "x.json")
+    assert r.rc == 1 and "x.json" in r.err and list(tmp_path.glob("*.tmp")) == []
+
+
+def test_nothing_there_is_said(run, tmp_path):
+    (tmp_path / "empty").mkdir()
+    assert "no such file" in run("report", "nowhere").err
+    assert "holds no compare_result_" in run("report", "empty").err
+    assert run("report").rc == 2

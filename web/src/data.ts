@@ -1,0 +1,160 @@
+// data.ts - the blocks of the page (src/report/write/page.h describes them), unpacked when they are asked for.
+
+export const CHUNK = 8192;
+export const enum Verdict { NotJudged, Fine, Unmatched, Suspicious, Wrong }
+export const MARK = { nonfinite: 1, output: 2, red: 4, yellow: 8, inputWrong: 16, outputWrong: 32, noRows: 64 };
+
+export interface Suspect {
+  name: string; bench_name: string; call: string; verdict: string; message: string; inputs: string;
+  argument?: string; stack: string[]; dtype: string[]; shape: string[];
+  worst?: { index: number[]; npu: string; bench: string };
+}
+export interface PairHead {
+  label: string; step: number; rank: number; npu?: string; bench?: string; mode: string; error?: string;
+  counts: Record<string, number>; bins?: number[]; calls?: number; shown_rows?: number; suspect?: Suspect;
+  files: string[];
+}
+export interface Head {
+  format: number; npu: string; bench: string; pairs: PairHead[];
+  verdict: { level: string; text: string; pair: number; wrong: number };
+}
+export interface Elements {
+  row: number; count: number; equal: number; mismatches: number; hist: number[];
+  mag: [number, number, number][]; map_size: number[]; map: number[];
+  worst: [number[], string, string, number][];
+}
+
+export function readHead(): Head {
+  return JSON.parse(document.getElementById("head")!.textContent!);
+}
+
+async function unpack(text: string): Promise<Uint8Array> {
+  const binary = atob(text), bytes = new Uint8Array(binary.length);
+  for (let i = 0; i < binary.length; i++) bytes[i] = binary.charCodeAt(i);
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+// Byte planes back to values of `size` bytes.
+function planes(bytes: Uint8Array, at: number, n: number, size: number): ArrayBuffer {
+  const out = new Uint8Array(n * size);
+  for (let b = 0; b < size; b++)
+    for (let i = 0, from = at + b * n; i < n; i++) out[i * size + b] = bytes[from + i];
+  return out.buffer;
+}
+
+export interface Column { kind: "t" | "n" | "x"; ids?: Uint32Array; values?: Float64Array; words?: Uint32Array }
+export interface Rows {
+  call: Uint32Array; name: Uint32Array; verdict: Uint8Array; marks: Uint8Array; columns: Column[]; count: number;
+}
+
+const BOX = 0x7ff80001;
+
+export class Part {
+  first!: Uint32Array; rows!: Uint32Array; error!: Float32Array; inputError!: Float32Array; stack!: Uint32Array;
+  parent!: Int32Array; verdict!: Uint8Array; marks!: Uint8Array;
+  names: string[] = []; nodeNames: string[] = []; nodeParents: number[] = [];
+  columns: string[] = []; texts: string[] = []; stacks: string[] = []; edges = new Uint32Array(0);
+  elements = new Map<number, Elements>();
+  byName = new Map<string, number>();
+  rowCount = 0;
+  private chunks = new Map<number, Promise<Rows>>();
+  private blocks = new Map<string, Element>();
+
+  private constructor(readonly number: number) {}
+
+  static async load(number: number): Promise<Part | null> {
+    const holder = document.querySelector(`div[data-part="${number}"]`);
+    if (!holder) return null;
+    const p = new Part(number);
+    for (const e of Array.from(holder.children)) p.blocks.set(e.getAttribute("data-block")!, e);
+    const [calls, names, nodes] = await Promise.all([p.bytes("calls"), p.json<string[]>("names"),
+      p.json<{ names: string[]; parents: number[] }>("nodes")]);
+    const n = names.length;
+    let at = 0;
+    const take = (size: number) => { const v = planes(calls, at, n, size); at += n * size; return v; };
+    p.first = new Uint32Array(take(4));
+    p.rows = new Uint32Array(take(4));
+    p.error = new Float32Array(take(4));
+    p.inputError = new Float32Array(take(4));
+    p.stack = new Uint32Array(take(4));
+    p.parent = new Int32Array(take(4));
+    p.verdict = new Uint8Array(take(1));
+    p.marks = new Uint8Array(take(1));
+    p.names = names;
+    p.nodeNames = nodes.names;
+    p.nodeParents = nodes.parents;
+    for (let i = n - 1; i >= 0; i--) p.byName.set(names[i], i);
+    for (let i = 0; i < n; i++) p.rowCount += p.rows[i];
+    const [columns, texts, stacks, edges, elements] = await Promise.all([p.json<string[]>("columns"),
+      p.json<string[]>("texts"), p.json<string[]>("stacks"), p.bytes("edges"), p.json<Elements[]>("elements")]);
+    p.columns = columns;
+    p.texts = texts;
+    p.stacks = stacks;
+    p.edges = new Uint32Array(edges.buffer, 0, edges.length >> 2);
+    for (const e of elements ?? []) p.elements.set(e.row, e);
+    return p;
+  }
+
+  private bytes(name: string): Promise<Uint8Array> {
+    const e = this.blocks.get(name);
+    return e ? unpack(e.textContent!) : Promise.resolve(new Uint8Array(0));
+  }
+
+  private async json<T>(name: string): Promise<T> {
+    const b = await this.bytes(name);
+    return b.length ? JSON.parse(new TextDecoder().decode(b)) : ([] as unknown as T);
+  }
+
+  chunk(k: number): Promise<Rows> {
+    let c = this.chunks.get(k);
+    if (!c) {
+      c = this.unpackRows(k);
+      this.chunks.set(k, c);
+    }
+    return c;
+  }
+
+  private async unpackRows(k: number): Promise<Rows> {
+    const b = await this.bytes("rows" + k), n = Math.min(CHUNK, this.rowCount - k * CHUNK);
+    let at = 0;
+    const u32 = () => { const v = new Uint32Array(planes(b, at, n, 4)); at += 4 * n; return v; };
+    const call = u32(), name = u32();
+    const verdict = b.slice(at, at + n), marks = b.slice(at + n, at + 2 * n);
+    at += 2 * n;
+    const columns: Column[] = [];
+    while (at < b.length) {
+      const kind = String.fromCharCode(b[at++]) as Column["kind"];
+      if (kind === "t") columns.push({ kind, ids: u32() });
+      else {
+        const buffer = planes(b, at, n, 8);
+        at += 8 * n;
+        columns.push({ kind, values: new Float64Array(buffer), words: new Uint32Array(buffer) });
+      }
+    }
+    return { call, name, verdict, marks, columns, count: n };
+  }
+
+  // A cell as a number, or as text.
+  cell(r: Rows, column: number, i: number): number | string {
+    const c = r.columns[column];
+    if (!c) return "";
+    if (c.kind === "t") return this.texts[c.ids![i]];
+    if (c.kind === "x" && c.words![2 * i + 1] === BOX) return this.texts[c.words![2 * i]];
+    return c.values![i];
+  }
+
+  async rowsOf(call: number): Promise<{ rows: Rows; at: number; index: number }[]> {
+    const out = [];
+    for (let i = 0; i < this.rows[call]; i++) {
+      const index = this.first[call] + i;
+      out.push({ rows: await this.chunk(Math.floor(index / CHUNK)), at: index % CHUNK, index });
+    }
+    return out;
+  }
+
+  frames(call: number): string[] {
+    const s = this.stacks[this.stack[call]];
+    return s ? JSON.parse(s) : [];
+  }
+}
