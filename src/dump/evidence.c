@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include "core/alloc.h"
-#include "json/json.h"
+#include "text/json.h"
 #include "msprobe/local.h"
 
 enum { FLUSH_BYTES = 1 << 16 };
