@@ -9,6 +9,11 @@ import os
 
 from mindspore import Tensor, mint, ops
 
+try:
+    from mindspore.graph.api import _JitExecutor
+except ImportError:
+    from mindspore.common.api import _JitExecutor
+
 LIST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "support_wrap_ops.yaml")
 _MISSING = object()
 
@@ -64,7 +69,7 @@ class Registry:
                 for name in dict.fromkeys(names):
                     original = getattr(owner, name, None)
                     if callable(original) and not isinstance(original, type):
-                        self._found.append((owner, name, self._replacement(original, "%s.%s" % (prefix, name), is_in_place(name))))
+                        self._found.append((owner, name, self._replacement(original, "%s.%s" % (prefix, name), prefix == "MintDistributed" or is_in_place(name))))
 
     def _replacement(self, original, name, in_place):
         call = self._call
@@ -96,3 +101,39 @@ class Registry:
                 setattr(owner, name, before)
         self._before = []
         self.installed = False
+
+
+class Compiled:
+    """What @jit compiles reads the source of what it calls: it must find the functions as they were."""
+
+    def __init__(self, registry, call=None):
+        """call(run, executor, args, kwargs), when given, is what a compiled function does; run(*args, **kwargs) is the function."""
+        self._registry, self._call, self._original = registry, call, None
+
+    def install(self):
+        if self._original is not None:
+            return
+        self._original = original = _JitExecutor.__call__
+        compiled = self
+
+        def call(executor, *args, **kwargs):
+            def run(*a, **k):
+                return compiled._run(original, executor, a, k)
+
+            return run(*args, **kwargs) if compiled._call is None else compiled._call(run, executor, args, kwargs)
+
+        _JitExecutor.__call__ = call
+
+    def uninstall(self):
+        if self._original is not None:
+            _JitExecutor.__call__, self._original = self._original, None
+
+    def _run(self, original, executor, args, kwargs):
+        was = self._registry.installed
+        if was:
+            self._registry.uninstall()
+        try:
+            return original(executor, *args, **kwargs)
+        finally:
+            if was and self._original is not None:  # recording may have ended meanwhile
+                self._registry.install()
