@@ -3,8 +3,8 @@
  *
  * Nothing is replaced: the objects that the program holds stay the same ones, and what is put into them at start() is
  * taken out at stop(). Identity, hash, pickling, early imports and torch.compile see what they saw before; stopped,
- * nothing of ours is on the call path. docs/collector.md tells how each kind was found out; a self-test at start()
- * proves each in the running interpreter.
+ * nothing of ours is on the call path. docs/design/collector.md tells how each kind was found out; a self-test at
+ * start() proves each in the running interpreter.
  *
  * Built-in function: its m_ml points at a copy of its PyMethodDef that is the head of a probe_api, and its vectorcall
  * field (empty for METH_VARARGS|METH_KEYWORDS) at us. The copy keeps ml_meth, because hash() of a built-in is made of

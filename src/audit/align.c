@@ -61,8 +61,7 @@ made_elsewhere(const lane *l, const group *g, msp_str signature)
     for (size_t i = 0; i < l->rank->ncalls; i++) {
         const msp_audit_call *c = &l->rank->calls[i];
 
-        if (msp_str_eq(c->signature, signature) && !msp_str_eq(c->group, g->text) && c->nranks > 0 &&
-            c->out.count == 0)
+        if (msp_str_eq(c->signature, signature) && !msp_str_eq(c->group, g->text) && c->nranks > 0 && c->out.count == 0)
             return c;
     }
     return NULL;
@@ -79,17 +78,22 @@ say_missing(msp_audit_step *s, const group *g, const lane *l, const lane *model,
     msp_status st;
 
     if (other != NULL)
-        msp_buf_printf(&what, "rank %lld makes %.*s in group %.*s, the others of %.*s make it there (%.*s on rank %lld)",
+        msp_buf_printf(&what,
+                       "rank %lld makes %.*s in group %.*s, the others of %.*s make it there (%.*s on rank %lld)",
                        (long long)l->number, show(wanted), wanted.p, show(other->group), other->group.p, show(g->text),
                        g->text.p, show(theirs->name), theirs->name.p, (long long)model->number);
     else
         msp_buf_printf(&what, "rank %lld does not make %.*s (%.*s on rank %lld)%s%.*s", (long long)l->number,
                        show(wanted), wanted.p, show(theirs->name), theirs->name.p, (long long)model->number,
-                       here != NULL    ? "; its next call in the group is "
-                       : l->n == 0 ? "; it makes no call in the group"
-                                       : "; its last call in the group is ",
-                       here != NULL ? show(here->name) : l->n > 0 ? show(l->calls[l->n - 1]->name) : 0,
-                       here != NULL ? here->name.p : l->n > 0 ? l->calls[l->n - 1]->name.p : "");
+                       here != NULL ? "; its next call in the group is "
+                       : l->n == 0  ? "; it makes no call in the group"
+                                    : "; its last call in the group is ",
+                       here != NULL ? show(here->name)
+                       : l->n > 0   ? show(l->calls[l->n - 1]->name)
+                                    : 0,
+                       here != NULL ? here->name.p
+                       : l->n > 0   ? l->calls[l->n - 1]->name.p
+                                    : "");
     if (at == NULL && l->n > 0)
         at = l->calls[l->n - 1];
     st = msp_buf_status(&what, err);

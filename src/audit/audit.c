@@ -110,7 +110,8 @@ msp_audit_rank_of(const msp_audit_step *s, int64_t number)
     return low < s->nranks && s->ranks[low].rank == number ? &s->ranks[low] : NULL;
 }
 
-/* ---- ranks that are missing or stopped ----------------------------------------------------------------------------- */
+/* ---- ranks that are missing or stopped -----------------------------------------------------------------------------
+ */
 
 static msp_status
 say_absent(msp_audit_step *s, int64_t rank, const char *why, msp_error *err)

@@ -74,7 +74,7 @@ typedef struct msp_audit_call {
     int64_t order; /* place among the group's calls; -1: not recorded */
     int64_t root;  /* of broadcast and the like, peer of a message: number of the rank in the job; -1: any or none */
     int64_t tag;
-    msp_audit_list in, out; /* out is empty when the result was not recorded */
+    msp_audit_list in, out;          /* out is empty when the result was not recorded */
     int64_t *in_splits, *out_splits; /* all_to_all_single; NULL: equal parts */
     size_t nin_splits, nout_splits;
     bool met; /* all who should took part */

@@ -29,27 +29,83 @@ typedef struct signature {
 
 static const signature signatures[] = {
     {"all_reduce", MSP_AUDIT_ALL_REDUCE, {0, "tensor"}, {0, "tensor"}, {1, "op"}, NO_ARG, {2, "group"}, true},
-    {"all_reduce_coalesced", MSP_AUDIT_ALL_REDUCE, {0, "tensors"}, {0, "tensors"}, {1, "op"}, NO_ARG, {2, "group"}, true},
+    {"all_reduce_coalesced",
+     MSP_AUDIT_ALL_REDUCE,
+     {0, "tensors"},
+     {0, "tensors"},
+     {1, "op"},
+     NO_ARG,
+     {2, "group"},
+     true},
     {"reduce", MSP_AUDIT_REDUCE, {0, "tensor"}, {0, "tensor"}, {2, "op"}, {1, "dst"}, {3, "group"}, true},
     {"broadcast", MSP_AUDIT_BROADCAST, {0, "tensor"}, {0, "tensor"}, NO_ARG, {1, "src"}, {2, "group"}, true},
     {"all_gather", MSP_AUDIT_ALL_GATHER, {1, "tensor"}, {0, "tensor_list"}, NO_ARG, NO_ARG, {2, "group"}, false},
-    {"all_gather_into_tensor", MSP_AUDIT_ALL_GATHER_INTO, {1, "input_tensor"}, {0, "output_tensor"}, NO_ARG, NO_ARG,
-     {2, "group"}, true},
-    {"_all_gather_base", MSP_AUDIT_ALL_GATHER_INTO, {1, "input_tensor"}, {0, "output_tensor"}, NO_ARG, NO_ARG,
-     {2, "group"}, true},
-    {"all_gather_coalesced", MSP_AUDIT_ALL_GATHER_LISTS, {1, "input_tensor_list"}, {0, "output_tensor_lists"}, NO_ARG,
-     NO_ARG, {2, "group"}, true},
+    {"all_gather_into_tensor",
+     MSP_AUDIT_ALL_GATHER_INTO,
+     {1, "input_tensor"},
+     {0, "output_tensor"},
+     NO_ARG,
+     NO_ARG,
+     {2, "group"},
+     true},
+    {"_all_gather_base",
+     MSP_AUDIT_ALL_GATHER_INTO,
+     {1, "input_tensor"},
+     {0, "output_tensor"},
+     NO_ARG,
+     NO_ARG,
+     {2, "group"},
+     true},
+    {"all_gather_coalesced",
+     MSP_AUDIT_ALL_GATHER_LISTS,
+     {1, "input_tensor_list"},
+     {0, "output_tensor_lists"},
+     NO_ARG,
+     NO_ARG,
+     {2, "group"},
+     true},
     {"gather", MSP_AUDIT_GATHER, {0, "tensor"}, {1, "gather_list"}, NO_ARG, {2, "dst"}, {3, "group"}, true},
     {"scatter", MSP_AUDIT_SCATTER, {1, "scatter_list"}, {0, "tensor"}, NO_ARG, {2, "src"}, {3, "group"}, true},
-    {"reduce_scatter", MSP_AUDIT_REDUCE_SCATTER, {1, "input_list"}, {0, "output"}, {2, "op"}, NO_ARG, {3, "group"},
+    {"reduce_scatter",
+     MSP_AUDIT_REDUCE_SCATTER,
+     {1, "input_list"},
+     {0, "output"},
+     {2, "op"},
+     NO_ARG,
+     {3, "group"},
      false},
-    {"reduce_scatter_tensor", MSP_AUDIT_REDUCE_SCATTER_TENSOR, {1, "input"}, {0, "output"}, {2, "op"}, NO_ARG,
-     {3, "group"}, true},
-    {"_reduce_scatter_base", MSP_AUDIT_REDUCE_SCATTER_TENSOR, {1, "input"}, {0, "output"}, {2, "op"}, NO_ARG,
-     {3, "group"}, true},
-    {"all_to_all", MSP_AUDIT_ALL_TO_ALL, {1, "input_tensor_list"}, {0, "output_tensor_list"}, NO_ARG, NO_ARG,
-     {2, "group"}, false},
-    {"all_to_all_single", MSP_AUDIT_ALL_TO_ALL_SINGLE, {1, "input"}, {0, "output"}, NO_ARG, NO_ARG, {4, "group"}, false},
+    {"reduce_scatter_tensor",
+     MSP_AUDIT_REDUCE_SCATTER_TENSOR,
+     {1, "input"},
+     {0, "output"},
+     {2, "op"},
+     NO_ARG,
+     {3, "group"},
+     true},
+    {"_reduce_scatter_base",
+     MSP_AUDIT_REDUCE_SCATTER_TENSOR,
+     {1, "input"},
+     {0, "output"},
+     {2, "op"},
+     NO_ARG,
+     {3, "group"},
+     true},
+    {"all_to_all",
+     MSP_AUDIT_ALL_TO_ALL,
+     {1, "input_tensor_list"},
+     {0, "output_tensor_list"},
+     NO_ARG,
+     NO_ARG,
+     {2, "group"},
+     false},
+    {"all_to_all_single",
+     MSP_AUDIT_ALL_TO_ALL_SINGLE,
+     {1, "input"},
+     {0, "output"},
+     NO_ARG,
+     NO_ARG,
+     {4, "group"},
+     false},
     {"send", MSP_AUDIT_SEND, {0, "tensor"}, {0, "tensor"}, NO_ARG, {1, "dst"}, {2, "group"}, true},
     {"isend", MSP_AUDIT_SEND, {0, "tensor"}, {0, "tensor"}, NO_ARG, {1, "dst"}, {2, "group"}, true},
     {"recv", MSP_AUDIT_RECV, {0, "tensor"}, {0, "tensor"}, NO_ARG, {1, "src"}, {2, "group"}, true},
@@ -219,7 +275,7 @@ read_ints(msp_audit_rank *r, const msp_json *v, size_t *n)
  * without it the argument says it, and no argument means all ranks.
  */
 static void
-read_group(msp_audit_rank *r, msp_audit_call *c, const msp_json *record, const msp_json *argument)
+read_group(msp_audit_rank *r, msp_audit_call *c, const msp_json *record, const msp_json *group)
 {
     const msp_json *said = msp_json_get(record, "distributed");
     msp_str name = msp_json_string(msp_json_get(said, "group_name"));
@@ -232,7 +288,7 @@ read_group(msp_audit_rank *r, msp_audit_call *c, const msp_json *record, const m
         r->has_order = r->has_order || c->ranks != NULL;
     }
     if (c->ranks == NULL)
-        c->ranks = read_ints(r, msp_json_get(argument, "group_ranks"), &c->nranks);
+        c->ranks = read_ints(r, msp_json_get(group, "group_ranks"), &c->nranks);
     for (size_t i = 0; i < c->nranks; i++)
         msp_buf_printf(&text, "%s%lld", i == 0 ? "[" : ", ", (long long)c->ranks[i]);
     if (c->nranks > 0)
@@ -338,7 +394,8 @@ read_call(msp_audit_rank *r, msp_str name, msp_str api, size_t at, const msp_jso
         c->out_splits = read_ints(r, argument_of(record, (argument){2, "output_split_sizes"}), &c->nout_splits);
         c->in_splits = read_ints(r, argument_of(record, (argument){3, "input_split_sizes"}), &c->nin_splits);
     }
-    if (!read_tensors(r, &c->in, argument_of(record, s->in)) || !read_tensors(r, &c->out, argument_after(record, s->out)))
+    if (!read_tensors(r, &c->in, argument_of(record, s->in)) ||
+        !read_tensors(r, &c->out, argument_after(record, s->out)))
         return false;
     write_signature(r, c, s);
     r->ncalls++;

@@ -79,16 +79,23 @@ rounding(msp_dtype t)
 {
     switch (t) {
     case MSP_F64:
-    case MSP_C128: return 0x1p-53;
+    case MSP_C128:
+        return 0x1p-53;
     case MSP_F32:
-    case MSP_C64: return 0x1p-24;
-    case MSP_F16: return 0x1p-11;
-    case MSP_BF16: return 0x1p-8;
+    case MSP_C64:
+        return 0x1p-24;
+    case MSP_F16:
+        return 0x1p-11;
+    case MSP_BF16:
+        return 0x1p-8;
     case MSP_F8_E4M3FN:
-    case MSP_F8_E4M3FNUZ: return 0x1p-4;
+    case MSP_F8_E4M3FNUZ:
+        return 0x1p-4;
     case MSP_F8_E5M2:
-    case MSP_F8_E5M2FNUZ: return 0x1p-3;
-    default: return 0;
+    case MSP_F8_E5M2FNUZ:
+        return 0x1p-3;
+    default:
+        return 0;
     }
 }
 
@@ -102,11 +109,11 @@ smallest(msp_dtype t)
 static double
 largest(msp_dtype t)
 {
-    return t == MSP_F64   ? 0x1.fffffffffffffp1023
-           : t == MSP_F32 ? 0x1.fffffep127
+    return t == MSP_F64    ? 0x1.fffffffffffffp1023
+           : t == MSP_F32  ? 0x1.fffffep127
            : t == MSP_BF16 ? 0x1.fep127
-           : t == MSP_F16 ? 65504
-                          : 448;
+           : t == MSP_F16  ? 65504
+                           : 448;
 }
 
 static uint64_t
@@ -180,7 +187,7 @@ float_fits(const sums *s, int reduce, msp_dtype t, double got, size_t n)
         return isnan(got);
     if (reduce == MSP_REDUCE_MAX || reduce == MSP_REDUCE_MIN)
         return got == want || isnan(got) != 0; /* how NaN is passed on is the back end's choice */
-    if (!isfinite(got)) /* a partial sum may have left the type's range */
+    if (!isfinite(got))                        /* a partial sum may have left the type's range */
         return !isfinite(want) || s->magnitude > largest(t) / 2 || reduce == MSP_REDUCE_PRODUCT;
     return fabs(got - want) <= bound + (double)n * smallest(t);
 }
@@ -305,8 +312,8 @@ check_copy(const checker *k, const claim *c, bool *wrong, char *what, size_t siz
     if (a->md5.len > 0 && b->md5.len > 0) {
         *wrong = !msp_str_eq(a->md5, b->md5);
         if (*wrong)
-            snprintf(what, size, "the checksum of its result is %.*s, that of what rank %lld gave %.*s", (int)a->md5.len,
-                     a->md5.p, from, (int)b->md5.len, b->md5.p);
+            snprintf(what, size, "the checksum of its result is %.*s, that of what rank %lld gave %.*s",
+                     (int)a->md5.len, a->md5.p, from, (int)b->md5.len, b->md5.p);
         return true;
     }
     if (!a->has_stats || !b->has_stats)
@@ -568,8 +575,8 @@ check_reduce(checker *k, part *in, size_t root)
             return;
         in[r] = whole_of(r, set->calls[r]->in.items);
     }
-    (void)check_claim(k, &(claim){whole_of(root, set->calls[root]->out.items), in, set->n,
-                                  (int)set->calls[root]->reduce});
+    (void)check_claim(k,
+                      &(claim){whole_of(root, set->calls[root]->out.items), in, set->n, (int)set->calls[root]->reduce});
 }
 
 /* Parts that are on the wrong place: which rank gave what stands there? */
@@ -588,8 +595,8 @@ find_owner(checker *k, part out, size_t expected)
         set->wrong = false;
         same = claim_copy(k, out, whole_of(r, set->calls[r]->in.items));
         if (same) {
-            snprintf(set->what, sizeof(set->what), "part %zu of its result is what rank %lld gave, not rank %lld", expected,
-                     (long long)set->ranks[r]->rank, (long long)set->ranks[expected]->rank);
+            snprintf(set->what, sizeof(set->what), "part %zu of its result is what rank %lld gave, not rank %lld",
+                     expected, (long long)set->ranks[r]->rank, (long long)set->ranks[expected]->rank);
             break;
         }
         memcpy(set->what, said, sizeof(said));
@@ -610,7 +617,8 @@ check_gather(checker *k, part *in, size_t to, bool one_tensor)
     if (mine == NULL || mine->out.count == 0)
         return;
     for (size_t r = 0; r < set->n && !set->wrong; r++) {
-        const msp_audit_tensor *t = set->calls[r] == NULL || set->calls[r]->in.count == 0 ? NULL : set->calls[r]->in.items;
+        const msp_audit_tensor *t =
+            set->calls[r] == NULL || set->calls[r]->in.count == 0 ? NULL : set->calls[r]->in.items;
         part out;
 
         if (t == NULL || (!one_tensor && r >= mine->out.count) ||
@@ -745,9 +753,15 @@ run_check(checker *k, part *in, const msp_audit_call *any)
         if (set->ranks[r] != NULL && set->ranks[r]->rank == any->root)
             root = r;
     switch (any->op) {
-    case MSP_AUDIT_ALL_REDUCE: check_all_reduce(k, in); break;
-    case MSP_AUDIT_REDUCE: check_reduce(k, in, root); break;
-    case MSP_AUDIT_BROADCAST: check_broadcast(k, root); break;
+    case MSP_AUDIT_ALL_REDUCE:
+        check_all_reduce(k, in);
+        break;
+    case MSP_AUDIT_REDUCE:
+        check_reduce(k, in, root);
+        break;
+    case MSP_AUDIT_BROADCAST:
+        check_broadcast(k, root);
+        break;
     case MSP_AUDIT_ALL_GATHER:
     case MSP_AUDIT_ALL_GATHER_INTO:
         for (size_t r = 0; r < set->n && !set->wrong; r++)
@@ -757,16 +771,27 @@ run_check(checker *k, part *in, const msp_audit_call *any)
         if (root < set->n)
             check_gather(k, in, root, false);
         break;
-    case MSP_AUDIT_SCATTER: check_scatter(k, root); break;
-    case MSP_AUDIT_REDUCE_SCATTER: check_reduce_scatter(k, in, false); break;
-    case MSP_AUDIT_REDUCE_SCATTER_TENSOR: check_reduce_scatter(k, in, true); break;
-    case MSP_AUDIT_ALL_TO_ALL: check_all_to_all(k, false); break;
-    case MSP_AUDIT_ALL_TO_ALL_SINGLE: check_all_to_all(k, true); break;
+    case MSP_AUDIT_SCATTER:
+        check_scatter(k, root);
+        break;
+    case MSP_AUDIT_REDUCE_SCATTER:
+        check_reduce_scatter(k, in, false);
+        break;
+    case MSP_AUDIT_REDUCE_SCATTER_TENSOR:
+        check_reduce_scatter(k, in, true);
+        break;
+    case MSP_AUDIT_ALL_TO_ALL:
+        check_all_to_all(k, false);
+        break;
+    case MSP_AUDIT_ALL_TO_ALL_SINGLE:
+        check_all_to_all(k, true);
+        break;
     case MSP_AUDIT_SEND: /* the sender's set[0], the receiver's set[1] */
         if (set->calls[0]->in.count > 0 && set->calls[1]->out.count > 0)
             (void)claim_copy(k, whole_of(1, set->calls[1]->out.items), whole_of(0, set->calls[0]->in.items));
         break;
-    default: break;
+    default:
+        break;
     }
 }
 

@@ -149,7 +149,7 @@ find_parting(msp_audit_replicas *p, msp_audit_step *s, size_t i, size_t at, msp_
         uint64_t digest = r->weights[k].digest;
         size_t all, same = majority(p, s, p->home[at], &r->weights[k], k, &digest, &all);
 
-        s->result->weights += all > 1;
+        s->result->weights += same > 1 || all > 1; /* majority() stops counting where most agree */
         if (digest != r->weights[k].digest) {
             p->parted[at] = true;
             return say_parted(s, r, k, same, "differs from that of", err);

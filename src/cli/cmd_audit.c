@@ -119,7 +119,8 @@ msp_cmd_audit(const msp_args *args)
     msp_error err;
 
     if (opt.path == NULL)
-        st = msp_error_set(&err, MSP_E_INVALID, "DUMP is missing: the dump of a job, or the folder of one of its steps");
+        st =
+            msp_error_set(&err, MSP_E_INVALID, "DUMP is missing: the dump of a job, or the folder of one of its steps");
     else
         st = msp_args_number(&opt.threads, args, MSP_OPT_THREADS, "--threads", MAX_THREADS, &err);
     if (st != MSP_OK)
