@@ -1,6 +1,6 @@
 """What recording costs on MindSpore, as ratios to a step of a script that only switches launch_blocking on; medians, interleaved.
 
-    .venv-mindspore/bin/python bench/bench_mindspore.py [rounds]
+    tools/bench mindspore, or bench/bench_mindspore.py [rounds]
 
 Each kind runs in a process of its own, because launch_blocking cannot be undone; a round takes one after the other.
 """
@@ -60,12 +60,16 @@ def one(model, kind, folder):
 
 
 def main(rounds):
+    python = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".venv-mindspore", "bin", "python")
+    if not os.path.exists(python):
+        print("skipped: there is no .venv-mindspore (tools/setup mindspore)")
+        return
     for model in MODELS:
         found = {kind: [] for kind in KINDS}
         for _ in range(rounds):
             for kind in KINDS:
                 with tempfile.TemporaryDirectory() as folder:
-                    done = subprocess.run([sys.executable, __file__, "one", model, kind, folder], capture_output=True, text=True)
+                    done = subprocess.run([python, __file__, "one", model, kind, folder], capture_output=True, text=True)
                 line = [text for text in done.stdout.splitlines() if text.startswith("seconds")]
                 if not line:
                     sys.exit("%s %s failed:\n%s" % (model, kind, done.stdout + done.stderr))
@@ -73,7 +77,8 @@ def main(rounds):
         medians = {kind: statistics.median(values) for kind, values in found.items()}
         print("%s: " % model + ", ".join("%s %.2f ms" % (kind, 1e3 * medians[kind]) for kind in KINDS))
         for kind, (base, target) in TARGETS.items():
-            print("  %-5s %.2fx the step %s (target: at most %.2fx)" % (kind, medians[kind] / medians[base], base, target), flush=True)
+            ratio = medians[kind] / medians[base]
+            print("  %s %-5s %.2fx the step %s, target at most %.2fx %s" % (model, kind, ratio, base, target, "ok" if ratio <= target else "MISSED"), flush=True)
 
 
 if __name__ == "__main__":

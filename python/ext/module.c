@@ -170,6 +170,14 @@ static PyMethodDef functions[] = {
      "evidence_result(evidence, at, recorded, reference, *near)\n--\n\nMeasure a result, as local_error(), and write "
      "it."},
     {"evidence_close", msp_py_evidence_close, METH_O, "evidence_close(evidence)\n--\n\nWrite what is left, and close."},
+    {"precheck_output", msp_py_precheck_output, METH_VARARGS,
+     "precheck_output(name, api, device, bench)\n--\n\nMeasure and judge one result: (status, line of the details)."},
+    {"precheck_result", msp_py_precheck_result, METH_VARARGS,
+     "precheck_result(api, forward, backward, message)\n--\n\nThe line of an API in the result file."},
+    {"precheck_headers", msp_py_precheck_headers, METH_NOARGS,
+     "precheck_headers()\n--\n\nThe first lines of the result and the details file."},
+    {"precheck_resume", msp_py_precheck_resume, METH_VARARGS,
+     "precheck_resume(result, details)\n--\n\nMake two files ready to be continued: the set of names that are done."},
     {NULL, NULL, 0, NULL},
 };
 

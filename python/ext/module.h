@@ -124,4 +124,10 @@ PyObject *msp_py_evidence_close(PyObject *module, PyObject *evidence);
 int msp_py_threads_arg(int *threads, const char *function, Py_ssize_t npos, PyObject *const *args, Py_ssize_t nargs,
                        PyObject *kwnames);
 
+/* precheck.c */
+PyObject *msp_py_precheck_output(PyObject *module, PyObject *args);
+PyObject *msp_py_precheck_result(PyObject *module, PyObject *args);
+PyObject *msp_py_precheck_headers(PyObject *module, PyObject *unused);
+PyObject *msp_py_precheck_resume(PyObject *module, PyObject *args);
+
 #endif

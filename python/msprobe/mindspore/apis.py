@@ -6,6 +6,7 @@ written back, one that was inherited (methods that Tensor has from C++) is delet
 
 import functools
 import os
+import types
 
 from mindspore import Tensor, mint, ops
 
@@ -57,7 +58,7 @@ class Registry:
     def __init__(self, call):
         """call(original, name, args, kwargs, in_place) is what a replaced function does."""
         self._call = call
-        self._found = []  # (owner, attribute, replacement)
+        self._found = {}  # owner -> {attribute: replacement}
         self._before = []
         self.installed = False
 
@@ -69,7 +70,8 @@ class Registry:
                 for name in dict.fromkeys(names):
                     original = getattr(owner, name, None)
                     if callable(original) and not isinstance(original, type):
-                        self._found.append((owner, name, self._replacement(original, "%s.%s" % (prefix, name), prefix == "MintDistributed" or is_in_place(name))))
+                        self._found.setdefault(owner, {})[name] = self._replacement(
+                            original, "%s.%s" % (prefix, name), prefix == "MintDistributed" or is_in_place(name))
 
     def _replacement(self, original, name, in_place):
         call = self._call
@@ -87,18 +89,27 @@ class Registry:
         if self.installed:
             return
         self.installed = True
-        for owner, name, replacement in self._found:
-            self._before.append((owner, name, vars(owner).get(name, _MISSING)))
-            setattr(owner, name, replacement)
+        for owner, replacements in self._found.items():
+            names = vars(owner)
+            self._before.append((owner, {name: names.get(name, _MISSING) for name in replacements}))
+            if isinstance(owner, types.ModuleType):
+                names.update(replacements)  # thousands, at each start(): at once
+            else:
+                for name, replacement in replacements.items():
+                    setattr(owner, name, replacement)
 
     def uninstall(self):
         if not self.installed:
             return
-        for owner, name, before in reversed(self._before):
-            if before is _MISSING:
-                delattr(owner, name)
+        for owner, befores in reversed(self._before):
+            stood = {name: before for name, before in befores.items() if before is not _MISSING}
+            if isinstance(owner, types.ModuleType):
+                vars(owner).update(stood)
             else:
-                setattr(owner, name, before)
+                for name, before in stood.items():
+                    setattr(owner, name, before)
+            for name in befores.keys() - stood.keys():
+                delattr(owner, name)
         self._before = []
         self.installed = False
 

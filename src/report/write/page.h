@@ -7,11 +7,11 @@
  *
  * What a part leaves in the file is a list of blocks
  *
- *     <script type="text/plain" data-part="0" data-block="rows3">base64 of raw deflate</script>
+ *     <script type="text/plain" data-block="rows3">base64 of raw deflate</script>
  *
- * The browser never runs such an element, and base64 has no character that could end it. The head is JSON in which
- * every
- * '<', '>', '&' and every character beyond ASCII is written \uXXXX, so that no name of a dump can close its element.
+ * The browser never runs such an element, and base64 has no character that could end it. The head is JSON in
+ * which every '<', '>', '&' and every character beyond ASCII is written \uXXXX, so that no name of a dump can
+ * close its element.
  *
  * Blocks of a part, little-endian; values of 8 and 4 bytes are stored byte plane by byte plane:
  *
