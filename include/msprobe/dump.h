@@ -119,6 +119,9 @@ MSP_API size_t msp_dump_count(const msp_dump *d);
 /* The i-th record's name; not terminated, *len bytes, lives as long as d. */
 MSP_API const char *msp_dump_name(const msp_dump *d, size_t i, size_t *len);
 
+/* The i-th record as it stands in the file, which need not be JSON; not terminated, *len bytes, lives as long as d. */
+MSP_API const char *msp_dump_text(const msp_dump *d, size_t i, size_t *len);
+
 /* ---- stack.json -------------------------------------------------------------------------------------------------- */
 
 typedef struct msp_stack msp_stack;

@@ -7,7 +7,7 @@
  */
 #include "module.h"
 #include "mindspore.h"
-#include "msprobe/collect.h"
+#include "collect/live.h"
 
 #define MAX_DEPTH     24  /* of nested arguments; below it stands null */
 #define MAX_FILE_NAME 240 /* bytes, of a tensor's file without its folder */

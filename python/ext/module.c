@@ -156,6 +156,28 @@ static PyMethodDef functions[] = {
      "parse(path, prefix)\n--\n\nStack and statistics of calls in a .pkl of ptdbg_ascend, as text."},
     {"open_dump", (PyCFunction)(void (*)(void))msp_py_open_dump, METH_VARARGS | METH_KEYWORDS,
      "open_dump(dir, writer, tensor_type, dtype_type, dtypes, by_pointer, threads)\n--\n\nBegin a dump; see Dump."},
+    {"dump_records", msp_py_dump_records, METH_O,
+     "dump_records(path)\n--\n\n(task, framework, [(name, text), ...]) of a dump.json; texts are the records' own "
+     "JSON."},
+    {"local_error", (PyCFunction)(void (*)(void))msp_py_local_error, METH_FASTCALL,
+     "local_error(recorded, reference, *near)\n--\n\nWhat a call adds: its result against one in higher precision "
+     "from\n"
+     "the same inputs, in units that two references from slightly changed inputs give. A dict."},
+    {"evidence_open", msp_py_evidence_open, METH_O, "evidence_open(path)\n--\n\nBegin a file of measurements."},
+    {"evidence_call", msp_py_evidence_call, METH_VARARGS,
+     "evidence_call(evidence, name, reason)\n--\n\nBegin a call; reason (or None) is why it was not replayed."},
+    {"evidence_result", (PyCFunction)(void (*)(void))msp_py_evidence_result, METH_FASTCALL,
+     "evidence_result(evidence, at, recorded, reference, *near)\n--\n\nMeasure a result, as local_error(), and write "
+     "it."},
+    {"evidence_close", msp_py_evidence_close, METH_O, "evidence_close(evidence)\n--\n\nWrite what is left, and close."},
+    {"precheck_output", msp_py_precheck_output, METH_VARARGS,
+     "precheck_output(name, api, device, bench)\n--\n\nMeasure and judge one result: (status, line of the details)."},
+    {"precheck_result", msp_py_precheck_result, METH_VARARGS,
+     "precheck_result(api, forward, backward, message)\n--\n\nThe line of an API in the result file."},
+    {"precheck_headers", msp_py_precheck_headers, METH_NOARGS,
+     "precheck_headers()\n--\n\nThe first lines of the result and the details file."},
+    {"precheck_resume", msp_py_precheck_resume, METH_VARARGS,
+     "precheck_resume(result, details)\n--\n\nMake two files ready to be continued: the set of names that are done."},
     {NULL, NULL, 0, NULL},
 };
 

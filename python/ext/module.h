@@ -112,8 +112,22 @@ PyObject *msp_py_open_table(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *msp_py_compare(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *msp_py_parse(PyObject *module, PyObject *args);
 
+/* replay.c */
+PyObject *msp_py_dump_records(PyObject *module, PyObject *path);
+PyObject *msp_py_local_error(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
+PyObject *msp_py_evidence_open(PyObject *module, PyObject *path);
+PyObject *msp_py_evidence_call(PyObject *module, PyObject *args);
+PyObject *msp_py_evidence_result(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
+PyObject *msp_py_evidence_close(PyObject *module, PyObject *evidence);
+
 /* The optional argument `threads` of a vectorcall function with npos positional arguments; -1 with an exception. */
 int msp_py_threads_arg(int *threads, const char *function, Py_ssize_t npos, PyObject *const *args, Py_ssize_t nargs,
                        PyObject *kwnames);
+
+/* precheck.c */
+PyObject *msp_py_precheck_output(PyObject *module, PyObject *args);
+PyObject *msp_py_precheck_result(PyObject *module, PyObject *args);
+PyObject *msp_py_precheck_headers(PyObject *module, PyObject *unused);
+PyObject *msp_py_precheck_resume(PyObject *module, PyObject *args);
 
 #endif

@@ -52,6 +52,14 @@ typedef enum msp_opt_id {
     MSP_OPT_SHAPE,
     MSP_OPT_CONFIG,
     MSP_OPT_NO_HTML,
+    MSP_OPT_API_INFO,
+    MSP_OPT_SAVE_ERROR,
+    MSP_OPT_CSV_PATH,
+    MSP_OPT_DEVICE,
+    MSP_OPT_JIT,
+    MSP_OPT_NUM,
+    MSP_OPT_NPU,
+    MSP_OPT_GPU,
     MSP_OPT_COUNT
 } msp_opt_id;
 
@@ -102,7 +110,12 @@ struct msp_command;
 extern const msp_opt_table msp_opts_global;
 extern const msp_opt_table msp_opts_compare;
 extern const msp_opt_table msp_opts_merge;
+extern const msp_opt_table msp_opts_audit;
 extern const msp_opt_table msp_opts_report;
+extern const msp_opt_table msp_opts_run_ut;
+extern const msp_opt_table msp_opts_multi_run_ut;
+extern const msp_opt_table msp_opts_overflow_check;
+extern const msp_opt_table msp_opts_precision_compare;
 extern const msp_opt_table msp_opts_none; /* the global ones only */
 
 /* A line of argv, split: which command, and its words with the command's name taken out. */
@@ -161,10 +174,14 @@ const msp_command *msp_command_find(const char *name);
 /* False for a command of the originals that is known by name only. */
 bool msp_command_available(const msp_command *c);
 
+msp_exit_code msp_cmd_audit(const msp_args *args);
 msp_exit_code msp_cmd_compare(const msp_args *args);
 msp_exit_code msp_cmd_merge_result(const msp_args *args);
 msp_exit_code msp_cmd_parse(const msp_args *args);
 msp_exit_code msp_cmd_report(const msp_args *args);
+msp_exit_code msp_cmd_run_ut(const msp_args *args);
+msp_exit_code msp_cmd_run_overflow_check(const msp_args *args);
+msp_exit_code msp_cmd_api_precision_compare(const msp_args *args);
 msp_exit_code msp_cmd_write(const msp_args *args);
 
 /* ---- words --------------------------------------------------------------------------------------------------- */

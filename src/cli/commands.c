@@ -49,12 +49,41 @@ static const char merge_notes[] = "\nExample\n"
                                   "  One row per name, one column per rank; empty where a rank has no such row. A\n"
                                   "  value that could not be computed shows both maxima instead: NPU:1  Bench:1.\n";
 
+static const char audit_notes[] = "\nExample\n"
+                                  "  msprobe audit npu_dump\n"
+                                  "\nExit status\n"
+                                  "  0 clean as far as it was recorded; 1 a rank could not be read; 2 wrong usage;\n"
+                                  "  3 something was found.\n";
+
 static const char parse_notes[] = "\nExample\n"
                                   "  msprobe parse npu_dump/tag_v2.3/rank0/api_stack_dump.pkl Torch_relu_0_forward\n";
 
 static const char report_notes[] =
     "\nExample\n"
     "  msprobe report output/compare_result_rank0_20261118120000.xlsx npu_dump/step0/rank0\n";
+
+static const char run_ut_about[] =
+    "Run every API that a dump has recorded on the device under test (an NPU, else CUDA,\n"
+    "else this CPU) and, in higher precision, on the CPU, forward and backward, and judge\n"
+    "the results. Inputs are the recorded tensors or, where only statistics were recorded,\n"
+    "made from them. Needs torch: MSPROBE_PYTHON names the interpreter to use.";
+static const char run_ut_notes[] =
+    "An API that cannot be run again, such as communication, is a row with the reason.\n"
+    "Results: accuracy_checking_result_{time}.csv and accuracy_checking_details_{time}.csv.\n\n"
+    "  msprobe -f pytorch run_ut -api_info dump/step0/rank0/dump.json -o out\n"
+    "  msprobe run_ut -api_info dump.json -csv_path out/accuracy_checking_result_20260101120000.csv\n";
+static const char overflow_about[] =
+    "Run each API of a dump of task overflow_check again on the device and on the CPU in\n"
+    "higher precision. Where both overflow the numbers themselves are too large (normal);\n"
+    "where only the device does, the device is at fault (abnormal).";
+static const char overflow_notes[] = "  msprobe -f pytorch run_overflow_check -api_info dump.json\n";
+static const char versus_about[] =
+    "Judge what run_ut measured on one device by what it measured on another, row by row,\n"
+    "with the rule of each API: errors relative to the other device's, units in the last\n"
+    "place, equal bits, absolute bounds, or the share of elements within 0.1 %.";
+static const char versus_notes[] =
+    "  msprobe api_precision_compare -npu npu/accuracy_checking_details_20260101120000.csv \\\n"
+    "      -gpu gpu/accuracy_checking_details_20260101120000.csv -o out\n";
 
 #define NOT_AVAILABLE(name_, summary_, instead_)                \
     {                                                           \
@@ -85,6 +114,17 @@ const msp_command msp_commands[] = {
               "column per rank. Results of md5 dumps have no metrics and are left out.",
      .notes = merge_notes,
      .run = msp_cmd_merge_result},
+    {.name = "audit",
+     .summary = "Check the collectives of one job, over all its ranks; no second run needed.",
+     .usage = "msprobe audit DUMP [--json]",
+     .options = &msp_opts_audit,
+     .max_operands = 1,
+     .about = "Match the communication calls of all ranks by group and order, and check what\n"
+              "they mean: all_reduce gives every rank the same bits and the sum of the inputs,\n"
+              "all_gather their concatenation, and so on. Names calls that are missing, extra,\n"
+              "in another order or of another shape or type, and replicas whose weights part.",
+     .notes = audit_notes,
+     .run = msp_cmd_audit},
     {.name = "parse",
      .summary = "Show stack and statistics of calls in a .pkl of ptdbg_ascend.",
      .usage = "msprobe parse FILE PREFIX",
@@ -107,10 +147,54 @@ const msp_command msp_commands[] = {
               "compare again for those.",
      .notes = report_notes,
      .run = msp_cmd_report},
-    NOT_AVAILABLE("run_ut", "run single APIs again and check their accuracy", "'msprobe compare' checks two real runs"),
-    NOT_AVAILABLE("multi_run_ut", "run_ut on several devices", "'msprobe compare' checks two real runs"),
-    NOT_AVAILABLE("api_precision_compare", "compare two results of run_ut", "'msprobe compare' checks two real runs"),
-    NOT_AVAILABLE("run_overflow_check", "examine overflows", "task \"overflow_check\" of the collector finds them"),
+    {.name = "run_ut",
+     .summary = "Run each API of a dump again and check its accuracy.",
+     .usage = "msprobe run_ut -api_info dump.json [-o DIR] [options]",
+     .options = &msp_opts_run_ut,
+     .max_operands = 64,
+     .about = run_ut_about,
+     .notes = run_ut_notes,
+     .run = msp_cmd_run_ut},
+    {.name = "multi_run_ut",
+     .summary = "run_ut with a choice of how many processes.",
+     .usage = "msprobe multi_run_ut -api_info dump.json [-o DIR] [options]",
+     .options = &msp_opts_multi_run_ut,
+     .max_operands = 64,
+     .about = run_ut_about,
+     .notes = run_ut_notes,
+     .run = msp_cmd_run_ut},
+    {.name = "acc_check",
+     .summary = "The newer name of run_ut.",
+     .usage = "msprobe acc_check -api_info dump.json [-o DIR] [options]",
+     .options = &msp_opts_run_ut,
+     .max_operands = 64,
+     .about = run_ut_about,
+     .notes = run_ut_notes,
+     .run = msp_cmd_run_ut},
+    {.name = "multi_acc_check",
+     .summary = "The newer name of multi_run_ut.",
+     .usage = "msprobe multi_acc_check -api_info dump.json [-o DIR] [options]",
+     .options = &msp_opts_multi_run_ut,
+     .max_operands = 64,
+     .about = run_ut_about,
+     .notes = run_ut_notes,
+     .run = msp_cmd_run_ut},
+    {.name = "api_precision_compare",
+     .summary = "Judge the details of run_ut by those of another device.",
+     .usage = "msprobe api_precision_compare -npu DETAILS.csv -gpu DETAILS.csv [-o DIR]",
+     .options = &msp_opts_precision_compare,
+     .max_operands = 0,
+     .about = versus_about,
+     .notes = versus_notes,
+     .run = msp_cmd_api_precision_compare},
+    {.name = "run_overflow_check",
+     .summary = "Say which overflows of a dump are the numbers' own.",
+     .usage = "msprobe run_overflow_check -api_info dump.json [-d ID]",
+     .options = &msp_opts_overflow_check,
+     .max_operands = 64,
+     .about = overflow_about,
+     .notes = overflow_notes,
+     .run = msp_cmd_run_overflow_check},
     NOT_AVAILABLE("code_mapping", "map graph nodes to code lines", "'msprobe compare' shows each call's stack line"),
     NOT_AVAILABLE("graph", "show the model as a graph", "'msprobe compare -da' names the first call that differs"),
     NOT_AVAILABLE("op_generate", "write a script for one API", "'msprobe compare' shows each call's stack line"),

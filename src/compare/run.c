@@ -34,17 +34,26 @@ file_exists(const char *dir, const char *stem, const char *timestamp, const char
     return there;
 }
 
+/* Where the results of a run go. */
+typedef struct places {
+    const msp_plan *plan;
+    const char *output_dir; /* the page's */
+} places;
+
 /* The msp_stamp_taken of a plan: no result is ever written over. */
 static bool
 is_taken(const char *timestamp, void *payload)
 {
-    const msp_plan *plan = payload;
-    static const char *const exts[] = {"xlsx", "csv", "json", "html"};
+    const places *to = payload;
+    const msp_plan *plan = to->plan;
+    static const char *const exts[] = {"xlsx", "csv", "json"};
 
+    if (file_exists(to->output_dir, "compare_result", timestamp, "html"))
+        return true;
     for (size_t i = 0; i < plan->npairs; i++) {
         const msp_plan_pair *p = &plan->pairs[i];
 
-        for (size_t k = 0; k < 4; k++)
+        for (size_t k = 0; k < 3; k++)
             if (file_exists(p->out_dir, p->stem, timestamp, exts[k]))
                 return true;
         if (file_exists(p->out_dir, p->advisor_stem, timestamp, "txt"))
@@ -97,6 +106,7 @@ static msp_status
 claim_stamp(msp_stamp *out, const char *output_dir, const char *given, msp_plan *plan, msp_error *err)
 {
     enum { MOST = 256 }; /* a descriptor is needed for each */
+    places to = {plan, output_dir};
     const char *dirs[MOST];
     size_t n = 0, k;
 
@@ -109,7 +119,7 @@ claim_stamp(msp_stamp *out, const char *output_dir, const char *given, msp_plan 
         if (k == 0)
             dirs[n++] = dir;
     }
-    return msp_stamp_claim(out, dirs, n, given, is_taken, plan, err);
+    return msp_stamp_claim(out, dirs, n, given, is_taken, &to, err);
 }
 
 /* ---- pairs ------------------------------------------------------------------------------------------------------- */

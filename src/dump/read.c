@@ -291,3 +291,12 @@ msp_dump_record_text(const msp_dump *d, size_t i)
 {
     return d->scan.spans[i].value;
 }
+
+const char *
+msp_dump_text(const msp_dump *d, size_t i, size_t *len)
+{
+    msp_str text = msp_dump_record_text(d, i);
+
+    *len = text.len;
+    return text.p;
+}

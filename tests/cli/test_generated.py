@@ -55,7 +55,8 @@ def test_bash_completes_commands_options_values_and_files(run, tmp_path):
     assert complete(run, "compare", "--fail-on", "") == ["no", "warning", "any"]
     assert complete(run, "-f", "pytorch", "compare", "--high") == ["--highlight"]
     assert complete(run, "merge_result", "-conf") == ["-config"]
-    assert complete(run, "help", "") == ["compare", "merge_result", "parse", "report", "help"]
+    assert complete(run, "help", "") == ["compare", "merge_result", "audit", "parse", "report", "run_ut", "multi_run_ut", "acc_check",
+                                            "multi_acc_check", "api_precision_compare", "run_overflow_check", "help"]
     (tmp_path / "my dump.json").write_text("")
     assert complete(run, "compare", "-i", str(tmp_path / "my")) == [str(tmp_path / "my dump.json")]
     for command in ("compare", "parse"):

@@ -74,3 +74,15 @@ def test_nothing_there_is_said(run, tmp_path):
     assert "no such file" in run("report", "nowhere").err
     assert "holds no compare_result_" in run("report", "empty").err
     assert run("report").rc == 2
+
+
+def test_a_page_is_never_written_over(run, tmp_path):
+    """Two runs in the same second, of different ranks: their tables differ in name, their pages must too."""
+    for name in ("rank0", "rank1"):
+        dumps.statistics(tmp_path / "a" / name)
+        dumps.statistics(tmp_path / "b" / name)
+    dumps.statistics(tmp_path / "npu")
+    dumps.statistics(tmp_path / "bench")
+    for words in (("a", "b"), ("npu", "bench"), ("a", "b")):
+        assert run("compare", *words, "-o", "out", "--format", "csv", "-c").rc == 0
+    assert len(list((tmp_path / "out").glob("*.html"))) == 3

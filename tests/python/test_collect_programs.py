@@ -545,7 +545,9 @@ def test_a_handler_that_raises_all_the_time_is_heard_all_the_time(tmp_path, plai
 
         work()  # what torch has to say about sparse tensors, Python's warnings lose a handler's exception over
         signal.signal(signal.SIGALRM, alarm.ring)
-        for i in range(300):
+        for i in range(20000):
+            if i >= 300 and alarm.raised > 50:  # how many come in a round is the machine's affair
+                break
             try:
                 signal.setitimer(signal.ITIMER_REAL, 0.0005 + i % 13 * 0.0001)
                 if i % 4 == 0:

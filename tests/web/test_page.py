@@ -248,3 +248,36 @@ def test_the_first_call_that_differs_at_all_is_named_too(browser, tmp_path):
     text = browser.text(".first")
     assert "Torch.much.0.forward is the first call that goes wrong" in text
     assert "Torch.little.0.forward by 0.001" in text and "Torch.npu.0.forward has no partner" in text
+
+
+def test_numbers_are_those_of_the_table(browser, tmp_path):
+    """Columns that follow from others are kept as what they differ by: nothing may be lost on the way."""
+    import csv
+    import json
+    import random
+    for side in ("npu", "bench"):
+        random.seed(5)
+        numbers = [[random.gauss(0, 1) * 10 ** random.randint(-12, 12) for _ in range(4)] for _ in range(60)]
+        noise = 1e-3 if side == "npu" else 0.0
+        leaves = [dict(dumps.tensor(1.0), **{k: v * (1 + noise * random.random()) for k, v in zip(("Max", "Min", "Mean", "Norm"), n)}) for n in numbers]
+        leaves[7]["Max"] = 0.0 if side == "bench" else 1.5
+        dumps.write(tmp_path / side, {"Torch.f.%d.forward" % i: dumps.call([], [leaf]) for i, leaf in enumerate(leaves)})
+    page = make_page(tmp_path / "npu", tmp_path / "bench", tmp_path / "out", "--format", "csv")
+    table, = (tmp_path / "out").glob("*.csv")
+    with open(str(table), newline="") as f:
+        rows = list(csv.DictReader(f))
+    for number in (0, 7, 59):
+        browser.open(page, "#call=Torch.f.%d.forward" % number)
+        browser.run("Object.defineProperty(navigator, 'clipboard', {value: {writeText: t => { window.copied = t; return Promise.resolve() }}});"
+                    "document.execCommand = () => { window.copied = document.querySelector('.copy').value; return true }")
+        browser.press("c")
+        text = browser.until("return window.copied")
+        got = dict(line.strip().split(": ", 1) for line in text.splitlines() if line.startswith("    ") and ": " in line)
+        for title in ("Max diff", "Mean diff", "MaxRelativeErr", "NormRelativeErr", "NPU max", "Bench max", "Bench l2norm"):
+            want = rows[number][title]
+            if want == "N/A":
+                assert title not in got
+                continue
+            assert float(got[title].rstrip("%")) == pytest.approx(float(want.rstrip("%")), rel=1e-4)
+            assert got[title].endswith("%") == want.endswith("%")
+    assert json.loads(browser.run("return document.getElementById('head').textContent"))["pairs"][0]["counts"]["rows"] == 60

@@ -43,17 +43,30 @@ function planes(bytes: Uint8Array, at: number, n: number, size: number): ArrayBu
   return out.buffer;
 }
 
-export interface Column { kind: "t" | "n" | "x"; ids?: Uint32Array; values?: Float64Array; words?: Uint32Array }
+export interface Column { kind: string; of?: [number, number]; ids?: Uint32Array; values?: Float64Array; words?: Uint32Array }
 export interface Rows {
   call: Uint32Array; name: Uint32Array; verdict: Uint8Array; marks: Uint8Array; columns: Column[]; count: number;
 }
 
 const BOX = 0x7ff80001;
 
+// A column that was written against what two others let expect.
+function resolve(c: Column, columns: Column[], n: number) {
+  const x = columns[c.of![0]].values!, y = columns[c.of![1]].values!;
+  const guess = new Float64Array(1), bits = new Uint32Array(guess.buffer);
+  for (let i = 0; i < n; i++) {
+    const v = c.kind === "b" ? x[i] : c.kind === "d" ? x[i] - y[i] : Math.abs((x[i] - y[i]) / y[i] * 100);
+    guess[0] = Number.isFinite(v) ? v : 0;
+    c.words![2 * i] ^= bits[0];
+    c.words![2 * i + 1] ^= bits[1];
+  }
+}
+
 export class Part {
   first!: Uint32Array; rows!: Uint32Array; error!: Float32Array; inputError!: Float32Array; stack!: Uint32Array;
   parent!: Int32Array; verdict!: Uint8Array; marks!: Uint8Array;
   names: string[] = []; nodeNames: string[] = []; nodeParents: number[] = [];
+  percent: boolean[] = [];
   columns: string[] = []; texts: string[] = []; stacks: string[] = []; edges = new Uint32Array(0);
   elements = new Map<number, Elements>();
   byName = new Map<string, number>();
@@ -86,8 +99,10 @@ export class Part {
     p.nodeParents = nodes.parents;
     for (let i = n - 1; i >= 0; i--) p.byName.set(names[i], i);
     for (let i = 0; i < n; i++) p.rowCount += p.rows[i];
-    const [columns, texts, stacks, edges, elements] = await Promise.all([p.json<string[]>("columns"),
-      p.json<string[]>("texts"), p.json<string[]>("stacks"), p.bytes("edges"), p.json<Elements[]>("elements")]);
+    const [columns, texts, stacks, edges, elements, percent] = await Promise.all([p.json<string[]>("columns"),
+      p.json<string[]>("texts"), p.json<string[]>("stacks"), p.bytes("edges"), p.json<Elements[]>("elements"),
+      p.json<boolean[]>("percent")]);
+    p.percent = percent;
     p.columns = columns;
     p.texts = texts;
     p.stacks = stacks;
@@ -124,14 +139,16 @@ export class Part {
     at += 2 * n;
     const columns: Column[] = [];
     while (at < b.length) {
-      const kind = String.fromCharCode(b[at++]) as Column["kind"];
+      const kind = String.fromCharCode(b[at++]);
+      const of: [number, number] | undefined = "bdr".includes(kind) ? [b[at++], b[at++]] : undefined;
       if (kind === "t") columns.push({ kind, ids: u32() });
       else {
         const buffer = planes(b, at, n, 8);
         at += 8 * n;
-        columns.push({ kind, values: new Float64Array(buffer), words: new Uint32Array(buffer) });
+        columns.push({ kind, of, values: new Float64Array(buffer), words: new Uint32Array(buffer) });
       }
     }
+    for (const kind of "bdr") for (const c of columns) if (c.kind === kind) resolve(c, columns, n);
     return { call, name, verdict, marks, columns, count: n };
   }
 
@@ -142,6 +159,12 @@ export class Part {
     if (c.kind === "t") return this.texts[c.ids![i]];
     if (c.kind === "x" && c.words![2 * i + 1] === BOX) return this.texts[c.words![2 * i]];
     return c.values![i];
+  }
+
+  // As the table shows it: with its percent sign.
+  show(r: Rows, column: number, i: number): number | string {
+    const v = this.cell(r, column, i);
+    return this.percent[column] && typeof v === "number" ? +v.toPrecision(6) + "%" : v;
   }
 
   async rowsOf(call: number): Promise<{ rows: Rows; at: number; index: number }[]> {

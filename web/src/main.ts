@@ -139,7 +139,7 @@ async function drawErrors() {
     ...wanted.map(c => h("th", { class: "n" }, c.t))),
     ...rows.map(r => h("tr", null, h("td", null, p.texts[r.rows.name[r.at]]), h("td", null,
       mark(r.rows.verdict[r.at], r.rows.marks[r.at])), ...wanted.map(c => h("td", { class: "n" },
-        num(p.cell(r.rows, c.i, r.at))))))), left > 0 ? h("p", { class: "message" }, `and ${count(left)} more, below`) : null);
+        num(p.show(r.rows, c.i, r.at))))))), left > 0 ? h("p", { class: "message" }, `and ${count(left)} more, below`) : null);
 }
 
 // ---- strip and heat map ----------------------------------------------------------------------------------------
@@ -400,7 +400,7 @@ function rowLine(p: Part, at: number): HTMLElement {
     e.title = `${p.names[call]}.${p.texts[r.name[i]]}`;
     e.onclick = () => select(call);
     fill(e, mark(r.verdict[i], r.marks[i]), h("span", { class: "label" }, `${p.names[call]}.${p.texts[r.name[i]]}`),
-      h("span", { class: "value" }, column >= 0 ? num(p.cell(r, column, i)) : VERDICTS[r.verdict[i]].word));
+      h("span", { class: "value" }, column >= 0 ? num(p.show(r, column, i)) : VERDICTS[r.verdict[i]].word));
   };
   const ready = loaded.get(p)?.get(k);
   if (ready) put(ready);
@@ -462,7 +462,7 @@ async function drawDetail() {
   if (shownDetail !== call || part !== p) return;
   const title = (t: string) => p.columns.indexOf(t);
   const cards = rows.map(r => {
-    const get = (t: string) => title(t) < 0 ? "" : p.cell(r.rows, title(t), r.at);
+    const get = (t: string) => title(t) < 0 ? "" : p.show(r.rows, title(t), r.at);
     const bench = String(get("Bench Name")), v = r.rows.verdict[r.at], message = String(get("Err_message") ?? "");
     const shape = get("NPU Tensor Shape"), shapeB = get("Bench Tensor Shape"), type = get("NPU Dtype"), typeB = get("Bench Dtype");
     const both = (a: number | string, b: number | string) => a === b || v === Verdict.Unmatched ? String(a) : `${a} / ${b}`;
@@ -504,7 +504,7 @@ function asText(p: Part, call: number, n: number, rows: { rows: Rows; at: number
   for (const r of rows.slice(0, n)) {
     out.push("", `${VERDICTS[r.rows.verdict[r.at]].mark} ${p.texts[r.rows.name[r.at]]}`);
     p.columns.forEach((t, i) => {
-      const v = num(p.cell(r.rows, i, r.at));
+      const v = num(p.show(r.rows, i, r.at));
       if (v !== "" && v !== "N/A") out.push(`    ${t}: ${v}`);
     });
   }

@@ -6,8 +6,14 @@ written back, one that was inherited (methods that Tensor has from C++) is delet
 
 import functools
 import os
+import types
 
 from mindspore import Tensor, mint, ops
+
+try:
+    from mindspore.graph.api import _JitExecutor
+except ImportError:
+    from mindspore.common.api import _JitExecutor
 
 LIST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "support_wrap_ops.yaml")
 _MISSING = object()
@@ -52,7 +58,7 @@ class Registry:
     def __init__(self, call):
         """call(original, name, args, kwargs, in_place) is what a replaced function does."""
         self._call = call
-        self._found = []  # (owner, attribute, replacement)
+        self._found = {}  # owner -> {attribute: replacement}
         self._before = []
         self.installed = False
 
@@ -64,7 +70,8 @@ class Registry:
                 for name in dict.fromkeys(names):
                     original = getattr(owner, name, None)
                     if callable(original) and not isinstance(original, type):
-                        self._found.append((owner, name, self._replacement(original, "%s.%s" % (prefix, name), is_in_place(name))))
+                        self._found.setdefault(owner, {})[name] = self._replacement(
+                            original, "%s.%s" % (prefix, name), prefix == "MintDistributed" or is_in_place(name))
 
     def _replacement(self, original, name, in_place):
         call = self._call
@@ -82,17 +89,62 @@ class Registry:
         if self.installed:
             return
         self.installed = True
-        for owner, name, replacement in self._found:
-            self._before.append((owner, name, vars(owner).get(name, _MISSING)))
-            setattr(owner, name, replacement)
+        for owner, replacements in self._found.items():
+            names = vars(owner)
+            self._before.append((owner, {name: names.get(name, _MISSING) for name in replacements}))
+            if isinstance(owner, types.ModuleType):
+                names.update(replacements)  # thousands, at each start(): at once
+            else:
+                for name, replacement in replacements.items():
+                    setattr(owner, name, replacement)
 
     def uninstall(self):
         if not self.installed:
             return
-        for owner, name, before in reversed(self._before):
-            if before is _MISSING:
-                delattr(owner, name)
+        for owner, befores in reversed(self._before):
+            stood = {name: before for name, before in befores.items() if before is not _MISSING}
+            if isinstance(owner, types.ModuleType):
+                vars(owner).update(stood)
             else:
-                setattr(owner, name, before)
+                for name, before in stood.items():
+                    setattr(owner, name, before)
+            for name in befores.keys() - stood.keys():
+                delattr(owner, name)
         self._before = []
         self.installed = False
+
+
+class Compiled:
+    """What @jit compiles reads the source of what it calls: it must find the functions as they were."""
+
+    def __init__(self, registry, call=None):
+        """call(run, executor, args, kwargs), when given, is what a compiled function does; run(*args, **kwargs) is the function."""
+        self._registry, self._call, self._original = registry, call, None
+
+    def install(self):
+        if self._original is not None:
+            return
+        self._original = original = _JitExecutor.__call__
+        compiled = self
+
+        def call(executor, *args, **kwargs):
+            def run(*a, **k):
+                return compiled._run(original, executor, a, k)
+
+            return run(*args, **kwargs) if compiled._call is None else compiled._call(run, executor, args, kwargs)
+
+        _JitExecutor.__call__ = call
+
+    def uninstall(self):
+        if self._original is not None:
+            _JitExecutor.__call__, self._original = self._original, None
+
+    def _run(self, original, executor, args, kwargs):
+        was = self._registry.installed
+        if was:
+            self._registry.uninstall()
+        try:
+            return original(executor, *args, **kwargs)
+        finally:
+            if was and self._original is not None:  # recording may have ended meanwhile
+                self._registry.install()

@@ -14,7 +14,7 @@ from mindspore._c_expression import TensorPy
 from msprobe.core.config import check_folder, wrong
 from msprobe.core.log import log
 from msprobe.core.signals import give_back
-from msprobe.mindspore.apis import Registry
+from msprobe.mindspore.apis import Compiled, Registry
 from msprobe.mindspore.cells import is_cell
 from msprobe.mindspore.recorder import current_rank
 
@@ -127,6 +127,7 @@ class Benchmark:
         self._checked = 0
         self._registry = Registry(self._call)
         self._registry.register()
+        self._compiled = Compiled(self._registry)
         self._path = os.path.join(config.dump_path, "free_benchmark.csv")
         check_folder("dump_path", config.dump_path)
 
@@ -141,8 +142,10 @@ class Benchmark:
             return
         self.active = True
         self._registry.install()
+        self._compiled.install()
 
     def stop(self):
+        self._compiled.uninstall()
         self._registry.uninstall()
         self.active = False
 

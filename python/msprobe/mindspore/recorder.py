@@ -24,14 +24,14 @@ from msprobe.core.common.exceptions import MsprobeException
 from msprobe.core.config import check_folder, wrong
 from msprobe.core.log import log, set_rank
 from msprobe.core.signals import give_back
-from msprobe.mindspore.apis import Registry
+from msprobe.mindspore.apis import Compiled, Registry
 from msprobe.mindspore.cells import Cells, is_cell
 from msprobe.mindspore.stacks import Stacks
 
 try:
-    from mindspore.graph.api import _JitExecutor, _pynative_executor
+    from mindspore.graph.api import _pynative_executor
 except ImportError:
-    from mindspore.common.api import _JitExecutor, _pynative_executor
+    from mindspore.common.api import _pynative_executor
 
 DTYPES = {getattr(mindspore, name): name
           for name in ("float64", "float32", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
@@ -98,7 +98,7 @@ class Recorder:
         self._called = {}
         self._cells = Cells(self)
         self._registry = Registry(self.call)
-        self._jit = None
+        self._compiled = Compiled(self._registry, self._call_compiled)
         self._files = config.task in ("tensor", "overflow_check")
         self._forward, self._backward = config.axis("forward", "backward")
         self._inputs, self._outputs = config.axis("input", "output")
@@ -188,7 +188,11 @@ class Recorder:
             full = "%s.%d.forward" % (name, self.count(name))
             call = _Call(self, full, args, kwargs, in_place)
             call.before()
-            result = original(*call.args, **call.kwargs)
+            try:
+                result = original(*call.args, **call.kwargs)
+            except BaseException:
+                call.raised()
+                raise
             call.after(result)
             return result
         finally:
@@ -305,35 +309,12 @@ class Recorder:
 
     # ---- compiled functions --------------------------------------------------------------------------------------------------------
 
-    def _wrap_jit(self):
-        """What @jit compiles reads the source of what it calls: it must find the functions as they were."""
-        if self._jit is not None:
-            return
-        self._jit = original = _JitExecutor.__call__
-        recorder = self
-
-        def call(executor, *args, **kwargs):
-            if not recorder.active or getattr(recorder._local, "busy", False):
-                return recorder._run_plain(original, (executor,) + args, kwargs)
-            fn = getattr(executor, "obj", None) or getattr(executor, "fn", None)
-            name = type(fn).__name__ if is_cell(fn) else getattr(executor, "fn", fn).__name__
-            return recorder.call(lambda *a, **k: recorder._run_plain(original, (executor,) + a, k), "Jit." + name, args, kwargs, True)
-
-        _JitExecutor.__call__ = call
-
-    def _unwrap_jit(self):
-        if self._jit is not None:
-            _JitExecutor.__call__, self._jit = self._jit, None
-
-    def _run_plain(self, original, args, kwargs):
-        was = self._registry.installed
-        if was:
-            self._registry.uninstall()
-        try:
-            return original(*args, **kwargs)
-        finally:
-            if was and self.active:
-                self._registry.install()
+    def _call_compiled(self, run, executor, args, kwargs):
+        if not self.active or getattr(self._local, "busy", False):
+            return run(*args, **kwargs)
+        owner = getattr(executor, "obj", None)
+        name = type(owner).__name__ if is_cell(owner) else getattr(getattr(executor, "fn", None), "__name__", "function")
+        return self.call(run, "Jit." + name, args, kwargs, True)
 
     # ---- start, stop, step ---------------------------------------------------------------------------------------------------------
 
@@ -396,10 +377,10 @@ class Recorder:
         self._cells.attach(self._models(), level in ("L0", "mix"), level in ("L1", "mix"), self._backward and not self._structure)
         if level != "L0":
             self._registry.install()
-            self._wrap_jit()
+            self._compiled.install()
 
     def _pause(self):
-        self._unwrap_jit()
+        self._compiled.uninstall()
         self._registry.uninstall()
         self._cells.detach()
         self.active = False
@@ -459,6 +440,11 @@ def _sequence(value):
     return value if isinstance(value, (tuple, list)) else (value,)
 
 
+def _is_pending(result):
+    """Whether a collective was only begun: its result is not there before the program waits for it, and is not recorded."""
+    return any(callable(getattr(part, "wait", None)) for part in _sequence(result))
+
+
 class _Call:
     """One call on its way: what is known before it runs, and after."""
 
@@ -516,6 +502,12 @@ class _Call:
 
         return hook
 
+    def raised(self):
+        """The program may catch it: what went in is recorded, and no output."""
+        recorder = self.recorder
+        if self.is_selected and recorder._forward and self.members and not recorder._overflow:
+            recorder.put(self.name, self.members, self.stack, self.parent)
+
     def after(self, result, parameters=None):
         recorder = self.recorder
         try:
@@ -529,7 +521,7 @@ class _Call:
             save, bad = recorder.config.task == "tensor", False
             part = recorder.dump.part
             if recorder._overflow:
-                bad = not self.cell and part(self.name, _sequence(result), False)[1]
+                bad = not self.cell and not _is_pending(result) and part(self.name, _sequence(result), False)[1]
                 if not bad:
                     return
                 save = True
@@ -537,7 +529,7 @@ class _Call:
                     self._measure_inputs(True)
             if self.cell and recorder._inputs:
                 self.members.append(("parameters", part(self.name + ".parameters", parameters, save)[0]))
-            if recorder._outputs:
+            if recorder._outputs and not _is_pending(result):
                 self.members.append(("output", part(self.name + ".output", _sequence(result), save)[0]))
             recorder.put(self.name, self.members, self.stack, self.parent)
             if bad:

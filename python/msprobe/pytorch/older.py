@@ -64,6 +64,12 @@ def move_aside(dump_path, own, rank, world):
     log.info("%s held an earlier run; what belongs to it is now in %s", dump_path, target)
 
 
+def steps_of(dump_path, own):
+    """The folders of this process, one for each step. They are looked for, because a list of them would grow with the run."""
+    paths = [os.path.join(dump_path, step, own) for step in _names(dump_path) if _STEP.match(step)]
+    return [path for path in paths if os.path.isdir(path)]
+
+
 def size_text(folders):
     """Bytes of all files in folders, for people."""
     size = 0.0

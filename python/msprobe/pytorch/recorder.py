@@ -176,7 +176,6 @@ class Recorder:
         self._has_unit = False
         self._unit_ends = False  # and has not yet
         self._folder = None  # of the last unit that was begun
-        self._folders = set()  # of all of them
         self._values_before = 0
         self._errors = {}
         self._said = set()
@@ -373,7 +372,6 @@ class Recorder:
         if again:
             self.flush()
         self._folder = folder
-        self._folders.add(folder)
         shown = data and data.encode("utf-8", "backslashreplace").decode()  # a path need not be text
         probe.unit(folder, self.config.task, self.config.level, "pytorch", shown, data or "", self.config.level == "debug")
 
@@ -538,11 +536,12 @@ class Recorder:
 
     def _say_what_there_is(self):
         """One line on what a run has left, measured and not guessed."""
-        if not self._is_done() or not self._folders or self._failure is not None:
+        if not self._is_done() or self._folder is None or self._failure is not None:
             return
-        calls, steps = probe.counts()["records"], len(self._folders)
+        folders = older.steps_of(self.config.dump_path, os.path.basename(self._folder))
+        calls, steps = probe.counts()["records"], len(folders)
         log.info("recorded %d call%s, %d step%s, %s in %s", calls, "" if calls == 1 else "s", steps, "" if steps == 1 else "s",
-                 older.size_text(self._folders), self.config.dump_path)
+                 older.size_text(folders), self.config.dump_path)
 
     # ---- other ways to record -----------------------------------------------------------------------------------------------------------
 

@@ -7,25 +7,29 @@
  *
  * What a part leaves in the file is a list of blocks
  *
- *     <script type="text/plain" data-part="0" data-block="rows3">base64 of raw deflate</script>
+ *     <script type="text/plain" data-block="rows3">base64 of raw deflate</script>
  *
- * The browser never runs such an element, and base64 has no character that could end it. The head is JSON in which
- * every
- * '<', '>', '&' and every character beyond ASCII is written \uXXXX, so that no name of a dump can close its element.
+ * The browser never runs such an element, and base64 has no character that could end it. The head is JSON in
+ * which every '<', '>', '&' and every character beyond ASCII is written \uXXXX, so that no name of a dump can
+ * close its element.
  *
- * Blocks of a part, little-endian:
- *     columns   JSON: the titles of the value columns, in the order of the rows' columns below
- *     names     JSON: the name of each call
- *     stacks    JSON: each distinct stack, frames innermost first; [] is number 0
- *     texts     JSON: every other text, each once; number 0 is ""
- *     calls     u32 first row, u32 rows, f32 error of its outputs, f32 error of its inputs, u32 stack, i32 parent,
- *               u8 verdict, u8 marks: one array behind the other
- *     nodes     JSON: names of modules that are parents but no calls; their numbers follow those of the calls
- *     edges     u32 pairs (producer, consumer): a call whose output the other took
- *     rows<k>   PAGE_CHUNK rows: u32 call, u32 name behind the call's, u8 verdict, u8 marks, then for each column one
- *               byte, 't' (u32 text numbers), 'n' (f64) or 'x' (f64, texts as NaN with the text's number in the low 32
- *               bits and 0x7ff80001 above), and its values. Values of 8 and 4 bytes are stored byte plane by byte
- * plane. elements  JSON, written by the caller: see msp_page_part_block()
+ * Blocks of a part, little-endian; values of 8 and 4 bytes are stored byte plane by byte plane:
+ *
+ * - columns: JSON, the titles of the value columns, in the order of the rows' columns below
+ * - percent: JSON, for each of them whether a percent sign belongs behind its numbers
+ * - names: JSON, the name of each call
+ * - stacks: JSON, each distinct stack as the text of a JSON list, frames innermost first; number 0 is "[]"
+ * - texts: JSON, every other text, each once; number 0 is ""
+ * - nodes: JSON, modules that are parents but no calls ("names", "parents"); they are numbered behind the calls
+ * - calls: u32 first row, u32 rows, f32 error of its outputs, f32 error of its inputs, u32 stack, i32 parent,
+ *   u8 verdict, u8 marks: one array behind the other
+ * - edges: u32 pairs (producer, consumer), not in planes: a call whose output the other took
+ * - rows<k>: PAGE_CHUNK rows: u32 call, u32 name behind the call's, u8 verdict, u8 marks, then for each column a
+ *   letter and its values. 't': u32 text numbers. 'n': f64. 'x': f64, texts as NaN with the text's number in the
+ *   low 32 bits and 0x7ff80001 above. 'b', 'd', 'r': a column that others let expect, namely the value of column n,
+ *   n - b, or |(n - b) / b * 100| (0 where that is not finite); the numbers of columns n and b, a byte each, then
+ *   each value's bits, exclusive-or those of the expected value.
+ * - elements: JSON, written by the caller: see msp_page_part_block()
  */
 #ifndef MSP_REPORT_PAGE_H
 #define MSP_REPORT_PAGE_H

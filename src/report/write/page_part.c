@@ -10,6 +10,7 @@
 #include "core/arena.h"
 #include "core/file.h"
 #include "core/map.h"
+#include "core/number.h"
 #include "text/json.h"
 #include "report/zlib_memory.h"
 
@@ -31,8 +32,9 @@ typedef enum role {
     ROLE_COSINE,
     ROLE_EUC,
     ROLE_MAX_ABS,
-    ROLE_DIFF, /* four */
-    ROLE_STAT = ROLE_DIFF + 4,
+    ROLE_DIFF,                /* four */
+    ROLE_REL = ROLE_DIFF + 4, /* of statistics, as percent */
+    ROLE_STAT = ROLE_REL + 4,
     ROLE_BENCH_STAT = ROLE_STAT + 4,
     ROLE_MD5 = ROLE_BENCH_STAT + 4,
     ROLE_BENCH_MD5,
@@ -56,6 +58,10 @@ static const struct {
                     {"Min diff", ROLE_DIFF + 1},
                     {"Mean diff", ROLE_DIFF + 2},
                     {"L2norm diff", ROLE_DIFF + 3},
+                    {"MaxRelativeErr", ROLE_REL},
+                    {"MinRelativeErr", ROLE_REL + 1},
+                    {"MeanRelativeErr", ROLE_REL + 2},
+                    {"NormRelativeErr", ROLE_REL + 3},
                     {"NPU max", ROLE_STAT},
                     {"NPU min", ROLE_STAT + 1},
                     {"NPU mean", ROLE_STAT + 2},
@@ -89,7 +95,12 @@ struct msp_page_part {
     msp_arena arena;
     int column_of[NROLES];           /* -1: the table has no such column */
     size_t kept[MAX_COLUMNS], nkept; /* columns that are in the page */
-    msp_buf titles;                  /* JSON */
+    bool percent[MAX_COLUMNS];       /* cells that end in %: the number alone is kept */
+    struct guess {
+        char kind;    /* 0: none; see page.h */
+        int8_t of[2]; /* columns of the page */
+    } guess[MAX_COLUMNS];
+    msp_buf titles; /* JSON */
     int64_t max_rows;
     size_t ncolumns;
 
@@ -110,6 +121,7 @@ struct msp_page_part {
     uint8_t *row_verdict, *row_marks;
     double *values; /* nkept columns of PAGE_CHUNK */
     uint8_t *is_text;
+    double *guessed; /* a column's values against what others let expect */
 
     producer *producers;
     size_t nproducers, cap_producers; /* cap is a power of two */
@@ -268,6 +280,33 @@ write_names(msp_buf *out, const msp_map *map)
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
+static int
+kept_of(const msp_page_part *p, int r)
+{
+    for (size_t i = 0; i < p->nkept; i++)
+        if (p->column_of[r] >= 0 && p->kept[i] == (size_t)p->column_of[r])
+            return (int)i;
+    return -1;
+}
+
+/* The bench's statistics are nearly the NPU's, and differences and relative errors follow from both. */
+static void
+take_guesses(msp_page_part *p)
+{
+    for (int i = 0; i < 4; i++) {
+        int n = kept_of(p, ROLE_STAT + i), b = kept_of(p, ROLE_BENCH_STAT + i);
+        int d = kept_of(p, ROLE_DIFF + i), r = kept_of(p, ROLE_REL + i);
+
+        if (n < 0 || b < 0)
+            continue;
+        p->guess[b] = (struct guess){'b', {(int8_t)n, (int8_t)n}};
+        if (d >= 0)
+            p->guess[d] = (struct guess){'d', {(int8_t)n, (int8_t)b}};
+        if (d >= 0 && r >= 0)
+            p->guess[r] = (struct guess){'r', {(int8_t)n, (int8_t)b}};
+    }
+}
+
 static void
 take_columns(msp_page_part *p, const msp_column *columns, size_t n)
 {
@@ -291,6 +330,7 @@ take_columns(msp_page_part *p, const msp_column *columns, size_t n)
         msp_json_write_string(&w, msp_str_of(columns[i].title));
     }
     msp_json_end_array(&w);
+    take_guesses(p);
 }
 
 msp_status
@@ -315,8 +355,10 @@ msp_page_part_open(msp_page_part **out, const char *beside, const msp_column *co
     p->row_marks = msp_alloc(PAGE_CHUNK, 1);
     p->values = msp_alloc(PAGE_CHUNK * (p->nkept + 1), sizeof(*p->values));
     p->is_text = msp_alloc(PAGE_CHUNK * (p->nkept + 1), 1);
+    p->guessed = msp_alloc(PAGE_CHUNK, sizeof(*p->guessed));
     st = p->row_call == NULL || p->row_name == NULL || p->row_verdict == NULL || p->row_marks == NULL ||
-                 p->values == NULL || p->is_text == NULL || !intern(p, &p->texts, MSP_STR(""), MAX_TEXT, &id) ||
+                 p->values == NULL || p->is_text == NULL || p->guessed == NULL ||
+                 !intern(p, &p->texts, MSP_STR(""), MAX_TEXT, &id) ||
                  !intern(p, &p->stacks, MSP_STR("[]"), MAX_TEXT, &id)
              ? no_memory(err)
              : msp_file_create(&p->file, beside, 0640, err);
@@ -553,6 +595,46 @@ follow_data(msp_page_part *p, const msp_cell *cells, bool output)
 
 /* ---- chunks ------------------------------------------------------------------------------------------------------ */
 
+/* Only numbers, none of them NaN, whose bits another machine may choose, or infinite. */
+static bool
+is_finite_column(const msp_page_part *p, size_t column)
+{
+    for (size_t i = 0; i < p->filled; i++)
+        if (p->is_text[column * PAGE_CHUNK + i] || !isfinite(p->values[column * PAGE_CHUNK + i]))
+            return false;
+    return true;
+}
+
+/* The column against its guess, bit by bit: mostly zeros, which take no room. False: it must be written as it is. */
+static bool
+add_guessed(msp_page_part *p, size_t column)
+{
+    const struct guess *g = &p->guess[column];
+    const double *v = &p->values[column * PAGE_CHUNK], *n, *b;
+
+    if (g->kind == 0 || !is_finite_column(p, column) || !is_finite_column(p, (size_t)g->of[0]) ||
+        !is_finite_column(p, (size_t)g->of[1]))
+        return false;
+    n = &p->values[(size_t)g->of[0] * PAGE_CHUNK];
+    b = &p->values[(size_t)g->of[1] * PAGE_CHUNK];
+    for (size_t i = 0; i < p->filled; i++) {
+        double guess = g->kind == 'b' ? n[i] : g->kind == 'd' ? n[i] - b[i] : fabs((n[i] - b[i]) / b[i] * 100);
+        uint64_t x, y;
+
+        if (!isfinite(guess))
+            guess = 0;
+        memcpy(&x, &v[i], sizeof(x));
+        memcpy(&y, &guess, sizeof(y));
+        x ^= y;
+        memcpy(&p->guessed[i], &x, sizeof(x));
+    }
+    msp_buf_char(&p->raw, g->kind);
+    msp_buf_char(&p->raw, (char)g->of[0]);
+    msp_buf_char(&p->raw, (char)g->of[1]);
+    add_planes(&p->raw, p->guessed, p->filled, sizeof(double));
+    return true;
+}
+
 static void
 add_column(msp_page_part *p, size_t column)
 {
@@ -560,6 +642,8 @@ add_column(msp_page_part *p, size_t column)
     const uint8_t *text = &p->is_text[column * PAGE_CHUNK];
     size_t n = p->filled, texts = 0;
 
+    if (add_guessed(p, column))
+        return;
     for (size_t i = 0; i < n; i++)
         texts += text[i];
     msp_buf_char(&p->raw, texts == n ? 't' : texts == 0 ? 'n' : 'x');
@@ -608,6 +692,15 @@ flush_chunk(msp_page_part *p, msp_error *err)
     return msp_page_part_block(p, name, msp_buf_view(&p->raw), err);
 }
 
+/* "12.5%": there may be one for each row, and so they are kept as numbers. */
+static bool
+is_percent(const msp_cell *c, double *out)
+{
+    msp_str s = text_of(c);
+
+    return s.len > 1 && s.p[s.len - 1] == '%' && msp_f64_parse((msp_str){s.p, s.len - 1}, out) && isfinite(*out);
+}
+
 static bool
 keep_cell(msp_page_part *p, size_t column, const msp_cell *c, bool same_name)
 {
@@ -627,6 +720,10 @@ keep_cell(msp_page_part *p, size_t column, const msp_cell *c, bool same_name)
             return false;
         break;
     case MSP_CELL_TEXT:
+        if (!same_name && is_percent(c, &p->values[at])) {
+            p->percent[column] = true;
+            return true;
+        }
         /* the bench's name is nearly always the same, and there are as many as rows */
         if (!same_name && !intern(p, &p->texts, text_of(c), MAX_TEXT, &id))
             return false;
@@ -873,6 +970,22 @@ write_map(msp_page_part *p, const char *name, const msp_map *map, msp_error *err
     return st == MSP_OK ? msp_page_part_block(p, name, msp_buf_view(&p->raw), err) : st;
 }
 
+static msp_status
+write_percent(msp_page_part *p, msp_error *err)
+{
+    msp_json_writer w;
+    msp_status st;
+
+    msp_buf_clear(&p->raw);
+    msp_json_writer_init(&w, &p->raw, -1);
+    msp_json_begin_array(&w);
+    for (size_t i = 0; i < p->nkept; i++)
+        msp_json_write_bool(&w, p->percent[i]);
+    msp_json_end_array(&w);
+    st = msp_buf_status(&p->raw, err);
+    return st == MSP_OK ? msp_page_part_block(p, "percent", msp_buf_view(&p->raw), err) : st;
+}
+
 /* {"names": [...], "parents": [...]} */
 static msp_status
 write_nodes(msp_page_part *p, msp_error *err)
@@ -903,7 +1016,7 @@ static void
 release_work(msp_page_part *p)
 {
     void **all[] = {(void **)&p->row_call, (void **)&p->row_name, (void **)&p->row_verdict, (void **)&p->row_marks,
-                    (void **)&p->values,   (void **)&p->is_text,  (void **)&p->producers};
+                    (void **)&p->values,   (void **)&p->is_text,  (void **)&p->producers,   (void **)&p->guessed};
     msp_buf *bufs[] = {&p->titles, &p->edges, &p->raw, &p->packed, &p->out};
 
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
@@ -930,6 +1043,8 @@ msp_page_part_finish(msp_page_part *p, msp_error *err)
         st = write_nodes(p, err);
     if (st == MSP_OK)
         st = msp_page_part_block(p, "columns", msp_buf_view(&p->titles), err);
+    if (st == MSP_OK)
+        st = write_percent(p, err);
     if (st == MSP_OK)
         st = write_map(p, "texts", &p->texts, err);
     if (st == MSP_OK)

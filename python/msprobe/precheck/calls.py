@@ -1,0 +1,68 @@
+"""Which calls of a dump are checked, and why the others are not."""
+import json
+
+from msprobe.replay import Dump
+
+# results that nobody has written to, and casts whose result is their argument's: there is nothing to check
+NEVER = {"to", "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_with_format"}
+
+
+def short_name(call):
+    return call.split(".")[-2]
+
+
+class Choice:
+    """White and black lists of a config file, and -f, which leaves out calls that are like an earlier one."""
+
+    def __init__(self, dump_path, config=None, leave_out_repeated=False):
+        self.white, self.black, self.error_data_path = set(), set(NEVER), None
+        if config:
+            self.read(config)
+        self.repeated = repeated(Dump(dump_path)) if leave_out_repeated else set()
+
+    def read(self, path):
+        with open(path) as f:
+            try:
+                values = json.load(f)
+            except ValueError as e:
+                raise ValueError("%s: not a JSON file: %s" % (path, e)) from None
+        values = values.get("run_ut", values) if isinstance(values, dict) else None
+        if not isinstance(values, dict):
+            raise ValueError("%s: an object with white_list and black_list is expected" % path)
+        for key, into in (("white_list", self.white), ("black_list", self.black)):
+            names = values.get(key) or []
+            if not isinstance(names, list) or not all(isinstance(n, str) for n in names):
+                raise ValueError("%s: %s is to be a list of API names, such as [\"conv2d\"]" % (path, key))
+            into.update(names)
+        self.error_data_path = values.get("error_data_path")
+
+    def refusal(self, name):
+        """Why a call is not run, or None."""
+        api = short_name(name)
+        if api in self.black or (self.white and api not in self.white):
+            return "API %s in black list or not in white list. SKIP." % api
+        if name in self.repeated:
+            return "API %s: like an earlier call of it (-f)." % api
+        return None
+
+
+def without_values(value):
+    """A record's part without what differs from call to call."""
+    if isinstance(value, list):
+        return [without_values(v) for v in value]
+    if isinstance(value, dict):
+        return {k: without_values(v) for k, v in value.items()
+                if k not in ("Max", "Min", "Mean", "Norm", "md5", "data_name")}
+    return value
+
+
+def repeated(dump):
+    seen, out = set(), set()
+    for name in dump.calls():
+        record = dump.record(name + ".forward") or {}
+        args = record.get("input_args", record.get("input"))
+        key = (name.rpartition(".")[0], json.dumps(without_values([args, record.get("input_kwargs")]), sort_keys=True))
+        if key in seen:
+            out.add(name)
+        seen.add(key)
+    return out

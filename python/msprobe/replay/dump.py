@@ -1,0 +1,70 @@
+"""The calls of a dump, as replay sees them."""
+import json
+import os
+
+from msprobe import _core
+
+
+class Recorded:
+    """A tensor of a record: its description and statistics, and the file that holds it (None: statistics only)."""
+
+    __slots__ = ("dtype", "shape", "max", "min", "mean", "norm", "requires_grad", "path")
+
+    def __init__(self, leaf, folder):
+        self.dtype, self.shape = leaf.get("dtype"), tuple(leaf.get("shape") or ())
+        self.max, self.min, self.mean, self.norm = (leaf.get(k) for k in ("Max", "Min", "Mean", "Norm"))
+        self.requires_grad = bool(leaf.get("requires_grad"))
+        name = leaf.get("data_name")
+        self.path = os.path.join(folder, name) if isinstance(name, str) and os.path.basename(name) == name else None
+
+
+class Call:
+    """One call: `prefix` ("Functional"), `api` ("linear"), `number`, and the forward and backward records as they stand."""
+
+    def __init__(self, name, forward, backward, folder):
+        self.name, self.forward, self.backward, self.folder = name, forward, backward, folder
+        parts = name.split(".")
+        self.prefix, self.api, self.number = parts[0], ".".join(parts[1:-1]), parts[-1]
+
+
+class Dump:
+    """A dump.json, or the folder with one. Names are those of forward and backward records."""
+
+    def __init__(self, path):
+        path = os.fspath(path)
+        if os.path.isdir(path):
+            path = os.path.join(path, "dump.json")
+        self.path, self.folder = path, os.path.join(os.path.dirname(path), "dump_tensor_data")
+        self.task, self.framework, records = _core.dump_records(path)
+        self._records = dict(records)
+
+    def names(self):
+        return list(self._records)
+
+    def record(self, name):
+        """The record called name, or None."""
+        text = self._records.get(name)
+        return None if text is None else json.loads(text)
+
+    def calls(self):
+        """Names of calls, without forward and backward, in the order of the dump; modules are no calls of one function."""
+        seen = {}
+        for name in self._records:
+            stem, _, end = name.rpartition(".")
+            if end in ("forward", "backward") and not name.startswith("Module.") and stem.count(".") >= 2:
+                seen.setdefault(stem)
+        return list(seen)
+
+    def call(self, name):
+        """The call that a record's name, or the name without .forward and .backward, stands for."""
+        stem, _, end = name.rpartition(".")
+        stem = stem if end in ("forward", "backward") else name
+        forward, backward = self.record(stem + ".forward"), self.record(stem + ".backward")
+        if forward is None and backward is None:
+            raise KeyError("%s: no call of this name in %s" % (name, self.path))
+        return Call(stem, forward, backward, self.folder)
+
+    def replay(self, name, **options):
+        """Run one call again: see run()."""
+        from msprobe.replay.run import run
+        return run(self.call(name), **options)

@@ -1,0 +1,256 @@
+"""Run one recorded call again, forward and backward."""
+import torch
+
+from msprobe.replay import functions
+from msprobe.replay.arguments import Builder, NotRecorded, is_tensor, load, make, seed_of
+from msprobe.replay.dump import Recorded
+
+RAISED = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.float32: torch.float64, torch.complex64: torch.complex128}
+DOUBLE = dict.fromkeys((torch.float16, torch.bfloat16, torch.float32), torch.float64)
+DOUBLE[torch.complex64] = torch.complex128
+PRECISIONS = {"recorded": {}, "raised": RAISED, "double": DOUBLE}
+# functions whose second result (or only one) are positions along a dimension: which of two equal values is meant is the device's choice
+ARGS = {"argmax": 0, "argmin": 0, "argsort": 0, "topk": 1, "sort": 1, "max": 1, "min": 1, "kthvalue": 1, "median": 1, "mode": 1}
+
+
+class Result:
+    """One result: `at` ("output.0"), `recorded` and `computed` tensors; recorded is None where its elements were not recorded."""
+
+    __slots__ = ("at", "recorded", "computed", "source")
+
+    def __init__(self, at, recorded, computed, source):
+        self.at, self.recorded, self.computed, self.source = at, recorded, computed, source
+
+
+class Replay:
+    """What came of it: reasons are None where it was run. gradient_reason says why there are no gradients."""
+
+    def __init__(self, call):
+        self.call, self.reason, self.gradient_reason = call, None, None
+        self.outputs, self.gradients = [], []
+
+
+def leaves(value, at):
+    """(path, tensor record or None) of everything in a record's part, lists first to last."""
+    if isinstance(value, list):
+        for i, v in enumerate(value):
+            yield from leaves(v, "%s.%d" % (at, i))
+    elif isinstance(value, dict) and not is_tensor(value) and "type" not in value:
+        for k, v in value.items():
+            yield from leaves(v, "%s.%s" % (at, k))
+    else:
+        yield at, value if is_tensor(value) else None
+
+
+def tensors_of(value, at):
+    """Likewise of what a function has returned."""
+    if isinstance(value, (list, tuple)):
+        for i, v in enumerate(value):
+            yield from tensors_of(v, "%s.%d" % (at, i))
+    elif isinstance(value, dict):
+        for k, v in value.items():
+            yield from tensors_of(v, "%s.%s" % (at, k))
+    else:
+        yield at, value if isinstance(value, torch.Tensor) else None
+
+
+class Prepared:
+    """A call with its tensors in memory: run() may be called many times."""
+
+    def __init__(self, call, device="cpu", seed=0):
+        self.call, self.device, self.seed = call, device, seed
+        self.reason = functions.refusal(call)
+        self.cache, self.made = {}, False
+        self.function = None if self.reason else functions.find(call.prefix, call.api)
+
+    def tensor(self, recorded, key):
+        """The tensor as it was recorded, on the host."""
+        if key not in self.cache:
+            if recorded.path is None:
+                self.made = True
+                self.cache[key] = make(recorded, seed_of(key, self.seed))
+            else:
+                self.cache[key] = load(recorded)
+        return self.cache[key]
+
+    def run(self, precision="raised", nudge=0.0, round=0, backward=True):
+        """nudge: every number that goes in is changed by about this relative amount, at random; round chooses the numbers."""
+        out = Replay(self.call)
+        out.reason = self.reason
+        if out.reason is None:
+            default = torch.get_default_dtype()
+            try:
+                if precision == "double" or (precision == "raised" and default == torch.float32):
+                    torch.set_default_dtype(torch.float64)
+                _Run(self, out, precision, nudge, round, backward).go()
+            except NotRecorded as e:
+                out.reason = str(e)
+            except (OSError, ValueError) as e:
+                out.reason = "its inputs cannot be read: %s" % e if isinstance(e, OSError) else "it cannot be run here: %s" % first_line(e)
+            except Exception as e:  # whatever torch says of a call that it does not want
+                out.reason = "it cannot be run here: %s" % first_line(e)
+            finally:
+                torch.set_default_dtype(default)
+        return out
+
+
+def first_line(e):
+    return (str(e).splitlines() or [type(e).__name__])[0][:200]
+
+
+class _Run:
+    def __init__(self, prepared, out, precision, nudge, round, backward):
+        self.p, self.call, self.out, self.nudge, self.round = prepared, prepared.call, out, nudge, round
+        self.map = PRECISIONS[precision]
+        self.backward = backward and self.call.backward is not None
+        self.inputs = []  # in the order of the record: (recorded, tensor as it goes in, leaf)
+        self.api = self.call.api.split(".")[-1]
+        self.inplace = (self.api.endswith("_") and not self.api.endswith("__")) or self.api.startswith("__i") or self.api == "__setitem__"
+
+    def lift(self, t, key):
+        """A tensor in the precision of this run, and changed a little where that is wanted."""
+        t = t.to(device=self.p.device, dtype=self.map.get(t.dtype, t.dtype), copy=True)
+        if self.nudge and (t.is_floating_point() or t.is_complex()):
+            generator = torch.Generator().manual_seed(seed_of("%s %d" % (key, self.round), self.p.seed))
+            z = torch.randn(t.shape, generator=generator, dtype=torch.float64).to(t.device)
+            t = t * (1 + self.nudge * z).to(t.dtype)
+        return t
+
+    def input(self, recorded):
+        key = "input %d" % len(self.inputs)
+        t = self.lift(self.p.tensor(recorded, key), key)
+        if self.backward and recorded.requires_grad and (t.is_floating_point() or t.is_complex()):
+            t.requires_grad_(True)
+            self.inputs.append((recorded, t))
+            return t.clone() if self.inplace else t
+        self.inputs.append((recorded, None))
+        return t
+
+    def arguments(self):
+        builder = Builder(self.call, self.input)
+        args = [self.positional(builder, v) for v in self.call.forward.get("input_args", self.call.forward.get("input", []))]
+        kwargs = {k: builder.value(v, k) for k, v in (self.call.forward.get("input_kwargs") or {}).items()}
+        if "out" in kwargs:
+            kwargs.pop("out")
+        return [self.cast(a) for a in args], {k: self.cast(v) for k, v in kwargs.items()}
+
+    def positional(self, builder, v):
+        if v == {} and self.api in ("to", "type"):  # the type is not part of the record: it is the result's
+            for _, leaf in leaves(self.call.forward.get("output", []), "output"):
+                if leaf is not None:
+                    return getattr(torch, leaf["dtype"].rpartition(".")[2])
+        return builder.value(v)
+
+    def cast(self, v):
+        if isinstance(v, torch.dtype):
+            return self.map.get(v, v)
+        return torch.device(self.p.device) if isinstance(v, torch.device) else v
+
+    def go(self):
+        args, kwargs = self.arguments()
+        with torch.enable_grad() if self.backward else torch.no_grad():
+            value = self.forward(args, kwargs)
+        results = list(tensors_of(list(value) if isinstance(value, (list, tuple)) else [value], "output"))
+        self.collect(results, args, kwargs)
+        if self.backward:
+            try:
+                self.gradients([t for _, t in results])
+            except NotRecorded as e:
+                self.out.gradient_reason = str(e)
+            except (RuntimeError, OSError, ValueError) as e:
+                self.out.gradient_reason = "it cannot be run backward here: %s" % first_line(e)
+
+    def forward(self, args, kwargs):
+        if self.api in functions.MASKED:
+            return self.masked(args, kwargs)
+        if self.api in ("lstm", "gru", "rnn_tanh", "rnn_relu") and len(args) >= 7 and isinstance(args[5], float) and args[5] > 0 and args[6]:
+            raise NotRecorded("random: dropout between the layers")
+        if self.api == "scaled_dot_product_attention" and (kwargs.get("dropout_p") or (len(args) > 4 and args[4])):
+            raise NotRecorded("random: dropout inside the attention")
+        if self.call.prefix == "Tensor" and self.api in functions.CASTS:
+            want = functions.CASTS[self.api]
+            return args[0].to(self.map.get(want, want))
+        if self.api in ("__getitem__", "__setitem__") and isinstance(args[1], list):
+            args[1] = tuple(args[1])
+        value = self.p.function(*args, **kwargs)
+        return args[0] if self.api == "__setitem__" and value is None else value
+
+    def masked(self, args, kwargs):
+        """Dropout with the mask that the recorded result shows."""
+        p = kwargs.get("p", args[1] if len(args) > 1 else 0.5)
+        training = kwargs.get("training", args[2] if len(args) > 2 else True)
+        if not training or not p:
+            return args[0] * 1
+        at, leaf = next(leaves(self.call.forward.get("output", []), "output"), (None, None))
+        recorded = Recorded(leaf, self.call.folder) if leaf else None
+        if recorded is None or recorded.path is None:
+            raise NotRecorded("random: the mask is not part of the record")
+        kept = self.p.tensor(recorded, at).to(self.p.device) != 0
+        return args[0] * kept / (1 - p) if p < 1 else args[0] * 0
+
+    def collect(self, results, args, kwargs):
+        """Results beside the recorded ones."""
+        found = dict(results)
+        for at, leaf in leaves(self.call.forward.get("output", []), "output"):
+            computed = found.get(at)
+            if leaf is None or computed is None:
+                continue
+            source = Recorded(leaf, self.call.folder)
+            recorded = self.p.tensor(source, at) if source.path else None
+            computed = computed.detach()
+            if recorded is not None and self.api in ARGS and not computed.is_floating_point() and computed.dtype != torch.bool:
+                recorded, computed = self.chosen(recorded, computed, args, kwargs)
+            self.out.outputs.append(Result(at, recorded, computed, source))
+
+    def chosen(self, recorded, computed, args, kwargs):
+        """Instead of positions the values that stand there."""
+        x = args[0].detach() if isinstance(args[0], torch.Tensor) else None
+        if x is None or x.dim() == 0 or recorded.shape != computed.shape or bool((recorded < 0).any()):
+            return recorded, computed
+        position = {"topk": 2, "kthvalue": 2}.get(self.api, 1)
+        dim = kwargs.get("dim", args[position] if len(args) > position else None)
+        if not isinstance(dim, int) or isinstance(dim, bool):
+            if self.api in ("argmax", "argmin"):
+                flat = x.reshape(-1)
+                return (flat[recorded], flat[computed]) if int(recorded.max()) < flat.numel() else (recorded, computed)
+            dim = -1
+        if int(recorded.max() if recorded.numel() else 0) >= x.shape[dim]:
+            return recorded, computed
+        if recorded.dim() == x.dim() - 1:
+            return x.gather(dim, recorded.unsqueeze(dim)).squeeze(dim), x.gather(dim, computed.unsqueeze(dim)).squeeze(dim)
+        return x.gather(dim, recorded), x.gather(dim, computed)
+
+    def gradients(self, results):
+        """Gradients of the inputs, from the recorded gradients of the results."""
+        incoming = list(leaves(self.call.backward.get("input", []), "input"))
+        roots, gradients = [], []
+        for (at, leaf), result in zip(incoming, [t for t in results if t is not None] + [None] * len(incoming)):
+            if leaf is None or result is None or not result.requires_grad:
+                continue
+            g = self.lift(self.p.tensor(Recorded(leaf, self.call.folder), "gradient " + at), "gradient " + at)
+            if g.shape != result.shape:
+                raise NotRecorded("the recorded gradient has another shape than the result")
+            roots.append(result)
+            gradients.append(g.to(result.dtype))
+        wanted = [t for _, t in self.inputs if t is not None]
+        if not roots or not wanted:
+            raise NotRecorded("no gradient of a result was recorded")
+        got = iter(torch.autograd.grad(roots, wanted, gradients, allow_unused=True))
+        found = [None if t is None else next(got) for _, t in self.inputs]
+        for (at, leaf), computed in zip(leaves(self.call.backward.get("output", []), "output"), found):
+            if leaf is None or computed is None or tuple(leaf["shape"]) != tuple(computed.shape):
+                continue
+            source = Recorded(leaf, self.call.folder)
+            recorded = self.p.tensor(source, "backward " + at) if source.path else None
+            self.out.gradients.append(Result(at, recorded, computed, source))
+
+
+def run(call, precision="raised", device="cpu", seed=0, backward=True):
+    """Run a call again.
+
+    precision  "recorded": in the types that were recorded; "raised": float16 and bfloat16 in float32, float32 in float64;
+               "double": all of them in float64
+    device     where it runs
+    seed       for inputs of which only statistics were recorded
+    """
+    return Prepared(call, device, seed).run(precision, backward=backward)

@@ -1,0 +1,309 @@
+/*
+ * cmd_run_ut.c - msprobe run_ut, multi_run_ut, run_overflow_check and api_precision_compare.
+ *
+ * Running an API needs torch: msprobe.precheck does it in the environment's interpreter and leaves two csv files, which
+ * are read back here for the screen. api_precision_compare compares two of those and needs no Python.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include "cli.h"
+#include "interpreter.h"
+#include "jsonout.h"
+#include "msprobe/precheck.h"
+#include "terminal.h"
+
+enum { PATH_SIZE = 4096, MAX_WORDS = 32 };
+
+/* What is run, and where its results go. */
+typedef struct job {
+    char result[PATH_SIZE], details[PATH_SIZE], errors[PATH_SIZE];
+    char workers[16], devices[512];
+    const char *words[MAX_WORDS];
+    bool resume;
+} job;
+
+static void
+stamp_now(char out[16])
+{
+    time_t now = time(NULL);
+    struct tm t;
+
+    localtime_r(&now, &t);
+    strftime(out, 16, "%Y%m%d%H%M%S", &t);
+}
+
+static msp_status
+check_dump(const msp_args *args, msp_error *err)
+{
+    const char *dump = msp_args_get(args, MSP_OPT_API_INFO, NULL);
+
+    if (dump == NULL)
+        return msp_error_set(err, MSP_E_INVALID, "which dump? -api_info dump.json");
+    if (access(dump, R_OK) != 0)
+        return msp_error_set(err, MSP_E_NOT_FOUND, "%s: cannot be read", dump);
+    return MSP_OK;
+}
+
+/* -d 0 1 2: what follows the first number are operands to the parser. */
+static msp_status
+read_devices(char *out, size_t size, const msp_args *args, msp_error *err)
+{
+    size_t len = (size_t)snprintf(out, size, "%s", msp_args_get(args, MSP_OPT_DEVICE, "0"));
+
+    for (size_t i = 0; i < args->noperands && len < size; i++)
+        len += (size_t)snprintf(out + len, size - len, ",%s", args->operands[i]);
+    if (len >= size || strspn(out, "0123456789,") != len || out[0] == ',' || out[len - 1] == ',')
+        return msp_error_set(err, MSP_E_INVALID, "-d takes numbers of devices, such as -d 0 1, not '%.60s'", out);
+    if (args->noperands > 0 && !msp_args_has(args, MSP_OPT_DEVICE))
+        return msp_error_set(err, MSP_E_INVALID, "'%.60s' belongs to no option", args->operands[0]);
+    return MSP_OK;
+}
+
+/* A result file to be continued: accuracy_checking_result_<14 digits>.csv, with its details beside it. */
+static msp_status
+name_resumed(job *j, const char *path, msp_error *err)
+{
+    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
+    static const char begin[] = "accuracy_checking_result_";
+
+    if (strncmp(name, begin, sizeof(begin) - 1) != 0 || strspn(name + sizeof(begin) - 1, "0123456789") != 14 ||
+        strcmp(name + sizeof(begin) - 1 + 14, ".csv") != 0)
+        return msp_error_set(err, MSP_E_INVALID,
+                             "-csv_path takes an accuracy_checking_result_{time}.csv of an earlier run, not %s", path);
+    snprintf(j->result, sizeof(j->result), "%s", path);
+    snprintf(j->details, sizeof(j->details), "%.*saccuracy_checking_details_%s", (int)(name - path), path,
+             name + sizeof(begin) - 1);
+    j->resume = true;
+    return MSP_OK;
+}
+
+static msp_status
+name_results(job *j, const msp_args *args, msp_error *err)
+{
+    const char *dir = msp_args_get(args, MSP_OPT_OUTPUT, ".");
+    char stamp[16];
+
+    stamp_now(stamp);
+    snprintf(j->errors, sizeof(j->errors), "%s/ut_error_data%s", dir, stamp);
+    if (msp_args_has(args, MSP_OPT_CSV_PATH))
+        return name_resumed(j, msp_args_get(args, MSP_OPT_CSV_PATH, ""), err);
+    if (mkdir(dir, 0750) != 0 && access(dir, W_OK) != 0)
+        return msp_error_set(err, MSP_E_IO, "%s: cannot be made or written to", dir);
+    for (;;) { /* a second in which nobody else writes there */
+        snprintf(j->result, sizeof(j->result), "%s/accuracy_checking_result_%s.csv", dir, stamp);
+        if (access(j->result, F_OK) != 0)
+            break;
+        sleep(1);
+        stamp_now(stamp);
+    }
+    snprintf(j->details, sizeof(j->details), "%s/accuracy_checking_details_%s.csv", dir, stamp);
+    return MSP_OK;
+}
+
+static msp_status
+name_words(job *j, const msp_args *args, msp_error *err)
+{
+    size_t n = 1;
+    int workers = 0;
+    msp_status st = msp_args_number(&workers, args, MSP_OPT_NUM, "-n", 64, err);
+
+    if (st == MSP_OK)
+        st = read_devices(j->devices, sizeof(j->devices), args, err);
+    if (st != MSP_OK)
+        return st;
+    snprintf(j->workers, sizeof(j->workers), "%d", workers > 0 ? workers : (int)sysconf(_SC_NPROCESSORS_ONLN));
+    j->words[n++] = "-m";
+    j->words[n++] = "msprobe.precheck";
+    j->words[n++] = msp_args_get(args, MSP_OPT_API_INFO, NULL);
+    j->words[n++] = j->result;
+    j->words[n++] = j->details;
+    j->words[n++] = "--workers";
+    j->words[n++] = j->workers;
+    j->words[n++] = "--devices";
+    j->words[n++] = j->devices;
+    if (msp_args_has(args, MSP_OPT_FUZZY)) /* -f, which is --filter_api here */
+        j->words[n++] = "--filter";
+    if (msp_args_has(args, MSP_OPT_CONFIG)) {
+        j->words[n++] = "--config";
+        j->words[n++] = msp_args_get(args, MSP_OPT_CONFIG, "");
+    }
+    if (msp_args_has(args, MSP_OPT_SAVE_ERROR)) {
+        j->words[n++] = "--error-data";
+        j->words[n++] = j->errors;
+    }
+    if (j->resume)
+        j->words[n++] = "--resume";
+    j->words[n] = NULL;
+    return MSP_OK;
+}
+
+/* ---- the screen ------------------------------------------------------------------------------------------------- */
+
+static void
+print_number(const char *title, double v)
+{
+    if (!isnan(v))
+        printf("  %s %.6g", title, v);
+}
+
+static void
+print_summary(const msp_precheck_summary *s, const job *j, const char *dump)
+{
+    size_t judged = s->apis - s->count[MSP_PRECHECK_SKIP];
+    char safe[320];
+
+    printf("\n  Checked       %zu APIs of %s\n", judged, dump);
+    printf("  Passed        %zu", s->count[MSP_PRECHECK_PASS]);
+    msp_term_put(stdout, s->count[MSP_PRECHECK_WARNING] > 0 ? MSP_STYLE_YELLOW : MSP_STYLE_PLAIN, ", %zu warnings",
+                 s->count[MSP_PRECHECK_WARNING]);
+    msp_term_put(stdout, s->count[MSP_PRECHECK_ERROR] > 0 ? MSP_STYLE_RED : MSP_STYLE_PLAIN, ", %zu errors",
+                 s->count[MSP_PRECHECK_ERROR]);
+    printf("\n  Not checked   %zu\n", s->count[MSP_PRECHECK_SKIP]);
+    if (s->skipped[0] != '\0')
+        printf("                %s\n", msp_text_safe(safe, sizeof(safe), s->skipped));
+    for (size_t i = 0; i < s->nworst; i++) {
+        printf("%s%s: %s", i == 0 ? "\n  Worst         " : "                ",
+               msp_text_safe(safe, sizeof(safe), s->worst[i].name), msp_precheck_status_text(s->worst[i].status));
+        print_number("cosine", s->worst[i].cosine);
+        print_number("max abs", s->worst[i].max_abs);
+        print_number("max rel", s->worst[i].max_rel);
+        printf("\n");
+    }
+    printf("\n  Written       %s\n                %s\n", j->result, j->details);
+    if (s->nworst > 0)
+        printf("  Next          run it on another device and compare: msprobe api_precision_compare -npu %s -gpu ...\n",
+               j->details);
+}
+
+static void
+print_json(const msp_precheck_summary *s, const job *j)
+{
+    msp_jsonout out = {.out = stdout};
+
+    msp_jsonout_open(&out, NULL, '{');
+    msp_jsonout_int(&out, "apis", (int64_t)s->apis);
+    msp_jsonout_int(&out, "pass", (int64_t)s->count[MSP_PRECHECK_PASS]);
+    msp_jsonout_int(&out, "warning", (int64_t)s->count[MSP_PRECHECK_WARNING]);
+    msp_jsonout_int(&out, "error", (int64_t)s->count[MSP_PRECHECK_ERROR]);
+    msp_jsonout_int(&out, "skip", (int64_t)s->count[MSP_PRECHECK_SKIP]);
+    msp_jsonout_int(&out, "failed", (int64_t)s->failed);
+    msp_jsonout_open(&out, "worst", '[');
+    for (size_t i = 0; i < s->nworst; i++) {
+        msp_jsonout_open(&out, NULL, '{');
+        msp_jsonout_text(&out, "name", s->worst[i].name);
+        msp_jsonout_text(&out, "status", msp_precheck_status_text(s->worst[i].status));
+        msp_jsonout_float(&out, "cosine", s->worst[i].cosine);
+        msp_jsonout_float(&out, "max_abs", s->worst[i].max_abs);
+        msp_jsonout_float(&out, "max_rel", s->worst[i].max_rel);
+        msp_jsonout_close(&out, '}');
+    }
+    msp_jsonout_close(&out, ']');
+    msp_jsonout_text(&out, "result", j->result);
+    msp_jsonout_text(&out, "details", j->details);
+    msp_jsonout_close(&out, '}');
+    printf("\n");
+}
+
+static msp_exit_code
+exit_code(const msp_precheck_summary *s, const msp_args *args)
+{
+    const char *when = msp_args_get(args, MSP_OPT_FAIL_ON, "");
+
+    if (s->failed > 0)
+        return MSP_EXIT_FAILED;
+    if (s->count[MSP_PRECHECK_ERROR] > 0 && *when != '\0')
+        return MSP_EXIT_DIFFERENT;
+    return s->count[MSP_PRECHECK_WARNING] > 0 && strcmp(when, "warning") == 0 ? MSP_EXIT_DIFFERENT : MSP_EXIT_OK;
+}
+
+/* ---- commands --------------------------------------------------------------------------------------------------- */
+
+msp_exit_code
+msp_cmd_run_ut(const msp_args *args)
+{
+    msp_precheck_summary summary;
+    static job j;
+    int code = 0;
+    msp_error err;
+    msp_status st = check_dump(args, &err);
+
+    j = (job){.resume = false};
+    if (st == MSP_OK)
+        st = name_results(&j, args, &err);
+    if (st == MSP_OK)
+        st = name_words(&j, args, &err);
+    if (st == MSP_E_INVALID)
+        return msp_cli_usage(msp_command_find("run_ut"), &err);
+    if (st == MSP_OK)
+        st = msp_interpreter_run(&code, j.words, &err);
+    if (st == MSP_OK && code != 0)
+        st = msp_error_set(&err, MSP_E_IO,
+                           "%s could not check the dump (exit status %d). It needs torch and msprobe; set "
+                           "MSPROBE_PYTHON to an interpreter that has them",
+                           j.words[0], code);
+    if (st == MSP_OK)
+        st = msp_precheck_summarise(&summary, j.result, j.details, &err);
+    if (st != MSP_OK)
+        return msp_cli_fail(st, &err);
+    if (msp_args_has(args, MSP_OPT_JSON))
+        print_json(&summary, &j);
+    else if (!msp_args_has(args, MSP_OPT_QUIET))
+        print_summary(&summary, &j, msp_args_get(args, MSP_OPT_API_INFO, ""));
+    return exit_code(&summary, args);
+}
+
+msp_exit_code
+msp_cmd_run_overflow_check(const msp_args *args)
+{
+    char devices[512];
+    const char *words[] = {NULL, "-m", "msprobe.precheck", "--overflow", NULL, "--devices", devices, NULL};
+    int code = 0;
+    msp_error err;
+    msp_status st = check_dump(args, &err);
+
+    if (st == MSP_OK)
+        st = read_devices(devices, sizeof(devices), args, &err);
+    if (st == MSP_E_INVALID)
+        return msp_cli_usage(msp_command_find("run_overflow_check"), &err);
+    words[4] = msp_args_get(args, MSP_OPT_API_INFO, NULL);
+    if (st == MSP_OK)
+        st = msp_interpreter_run(&code, words, &err);
+    if (st != MSP_OK)
+        return msp_cli_fail(st, &err);
+    return code == 0 ? MSP_EXIT_OK : MSP_EXIT_FAILED;
+}
+
+msp_exit_code
+msp_cmd_api_precision_compare(const msp_args *args)
+{
+    const char *npu = msp_args_get(args, MSP_OPT_NPU, NULL), *gpu = msp_args_get(args, MSP_OPT_GPU, NULL);
+    const char *dir = msp_args_get(args, MSP_OPT_OUTPUT, ".");
+    static msp_precheck_versus v;
+    char stamp[16];
+    msp_error err;
+    msp_status st;
+
+    if (npu == NULL || gpu == NULL) {
+        msp_error_set(&err, MSP_E_INVALID, "which details? -npu DETAILS.csv -gpu DETAILS.csv");
+        return msp_cli_usage(msp_command_find("api_precision_compare"), &err);
+    }
+    if (mkdir(dir, 0750) != 0 && access(dir, W_OK) != 0) {
+        msp_error_set(&err, MSP_E_IO, "%s: cannot be made or written to", dir);
+        return msp_cli_fail(MSP_E_IO, &err);
+    }
+    stamp_now(stamp);
+    st = msp_precheck_compare(&v, npu, gpu, dir, stamp, &err);
+    if (st != MSP_OK)
+        return msp_cli_fail(st, &err);
+    if (!msp_args_has(args, MSP_OPT_QUIET))
+        printf("\n  Judged        %zu APIs: %zu pass, %zu errors, %zu not judged%s\n  Written       %s\n"
+               "                %s\n",
+               v.apis, v.count[MSP_PRECHECK_PASS], v.count[MSP_PRECHECK_ERROR], v.count[MSP_PRECHECK_SKIP],
+               v.missing > 0 ? "; rows without a partner were left out" : "", v.result, v.details);
+    return MSP_EXIT_OK;
+}

@@ -1,0 +1,108 @@
+/* summary.c - what the two files of run_ut say together, for the terminal. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "core/str.h"
+#include "report/read/table_read.h"
+#include "msprobe/precheck.h"
+
+enum { COL_COSINE = 4, COL_MAX_ABS = 5, COL_MAX_REL = 13, COL_STATUS = 21 };
+
+static msp_str
+text_at(const msp_cell *cells, size_t count, size_t i)
+{
+    if (i >= count || cells[i].kind != MSP_CELL_TEXT)
+        return (msp_str){"", 0};
+    return (msp_str){cells[i].as.text.p, cells[i].as.text.len};
+}
+
+static double
+number_at(const msp_cell *cells, size_t count, size_t i)
+{
+    if (i < count && cells[i].kind == MSP_CELL_FLOAT)
+        return cells[i].as.f;
+    return i < count && cells[i].kind == MSP_CELL_INT ? (double)cells[i].as.i : NAN;
+}
+
+static msp_precheck_status
+status_of(msp_str s)
+{
+    for (int i = MSP_PRECHECK_PASS; i <= MSP_PRECHECK_ERROR; i++)
+        if (msp_str_eq(s, msp_str_of(msp_precheck_status_text((msp_precheck_status)i))))
+            return (msp_precheck_status)i;
+    return MSP_PRECHECK_SKIP;
+}
+
+static msp_status
+on_header(const msp_cell *cells, size_t count, void *payload, msp_error *err)
+{
+    (void)cells;
+    (void)payload;
+    return count >= 3 ? MSP_OK : msp_error_set(err, MSP_E_FORMAT, "not a table of run_ut: too few columns");
+}
+
+static msp_status
+on_result(const msp_cell *cells, size_t count, void *payload, msp_error *err)
+{
+    msp_precheck_summary *s = payload;
+    msp_precheck_status f = status_of(text_at(cells, count, 1)), b = status_of(text_at(cells, count, 2));
+    msp_str name = text_at(cells, count, 0), why = text_at(cells, count, 3);
+
+    (void)err;
+    s->apis++;
+    s->count[f > b ? f : b]++;
+    if (f > MSP_PRECHECK_SKIP || b > MSP_PRECHECK_SKIP)
+        return MSP_OK;
+    if (msp_str_starts(why, MSP_STR("FAILED: ")))
+        s->failed++;
+    if (s->skipped[0] == '\0' && !msp_str_starts(why, MSP_STR("API ")))
+        snprintf(s->skipped, sizeof(s->skipped), "%.*s: %.*s", (int)name.len, name.p, (int)why.len, why.p);
+    return MSP_OK;
+}
+
+/* How bad a result is among those of one status. */
+static double
+badness(double cosine, double max_abs)
+{
+    return isnan(cosine) ? (isnan(max_abs) ? INFINITY : max_abs) : 1 - cosine;
+}
+
+static msp_status
+on_details(const msp_cell *cells, size_t count, void *payload, msp_error *err)
+{
+    msp_precheck_summary *s = payload;
+    msp_precheck_status status = status_of(text_at(cells, count, COL_STATUS));
+    msp_str name = text_at(cells, count, 0);
+    double c = number_at(cells, count, COL_COSINE), a = number_at(cells, count, COL_MAX_ABS);
+    size_t at = s->nworst;
+
+    (void)err;
+    if (status < MSP_PRECHECK_WARNING)
+        return MSP_OK;
+    while (at > 0 && (s->worst[at - 1].status < status ||
+                      (s->worst[at - 1].status == status &&
+                       badness(s->worst[at - 1].cosine, s->worst[at - 1].max_abs) < badness(c, a))))
+        at--;
+    if (at == MSP_PRECHECK_WORST)
+        return MSP_OK;
+    if (s->nworst < MSP_PRECHECK_WORST)
+        s->nworst++;
+    memmove(&s->worst[at + 1], &s->worst[at], (s->nworst - 1 - at) * sizeof(s->worst[0]));
+    snprintf(s->worst[at].name, sizeof(s->worst[at].name), "%.*s", (int)name.len, name.p);
+    s->worst[at].status = status;
+    s->worst[at].cosine = c;
+    s->worst[at].max_abs = a;
+    s->worst[at].max_rel = number_at(cells, count, COL_MAX_REL);
+    return MSP_OK;
+}
+
+msp_status
+msp_precheck_summarise(msp_precheck_summary *out, const char *result_path, const char *details_path, msp_error *err)
+{
+    msp_table_sink results = {on_header, on_result, out}, details = {on_header, on_details, out};
+    msp_status st;
+
+    *out = (msp_precheck_summary){0};
+    st = msp_table_read(result_path, &results, err);
+    return st == MSP_OK ? msp_table_read(details_path, &details, err) : st;
+}

@@ -1,0 +1,219 @@
+/* test_precheck.c - one result judged, csv lines, files continued, and two devices compared. */
+#include "unit.h"
+
+#include <math.h>
+#include "msprobe/precheck.h"
+
+static msp_precheck_row
+measured(const char *api, const float *device, const double *bench, int64_t n)
+{
+    msp_tensor d, b;
+    msp_precheck_row row;
+
+    assert_int_equal(msp_tensor_view(&d, device, MSP_F32, 1, &n, NULL), MSP_OK);
+    assert_int_equal(msp_tensor_view(&b, bench, MSP_F64, 1, &n, NULL), MSP_OK);
+    assert_int_equal(msp_precheck_measure(&row, api, &d, &b, NULL), MSP_OK);
+    return row;
+}
+
+static void
+the_name_and_the_type_choose_the_standard(void **state)
+{
+    (void)state;
+    assert_int_equal(msp_precheck_standard_of("linear", MSP_F32), MSP_PRECHECK_ULP);
+    assert_int_equal(msp_precheck_standard_of("__rmul__", MSP_F16), MSP_PRECHECK_ABSOLUTE);
+    assert_int_equal(msp_precheck_standard_of("type_as", MSP_BF16), MSP_PRECHECK_BINARY);
+    assert_int_equal(msp_precheck_standard_of("conv2d", MSP_F32), MSP_PRECHECK_THOUSANDTH);
+    assert_int_equal(msp_precheck_standard_of("softmax", MSP_F32), MSP_PRECHECK_BENCHMARK);
+    assert_int_equal(msp_precheck_standard_of("linear", MSP_I64), MSP_PRECHECK_BINARY);
+    assert_int_equal(msp_precheck_standard_of("softmax", MSP_F8_E5M2), MSP_PRECHECK_ULP);
+}
+
+static void
+a_result_that_is_nearly_right_passes(void **state)
+{
+    static const float d[] = {1.0f, 2.0f + 0x1p-22f, 3.0f, -4.0f};
+    static const double b[] = {1, 2, 3, -4};
+    msp_precheck_row r = measured("linear", d, b, 4);
+
+    (void)state;
+    assert_int_equal(r.status, MSP_PRECHECK_PASS);
+    assert_true(r.has[MSP_PRECHECK_COSINE] && r.v[MSP_PRECHECK_COSINE] > 0.9999999);
+    assert_true(r.v[MSP_PRECHECK_ULP_MAX] == 1.0); /* the unit of 2 is 2^-22 */
+    assert_false(r.has[MSP_PRECHECK_THOUSANDTH_SHARE]);
+    assert_string_equal(r.shape, "(4,)");
+}
+
+static void
+a_large_error_is_an_error(void **state)
+{
+    static const float d[] = {100, 200, 300, 401};
+    static const double b[] = {100, 200, 300, 400};
+    msp_precheck_row r = measured("softmax", d, b, 4);
+
+    (void)state;
+    assert_int_equal(r.status, MSP_PRECHECK_ERROR); /* three of four within 0.1 % are not 99.9 % */
+    assert_true(r.v[MSP_PRECHECK_THOUSANDTH_SHARE] == 0.75);
+    assert_true(r.v[MSP_PRECHECK_MAX_ABS] == 1.0);
+    assert_true(fabs(r.v[MSP_PRECHECK_MAX_REL] - 0.0025) < 1e-12);
+}
+
+static void
+what_is_not_finite_on_one_side_is_an_error(void **state)
+{
+    static const float d[] = {1, NAN, 3, 4};
+    static const double b[] = {1, 2, 3, 4};
+    msp_precheck_row r = measured("softmax", d, b, 4);
+
+    (void)state;
+    assert_int_equal(r.status, MSP_PRECHECK_ERROR);
+    assert_non_null(strstr(r.message, "NaN or inf on one side"));
+}
+
+static void
+integers_must_be_equal(void **state)
+{
+    static const int64_t d[] = {1, 2, 3, 5}, e[] = {1, 2, 3, 4};
+    int64_t n = 4;
+    msp_tensor x, y;
+    msp_precheck_row r;
+
+    (void)state;
+    assert_int_equal(msp_tensor_view(&x, d, MSP_I64, 1, &n, NULL), MSP_OK);
+    assert_int_equal(msp_tensor_view(&y, e, MSP_I64, 1, &n, NULL), MSP_OK);
+    assert_int_equal(msp_precheck_measure(&r, "argmax", &x, &y, NULL), MSP_OK);
+    assert_int_equal(r.status, MSP_PRECHECK_ERROR);
+    assert_true(r.v[MSP_PRECHECK_ERROR_RATE] == 0.25);
+    assert_int_equal(msp_precheck_measure(&r, "argmax", &x, &x, NULL), MSP_OK);
+    assert_int_equal(r.status, MSP_PRECHECK_PASS);
+}
+
+static void
+shapes_that_differ_are_an_error_with_the_reason(void **state)
+{
+    static const float v[6] = {0};
+    int64_t a[] = {2, 3}, b[] = {3, 2};
+    msp_tensor x, y;
+    msp_precheck_row r;
+
+    (void)state;
+    assert_int_equal(msp_tensor_view(&x, v, MSP_F32, 2, a, NULL), MSP_OK);
+    assert_int_equal(msp_tensor_view(&y, v, MSP_F32, 2, b, NULL), MSP_OK);
+    assert_int_equal(msp_precheck_measure(&r, "relu", &x, &y, NULL), MSP_OK);
+    assert_int_equal(r.status, MSP_PRECHECK_ERROR);
+    assert_string_equal(r.message, "The shapes differ.\n");
+    assert_string_equal(r.shape, "(2, 3)");
+}
+
+static void
+a_line_has_every_column_and_one_space_where_nothing_is(void **state)
+{
+    static const float d[] = {1, 2};
+    static const double b[] = {1, 2};
+    msp_precheck_row r = measured("relu", d, b, 2);
+    char line[2048];
+
+    (void)state;
+    assert_true(msp_precheck_details_line(line, sizeof(line), "Functional.relu.0.forward.output.0", &r) < sizeof(line));
+    assert_string_equal(line, "Functional.relu.0.forward.output.0,torch.float64,torch.float32,\"(2,)\","
+                              "1.00000000000000,0.00000000000000, , , ,0.00000000000000, , , , , , , , , , , ,pass,"
+                              "\"Max abs error is less than 0.001, consider as pass, skip other check and set to "
+                              "SPACE.\n\"\r\n");
+    assert_true(msp_precheck_result_line(line, sizeof(line), "a.b.0", MSP_PRECHECK_PASS, NULL, "=1,2") < sizeof(line));
+    assert_string_equal(line, "a.b.0,pass, ,\"'=1,2\"\r\n");
+}
+
+static void
+count_name(const char *name, size_t len, void *payload)
+{
+    assert_true(len > 0 && name[0] != '\0');
+    ++*(int *)payload;
+}
+
+static void
+a_file_that_was_cut_off_is_continued_where_it_is_whole(void **state)
+{
+    char text[4096];
+    const char *result, *details;
+    int names = 0;
+    msp_precheck_summary s;
+
+    (void)state;
+    snprintf(text, sizeof(text), "%sTorch.add.0,pass, ,\r\nTorch.add.1,err", msp_precheck_result_header());
+    result = write_file("accuracy_checking_result_1.csv", text, strlen(text));
+    snprintf(text, sizeof(text),
+             "%sTorch.add.0.forward.output.0,a,b,\"(1,)\"\r\nTorch.add.1.forward.output.0,a,b,\"(1,)\"\r\nTorch.ad",
+             msp_precheck_details_header());
+    details = write_file("accuracy_checking_details_1.csv", text, strlen(text));
+    for (int i = 0; i < 2; i++) { /* what was cut once stays whole */
+        names = 0;
+        assert_int_equal(msp_precheck_resume(result, details, count_name, &names, NULL), MSP_OK);
+        assert_int_equal(names, 1);
+    }
+    assert_int_equal(msp_precheck_summarise(&s, result, details, NULL), MSP_OK);
+    assert_int_equal(s.apis, 1);
+    assert_int_equal(s.count[MSP_PRECHECK_PASS], 1);
+}
+
+static void
+something_else_is_not_continued(void **state)
+{
+    const char *path = write_file("other.csv", "x,y\n1,2\n", 8);
+    int names = 0;
+    msp_error err;
+
+    (void)state;
+    assert_int_equal(msp_precheck_resume(path, path, count_name, &names, &err), MSP_E_FORMAT);
+    assert_int_equal(names, 0);
+}
+
+static const char *
+write_details(const char *name, const float *d)
+{
+    static const double b[] = {1, 2, 3, 4};
+    msp_precheck_row r = measured("softmax", d, b, 4);
+    char text[4096];
+    size_t len = (size_t)snprintf(text, sizeof(text), "%s", msp_precheck_details_header());
+
+    len += msp_precheck_details_line(text + len, sizeof(text) - len, "Functional.softmax.0.forward.output.0", &r);
+    return write_file(name, text, len);
+}
+
+static void
+a_device_is_judged_by_the_other_ones_error(void **state)
+{
+    static const float good[] = {1.001f, 2.001f, 3.001f, 4.001f}, bad[] = {1.2f, 2.2f, 3.2f, 4.2f};
+    static const float exact[] = {1, 2, 3, 4};
+    const char *n = write_details("npu.csv", bad), *g = write_details("gpu.csv", good);
+    const char *e = write_details("exact.csv", exact);
+    msp_precheck_versus v;
+    msp_error err;
+
+    (void)state;
+    assert_int_equal(msp_precheck_compare(&v, n, g, scratch_dir(), "20260101000000", &err), MSP_OK);
+    assert_int_equal(v.apis, 1);
+    assert_int_equal(v.count[MSP_PRECHECK_ERROR], 1);
+    assert_int_equal(msp_precheck_compare(&v, e, g, scratch_dir(), "20260101000001", &err), MSP_OK);
+    assert_int_equal(v.count[MSP_PRECHECK_PASS], 1);
+    assert_int_equal(msp_precheck_compare(&v, n, write_file("x.csv", "a,b\n", 4), scratch_dir(), "1", &err),
+                     MSP_E_FORMAT);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(the_name_and_the_type_choose_the_standard),
+        TEST(a_result_that_is_nearly_right_passes),
+        TEST(a_large_error_is_an_error),
+        TEST(what_is_not_finite_on_one_side_is_an_error),
+        TEST(integers_must_be_equal),
+        TEST(shapes_that_differ_are_an_error_with_the_reason),
+        TEST(a_line_has_every_column_and_one_space_where_nothing_is),
+        TEST(a_file_that_was_cut_off_is_continued_where_it_is_whole),
+        TEST(something_else_is_not_continued),
+        TEST(a_device_is_judged_by_the_other_ones_error),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, remove_scratch);
+}
