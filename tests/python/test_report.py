@@ -149,13 +149,18 @@ TEXTS = ["", "plain", "=1+1", "+1", "-1", "@SUM(A1)", "a,b;c\td", 'quote " quote
 
 # ---- csv ---------------------------------------------------------------------------------------------------------
 
+def as_text(v):
+    """What a spreadsheet would run as a formula has an apostrophe before it in csv; numbers with a sign have none."""
+    return "'" + v if v in ("=1+1", "@SUM(A1)") else v
+
+
 def test_csv_comes_back_through_pythons_reader(tmp_path):
     values = NUMBERS + INTEGERS + TEXTS + [True, False, math.inf, -math.inf, None]
     path = write(tmp_path / "t.csv", CSV, ["name", "a,\"b\"", "\u503c"], [[v, i, "x"] for i, v in enumerate(values)])
     with open(path, newline="", encoding="utf-8") as f:
         rows = list(csv.reader(f))
     assert rows[0] == ["name", "a,\"b\"", "\u503c"]
-    expected = ["" if v is None else v if isinstance(v, str) else repr(v) for v in values]
+    expected = ["" if v is None else as_text(v) if isinstance(v, str) else repr(v) for v in values]
     assert [r[0] for r in rows[1:]] == expected
     assert [int(r[1]) for r in rows[1:]] == list(range(len(values)))
 
@@ -165,7 +170,7 @@ def test_csv_is_what_pythons_writer_writes(tmp_path):
     path = write(tmp_path / "t.csv", CSV, list("abcd"), rows)
     other = tmp_path / "python.csv"
     with open(other, "w", newline="", encoding="utf-8") as f:
-        csv.writer(f, lineterminator="\n").writerows([list("abcd")] + rows)
+        csv.writer(f, lineterminator="\n").writerows([list("abcd")] + [[as_text(r[0]), *r[1:]] for r in rows])
     assert path.read_bytes() == other.read_bytes()
 
 
@@ -365,3 +370,14 @@ print(peak() - small)
 """
     grown = int(subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.PIPE).stdout)
     assert grown < 8 * 1024  # kB
+
+
+def test_a_workbook_has_a_frozen_header_and_a_filter(tmp_path):
+    path = write(tmp_path / "t.xlsx", XLSX, ["name", "value"], [["a", 1], ["b", 2]])
+    sheet = openpyxl.load_workbook(path).active
+    assert sheet.freeze_panes == "A2" and sheet.auto_filter.ref == "A1:B3"
+
+
+def test_control_characters_reach_no_csv(tmp_path):
+    path = write(tmp_path / "t.csv", CSV, ["name"], [["\x1b[31mred\x07"]])
+    assert path.read_bytes() == b"name\n\\x1b[31mred\\x07\n"

@@ -50,8 +50,8 @@ is_without(msp_str s, bool (*has)(sixteen))
         memcpy(&four[1], s.p + n - 4, 4);
         v = (sixteen)(two){four[0] | (uint64_t)four[1] << 32, FILL};
     } else if (n > 0) { /* up to three: the first, the one in the middle, the last */
-        v = (sixteen)(two){(uint8_t)s.p[0] | (uint64_t)(uint8_t)s.p[n / 2] << 8 |
-                               (uint64_t)(uint8_t)s.p[n - 1] << 16 | (FILL & ~UINT64_C(0xffffff)),
+        v = (sixteen)(two){(uint8_t)s.p[0] | (uint64_t)(uint8_t)s.p[n / 2] << 8 | (uint64_t)(uint8_t)s.p[n - 1] << 16 |
+                               (FILL & ~UINT64_C(0xffffff)),
                            FILL};
     } else {
         return true;

@@ -291,13 +291,13 @@ begin_part(xlsx_table *x, msp_error *err)
     snprintf(entry, sizeof(entry), "xl/worksheets/sheet%zu.xml", number);
     st = msp_zip_out_begin(x->zip, entry, err);
     x->rows = 0;
-    msp_buf_printf(
-        &x->base.out,
-        "<?xml version=\"1.0\" encoding=\"UTF-8\" standalone=\"yes\"?>\n"
-        "<worksheet xmlns=\"http://schemas.openxmlformats.org/spreadsheetml/2006/main\">"
-        "<sheetViews><sheetView %sworkbookViewId=\"0\"><pane ySplit=\"1\" "
-        "topLeftCell=\"A2\" activePane=\"bottomLeft\" state=\"frozen\"/></sheetView></sheetViews><sheetFormatPr defaultRowHeight=\"15\"/>",
-        number == 1 ? "tabSelected=\"1\" " : "");
+    msp_buf_printf(&x->base.out,
+                   "<?xml version=\"1.0\" encoding=\"UTF-8\" standalone=\"yes\"?>\n"
+                   "<worksheet xmlns=\"http://schemas.openxmlformats.org/spreadsheetml/2006/main\">"
+                   "<sheetViews><sheetView %sworkbookViewId=\"0\"><pane ySplit=\"1\" "
+                   "topLeftCell=\"A2\" activePane=\"bottomLeft\" "
+                   "state=\"frozen\"/></sheetView></sheetViews><sheetFormatPr defaultRowHeight=\"15\"/>",
+                   number == 1 ? "tabSelected=\"1\" " : "");
     put_widths(x);
     msp_buf_text(&x->base.out, "<sheetData>");
     put_header(x);

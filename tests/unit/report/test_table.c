@@ -85,7 +85,7 @@ every_kind_of_cell_has_its_text_in_csv(void **state)
                          "\"say \"\"no\"\"\",1e+16\n"
                          "\"two\nlines\",nan\n"
                          "\"cr\r\",-inf\n"
-                         "=1+1,True\n"
+                         "'=1+1,True\n"
                          ",False\n"
                          "\xC3\xA4 \xEF\xBF\xBD \xEF\xBF\xBD\xEF\xBF\xBD,\n");
 }
@@ -98,18 +98,23 @@ a_character_is_quoted_wherever_it_stands_in_a_csv_cell(void **state)
     for (size_t len = 1; len <= 24; len++)
         for (size_t at = 0; at < len; at++)
             for (int c = 1; c < 256; c++) {
-                char text[24], wanted[64];
+                char text[24], wanted[64], code[8];
                 msp_cell cell = msp_cell_text(text, len);
                 bool quoted = c == ',' || c == '"' || c == '\n' || c == '\r';
+                bool control = (c < ' ' && c != '\n' && c != '\r' && c != '\t') || c == 0x7f;
+                bool formula = at == 0 && memchr("=+-@\t\r", c, 6) != NULL;
                 msp_buf line = {0};
 
                 memset(text, 'x', len);
                 text[at] = (char)c;
-                snprintf(wanted, sizeof(wanted), "%s%.*s%s%s%.*s%s\n", quoted ? "\"" : "", (int)at, text,
+                snprintf(code, sizeof(code), "\\x%02x", (unsigned)c);
+                snprintf(wanted, sizeof(wanted), "%s%s%.*s%s%.*s%s\n", quoted ? "\"" : "", formula ? "'" : "", (int)at,
+                         text,
                          c == '"'  ? "\"\""
                          : c > 127 ? "\xEF\xBF\xBD"
+                         : control ? code
                                    : (char[]){(char)c, 0},
-                         "", (int)(len - at - 1), text + at + 1, quoted ? "\"" : "");
+                         (int)(len - at - 1), text + at + 1, quoted ? "\"" : "");
                 msp_csv_line(&line, &cell, 1);
                 assert_string_equal(line.p, wanted);
                 msp_buf_release(&line);

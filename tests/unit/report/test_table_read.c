@@ -178,7 +178,7 @@ our_own_tables_come_back(void **state)
                        "s:|s:nan|s:N/A\ns:\x01 _x0041_ \r|i:9223372036854775807\n");
     write_kinds(csv, MSP_TABLE_CSV);
     assert_table(csv, "#s:name|s:value|s:more\ns:a|i:-5|b:1\ns:x, \"y\"\n<&>|f:0.1|-\n-|f:1e+300|b:0\n"
-                      "-|s:nan|s:N/A\ns:\x01 _x0041_ \r|i:9223372036854775807|-\n");
+                      "-|s:nan|s:N/A\ns:\\x01 _x0041_ \r|i:9223372036854775807|-\n");
 }
 
 static void
