@@ -35,7 +35,7 @@ complete -c msprobe -n '__fish_seen_subcommand_from compare' -o am -l api_mappin
 complete -c msprobe -n '__fish_seen_subcommand_from compare' -o lm -l layer_mapping -F -d 'MindSpore against PyTorch: compare by the layer a call stands in; the yaml names layers that differ.'
 complete -c msprobe -n '__fish_seen_subcommand_from compare' -l format -r -f -a 'xlsx csv json' -d 'Result files to write: xlsx, csv, json, or several with commas. Default: xlsx; for dumps of ptdbg_ascend and torch_npu.hooks csv.'
 complete -c msprobe -n '__fish_seen_subcommand_from compare' -l no-html -d 'Do not write the page, compare_result_{time}.html.'
-complete -c msprobe -n '__fish_seen_subcommand_from compare' -l fail-on -r -f -a 'no warning any' -d 'For CI, exit with 3 when there is a row No or Different (no); also when one is Warning, marked or of another shape (warning); also when one has no partner (any).'
+complete -c msprobe -n '__fish_seen_subcommand_from compare' -l fail-on -r -f -a 'no warning any' -d 'For CI, exit with 3 when there is a row No or Different, or NaN or inf on one side only (no); also when one is Warning or of another shape (warning); also when one has no partner (any).'
 complete -c msprobe -n '__fish_seen_subcommand_from compare' -l json -d 'Print the summary as JSON.'
 complete -c msprobe -n '__fish_seen_subcommand_from compare' -l suffix -r -f -d 'Dumps of ptdbg_ascend and torch_npu.hooks: a mark in the table'\''s name, compare_result_TEXT_{time}.csv.'
 complete -c msprobe -n '__fish_seen_subcommand_from compare' -l shape -d 'Dumps of torch_npu.hooks: operators match only where their types and shapes agree.'

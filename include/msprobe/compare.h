@@ -184,8 +184,8 @@ typedef struct msp_compare_counts {
     int64_t warning, clean;                 /* statistics: Warning, empty */
     int64_t pass, different;                /* md5: Pass, Different */
     int64_t red, yellow;                    /* highlighted rows */
-    int64_t nonfinite;  /* rows whose NPU maximum or minimum is NaN or infinite while the bench's is not */
-    int64_t unreadable; /* rows whose tensor file could not be read */
+    int64_t nonfinite;                      /* rows whose maximum or minimum is NaN or infinite on one side only */
+    int64_t unreadable;                     /* rows whose tensor file could not be read */
 } msp_compare_counts;
 
 /* A JSON file that ends inside a record: its writer was killed, the disk was full, or a copy was interrupted. */

@@ -146,12 +146,12 @@ options_from_args(msp_compare_options *opt, msp_legacy_options *legacy, const ms
 
 /* ---- verdict for CI ------------------------------------------------------------------------------------------ */
 
-/* no: No and Different; warning: Warning, marked and reshaped rows too; any: rows without partner too. */
+/* no: No, Different, NaN or inf on one side; warning: Warning and reshaped rows too; any: rows without partner too. */
 static bool
 pair_meets(const msp_compare_counts *c, const char *what)
 {
-    bool no = c->no > 0 || c->different > 0;
-    bool warning = c->wrong > 0 || c->shape_unmatched > 0 || c->red > 0 || c->yellow > 0 || c->unreadable > 0;
+    bool no = c->no > 0 || c->different > 0 || c->nonfinite > 0;
+    bool warning = c->wrong > 0 || c->shape_unmatched > 0 || c->unreadable > 0;
 
     if (no)
         return true;

@@ -107,8 +107,8 @@ static const msp_opt compare_options[] = {
      .name = "--fail-on",
      .metavar = "WHAT",
      .choices = "no,warning,any",
-     .help = "For CI, exit with 3 when there is a row No or Different (no); also when one is Warning, marked or of "
-             "another shape (warning); also when one has no partner (any)."},
+     .help = "For CI, exit with 3 when there is a row No or Different, or NaN or inf on one side only (no); also when "
+             "one is Warning or of another shape (warning); also when one has no partner (any)."},
     FLAG(MSP_OPT_JSON, false, NULL, "--json", "Print the summary as JSON."),
     {.id = MSP_OPT_SUFFIX,
      .kind = MSP_OPT_VALUE,

@@ -40,7 +40,7 @@ msp_precheck_details_header(void)
 }
 
 void
-msp_csv_line_char(msp_csv_line *l, char c)
+msp_precheck_text_char(msp_precheck_text *l, char c)
 {
     if (l->len + 1 < l->size)
         l->buf[l->len] = c;
@@ -48,34 +48,34 @@ msp_csv_line_char(msp_csv_line *l, char c)
 }
 
 void
-msp_csv_line_text(msp_csv_line *l, const char *text)
+msp_precheck_text_text(msp_precheck_text *l, const char *text)
 {
     for (; *text != '\0'; text++)
-        msp_csv_line_char(l, *text);
+        msp_precheck_text_char(l, *text);
 }
 
 void
-msp_csv_line_field(msp_csv_line *l, const char *text)
+msp_precheck_text_field(msp_precheck_text *l, const char *text)
 {
     bool quoted = strpbrk(text, ",\"\r\n") != NULL;
 
     if (quoted)
-        msp_csv_line_char(l, '"');
+        msp_precheck_text_char(l, '"');
     if (text[0] != '\0' && strchr("=+-@\t\r", text[0]) != NULL)
-        msp_csv_line_char(l, '\'');
+        msp_precheck_text_char(l, '\'');
     for (; *text != '\0'; text++) {
         if (*text == '"')
-            msp_csv_line_char(l, '"');
-        msp_csv_line_char(l, (unsigned char)*text < ' ' && *text != '\n' ? ' ' : *text);
+            msp_precheck_text_char(l, '"');
+        msp_precheck_text_char(l, (unsigned char)*text < ' ' && *text != '\n' ? ' ' : *text);
     }
     if (quoted)
-        msp_csv_line_char(l, '"');
+        msp_precheck_text_char(l, '"');
 }
 
 size_t
-msp_csv_line_end(msp_csv_line *l)
+msp_precheck_text_end(msp_precheck_text *l)
 {
-    msp_csv_line_text(l, "\r\n");
+    msp_precheck_text_text(l, "\r\n");
     if (l->size > 0)
         l->buf[l->len < l->size ? l->len : l->size - 1] = '\0';
     return l->len;
@@ -84,42 +84,42 @@ msp_csv_line_end(msp_csv_line *l)
 size_t
 msp_precheck_details_line(char *buf, size_t size, const char *name, const msp_precheck_row *row)
 {
-    msp_csv_line l = {buf, size, 0};
+    msp_precheck_text l = {buf, size, 0};
     char number[400];
 
-    msp_csv_line_field(&l, name);
-    msp_csv_line_char(&l, ',');
-    msp_csv_line_field(&l, msp_dtype_torch_name(row->bench));
-    msp_csv_line_char(&l, ',');
-    msp_csv_line_field(&l, msp_dtype_torch_name(row->device));
-    msp_csv_line_char(&l, ',');
-    msp_csv_line_field(&l, row->shape);
+    msp_precheck_text_field(&l, name);
+    msp_precheck_text_char(&l, ',');
+    msp_precheck_text_field(&l, msp_dtype_torch_name(row->bench));
+    msp_precheck_text_char(&l, ',');
+    msp_precheck_text_field(&l, msp_dtype_torch_name(row->device));
+    msp_precheck_text_char(&l, ',');
+    msp_precheck_text_field(&l, row->shape);
     for (int i = 0; i < MSP_PRECHECK_NUMBERS; i++) {
         snprintf(number, sizeof(number), "%.14f", row->v[i]);
-        msp_csv_line_char(&l, ',');
-        msp_csv_line_text(&l, row->has[i] ? number : " ");
+        msp_precheck_text_char(&l, ',');
+        msp_precheck_text_text(&l, row->has[i] ? number : " ");
     }
-    msp_csv_line_char(&l, ',');
-    msp_csv_line_field(&l, msp_precheck_status_text(row->status));
-    msp_csv_line_char(&l, ',');
-    msp_csv_line_field(&l, row->message);
-    return msp_csv_line_end(&l);
+    msp_precheck_text_char(&l, ',');
+    msp_precheck_text_field(&l, msp_precheck_status_text(row->status));
+    msp_precheck_text_char(&l, ',');
+    msp_precheck_text_field(&l, row->message);
+    return msp_precheck_text_end(&l);
 }
 
 size_t
 msp_precheck_result_line(char *buf, size_t size, const char *api, msp_precheck_status forward,
                          const msp_precheck_status *backward, const char *message)
 {
-    msp_csv_line l = {buf, size, 0};
+    msp_precheck_text l = {buf, size, 0};
 
-    msp_csv_line_field(&l, api);
-    msp_csv_line_char(&l, ',');
-    msp_csv_line_text(&l, msp_precheck_status_text(forward));
-    msp_csv_line_char(&l, ',');
-    msp_csv_line_text(&l, backward == NULL ? " " : msp_precheck_status_text(*backward));
-    msp_csv_line_char(&l, ',');
-    msp_csv_line_field(&l, message);
-    return msp_csv_line_end(&l);
+    msp_precheck_text_field(&l, api);
+    msp_precheck_text_char(&l, ',');
+    msp_precheck_text_text(&l, msp_precheck_status_text(forward));
+    msp_precheck_text_char(&l, ',');
+    msp_precheck_text_text(&l, backward == NULL ? " " : msp_precheck_status_text(*backward));
+    msp_precheck_text_char(&l, ',');
+    msp_precheck_text_field(&l, message);
+    return msp_precheck_text_end(&l);
 }
 
 /* ---- continuing ------------------------------------------------------------------------------------------------- */

@@ -6,19 +6,19 @@
 #include "msprobe/precheck.h"
 
 /* A line while it is written; len counts on where the memory ends, as snprintf() does. */
-typedef struct msp_csv_line {
+typedef struct msp_precheck_text {
     char *buf;
     size_t size, len;
-} msp_csv_line;
+} msp_precheck_text;
 
-void msp_csv_line_char(msp_csv_line *l, char c);
-void msp_csv_line_text(msp_csv_line *l, const char *text);
+void msp_precheck_text_char(msp_precheck_text *l, char c);
+void msp_precheck_text_text(msp_precheck_text *l, const char *text);
 
 /* A field, quoted where RFC 4180 asks for it; text that a spreadsheet would run as a formula gets an apostrophe. */
-void msp_csv_line_field(msp_csv_line *l, const char *text);
+void msp_precheck_text_field(msp_precheck_text *l, const char *text);
 
 /* CR LF and the terminator; returns the length of the whole line. */
-size_t msp_csv_line_end(msp_csv_line *l);
+size_t msp_precheck_text_end(msp_precheck_text *l);
 
 /* "<api>.<n>.forward.output.0" without its last three parts. */
 msp_str msp_precheck_api_of(msp_str name);

@@ -285,21 +285,21 @@ static void
 write_detail(msp_buf *out, msp_str name, const verdict *o)
 {
     char text[4096], field[512];
-    msp_csv_line l = {text, sizeof(text), 0};
+    msp_precheck_text l = {text, sizeof(text), 0};
 
     snprintf(field, sizeof(field), "%.*s", (int)name.len, name.p);
-    msp_csv_line_field(&l, field);
+    msp_precheck_text_field(&l, field);
     for (int i = 0; i < NOUT; i++) {
-        msp_csv_line_char(&l, ',');
-        msp_csv_line_text(&l, o->cell[i]);
+        msp_precheck_text_char(&l, ',');
+        msp_precheck_text_text(&l, o->cell[i]);
     }
-    msp_csv_line_char(&l, ',');
-    msp_csv_line_text(&l, msp_precheck_status_text(o->status));
-    msp_csv_line_char(&l, ',');
-    msp_csv_line_text(&l, o->rule);
-    msp_csv_line_char(&l, ',');
-    msp_csv_line_field(&l, o->message);
-    msp_buf_add(out, text, msp_csv_line_end(&l));
+    msp_precheck_text_char(&l, ',');
+    msp_precheck_text_text(&l, msp_precheck_status_text(o->status));
+    msp_precheck_text_char(&l, ',');
+    msp_precheck_text_text(&l, o->rule);
+    msp_precheck_text_char(&l, ',');
+    msp_precheck_text_field(&l, o->message);
+    msp_buf_add(out, text, msp_precheck_text_end(&l));
 }
 
 /* The API whose rows are being read, until the next one begins. */

@@ -63,6 +63,15 @@ exceeds(const msp_num *diff, const msp_num *rel)
     return rel->v > MSP_JUDGE_REL_LIMIT * 100;
 }
 
+/* A statistic that is a number on one side and NaN or infinite on the other. */
+static bool
+is_one_sided(const msp_val *npu, const msp_val *bench)
+{
+    double n, b;
+
+    return msp_val_number(npu, &n) && msp_val_number(bench, &b) && isfinite(n) != isfinite(b);
+}
+
 static void
 judge_stats(msp_judged *j)
 {
@@ -76,7 +85,7 @@ judge_stats(msp_judged *j)
     } else {
         msp_measure_stats(j);
         for (int i = 0; i < MSP_NSTATS; i++)
-            warn |= exceeds(&j->diff[i], &j->rel[i]);
+            warn |= exceeds(&j->diff[i], &j->rel[i]) || is_one_sided(&j->n->stats[i], &j->b->stats[i]);
         j->verdict = warn ? VERDICT_WARNING : VERDICT_CLEAN;
         if (warn)
             msp_buf_text(&j->message, "Need double check api accuracy. ");

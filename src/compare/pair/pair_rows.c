@@ -35,7 +35,7 @@ count_row(msp_pair *p, const msp_judged *j, int64_t row)
     int64_t *const by_verdict[] = {NULL,      &c->yes,     &c->no,   &c->none,     &c->shape_unmatched,
                                    &c->clean, &c->warning, &c->pass, &c->different};
     bool wrong = msp_verdict_wrong(j->verdict);
-    bool nonfinite = j->b != NULL && p->out->mode != MSP_MODE_MD5 && !is_finite_row(j->n) && is_finite_row(j->b);
+    bool nonfinite = j->b != NULL && p->out->mode != MSP_MODE_MD5 && is_finite_row(j->n) != is_finite_row(j->b);
 
     if (by_verdict[j->verdict] != NULL)
         ++*by_verdict[j->verdict];

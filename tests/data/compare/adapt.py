@@ -7,7 +7,8 @@ Where the original departs from its own manual, the manual wins; every such rule
 the manual and not against msprobe's sources, so that the two check each other:
 
 * texts: `Pass`, `Data_Name`, and the sentences of Err_message as the manual spells them, each once
-* Result: a Warning when a relative error, |difference / bench|, exceeds 0.5
+* Result: a Warning when a relative error, |difference / bench|, exceeds 0.5, and when a statistic is NaN or infinite on
+  one side only
 * highlight: section 3.3 of the manual, in both modes, NaN included
 * fuzzy matching: rows that only changed their order keep their partner
 * numbers: the few cells where the original's arithmetic wraps, underflows or drops the imaginary part (ORACLE)
@@ -80,6 +81,12 @@ def adapt_message(text):
 # ---- Result --------------------------------------------------------------------------------------------------------
 
 
+def one_sided(npu, bench):
+    """A number on one side, NaN or infinity on the other."""
+    n, b = number(npu), number(bench)
+    return n is not None and b is not None and math.isfinite(n) != math.isfinite(b)
+
+
 def adapt_result(row):
     if row["Result"] == "N/A":
         return
@@ -89,6 +96,7 @@ def adapt_result(row):
         if number(diff) is None or math.isnan(number(diff)):
             continue
         warn |= abs(number(diff)) > 1e-10 if error == "N/A" else number(error) / 100 > 0.5
+    warn |= any(one_sided(row["NPU " + s], row["Bench " + s]) for s in ("max", "min", "mean", "l2norm"))
     grad = "Requires_grad inconsistent. " if "Requires_grad inconsistent. " in row["Err_message"] else ""
     row["Result"] = "Warning" if warn else ""
     row["Err_message"] = ("Need double check api accuracy. " if warn else "") + grad

@@ -68,13 +68,14 @@ against_zero_any_difference_worth_the_name_is_a_warning(void **state)
 }
 
 static void
-infinity_warns_and_nan_does_not(void **state)
+what_is_not_finite_on_one_side_only_warns(void **state)
 {
     (void)state;
     expect_result(INFINITY, 1, VERDICT_WARNING);
-    expect_result(1, INFINITY, VERDICT_CLEAN); /* its relative error is nan% */
-    expect_result(NAN, 1, VERDICT_CLEAN);
-    expect_result(1, NAN, VERDICT_CLEAN);
+    expect_result(1, INFINITY, VERDICT_WARNING);
+    expect_result(NAN, 1, VERDICT_WARNING);
+    expect_result(1, NAN, VERDICT_WARNING);
+    expect_result(NAN, NAN, VERDICT_CLEAN);
     expect_result(INFINITY, INFINITY, VERDICT_CLEAN);
 }
 
@@ -181,7 +182,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_relative_error_above_one_half_is_a_warning),
         TEST(against_zero_any_difference_worth_the_name_is_a_warning),
-        TEST(infinity_warns_and_nan_does_not),
+        TEST(what_is_not_finite_on_one_side_only_warns),
         TEST(differences_are_numbers_or_say_why_not),
         TEST(requires_grad_that_differs_is_said),
         TEST(a_row_without_partner_has_no_verdict),
