@@ -20,6 +20,7 @@
 #include "msprobe/dump.h"
 #include "msprobe/legacy.h"
 #include "msprobe/metrics.h"
+#include "msprobe/verdict.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -212,7 +213,8 @@ typedef struct msp_compare_pair {
     char *unreadable;           /* the first tensor file that could not be read, and why; NULL: all could */
     msp_compare_counts counts;
     msp_compare_suspect suspect;
-    char **files; /* results written, tables first, then the advisor's text */
+    msp_pair_verdict verdict; /* the tool's own, apart from the table's limits; not for md5 and older dumps */
+    char **files;             /* results written, tables first, then the advisor's text */
     size_t nfiles;
     char *advice;  /* the advisor's "Expert Advice" text; NULL with compare_only */
     char *advised; /* the row that it speaks of, and its line in the advisor's text; NULL: none */

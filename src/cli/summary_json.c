@@ -158,6 +158,33 @@ put_cuts(msp_jsonout *j, const msp_compare_pair *p)
 }
 
 static void
+put_verdict(msp_jsonout *j, const msp_pair_verdict *v)
+{
+    msp_jsonout_open(j, "verdict", '{');
+    msp_jsonout_text(j, "basis", "statistics");
+    msp_jsonout_text(j, "sentence", v->sentence);
+    msp_jsonout_int(j, "judged", v->judged);
+    msp_jsonout_int(j, "not_judged", v->not_judged);
+    msp_jsonout_int(j, "other_type", v->other_type);
+    msp_jsonout_float(j, "largest", v->largest);
+    msp_jsonout_text(j, "largest_at", v->largest_at);
+    msp_jsonout_text(j, "first_different", v->first_different);
+    msp_jsonout_open(j, "suspects", '[');
+    for (size_t i = 0; i < v->nsuspects; i++) {
+        msp_jsonout_open(j, NULL, '{');
+        msp_jsonout_text(j, "api", v->suspects[i].api);
+        msp_jsonout_text(j, "reason", v->suspects[i].reason);
+        msp_jsonout_float(j, "ratio", v->suspects[i].ratio);
+        msp_jsonout_float(j, "difference_in", v->suspects[i].diff_in);
+        msp_jsonout_float(j, "difference_out", v->suspects[i].diff_out);
+        msp_jsonout_float(j, "expected", v->suspects[i].expected);
+        msp_jsonout_close(j, '}');
+    }
+    msp_jsonout_close(j, ']');
+    msp_jsonout_close(j, '}');
+}
+
+static void
 put_pair(msp_jsonout *j, const msp_compare_pair *p)
 {
     msp_jsonout_open(j, NULL, '{');
@@ -177,6 +204,8 @@ put_pair(msp_jsonout *j, const msp_compare_pair *p)
     put_cuts(j, p);
     msp_jsonout_text(j, "unreadable", p->unreadable);
     put_suspect(j, "first_wrong", p);
+    if (p->verdict.given)
+        put_verdict(j, &p->verdict);
     msp_jsonout_text(j, "advice", p->advice);
     put_texts(j, "files", p->files, p->nfiles);
     msp_jsonout_float(j, "seconds", p->seconds);
@@ -200,6 +229,33 @@ put_first_differences(msp_jsonout *j, const msp_compare_result *r)
     msp_jsonout_close(j, ']');
 }
 
+/* The suspects of all pairs in their order, each with the pair it is in; nothing where no pair was judged. */
+static void
+put_run_verdict(msp_jsonout *j, const msp_compare_result *r)
+{
+    int64_t judged = 0;
+
+    for (size_t i = 0; i < r->npairs; i++)
+        judged += r->pairs[i].verdict.judged;
+    if (judged == 0)
+        return;
+    msp_jsonout_open(j, "verdict", '{');
+    msp_jsonout_int(j, "judged", judged);
+    msp_jsonout_open(j, "suspects", '[');
+    for (size_t i = 0; i < r->npairs; i++)
+        for (size_t k = 0; k < r->pairs[i].verdict.nsuspects; k++) {
+            const msp_verdict_suspect *s = &r->pairs[i].verdict.suspects[k];
+
+            msp_jsonout_open(j, NULL, '{');
+            msp_jsonout_text(j, "pair", r->pairs[i].label);
+            msp_jsonout_text(j, "api", s->api);
+            msp_jsonout_text(j, "reason", s->reason);
+            msp_jsonout_close(j, '}');
+        }
+    msp_jsonout_close(j, ']');
+    msp_jsonout_close(j, '}');
+}
+
 void
 msp_summary_print_json(FILE *out, const msp_summary *s)
 {
@@ -214,6 +270,7 @@ msp_summary_print_json(FILE *out, const msp_summary *s)
     for (size_t i = 0; i < r->npairs; i++)
         put_pair(&j, &r->pairs[i]);
     msp_jsonout_close(&j, ']');
+    put_run_verdict(&j, r);
     if (s->options->diff_analyze)
         put_first_differences(&j, r);
     put_texts(&j, "files", r->files, r->nfiles);

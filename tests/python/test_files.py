@@ -164,7 +164,7 @@ def test_csv(tmp_path):
     write_table(tmp_path / "t.csv")
     with open(tmp_path / "t.csv", newline="") as f:
         rows = list(csv.reader(f))
-    assert rows == [["name", "int", "float", "bool", "none"], ["=1+1", "1", "2.5", "True", ""],
+    assert rows == [["name", "int", "float", "bool", "none"], ["'=1+1", "1", "2.5", "True", ""],
                     ["text, \"quoted\"", "-7", "inf", "False", "nan"]]
 
 

@@ -3,6 +3,7 @@
  * (outputs.c); see pair.h for the parts. Nothing but the flattened rows grows with the dump.
  */
 #include "compare/pair/pair.h"
+#include "compare/verdict/verdict.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -248,6 +249,22 @@ end_page(msp_pair *p)
     return st;
 }
 
+/* Checksums say nothing of sizes, and the rows of older tools and saved points are no calls of this form. */
+static msp_status
+give_verdict(msp_pair *p)
+{
+    msp_evidence_list list = {0};
+    msp_status st = MSP_OK;
+
+    if (p->out->mode == MSP_MODE_MD5 || p->plan->npu->kind != MSP_DUMP_API)
+        return MSP_OK;
+    st = msp_evidence_from_rows(&list, &p->sides[0].rows, &p->sides[1].rows, &p->match, p->err);
+    if (st == MSP_OK)
+        st = msp_verdict_rank(&p->out->verdict, &list, p->err);
+    msp_evidence_release(&list);
+    return st;
+}
+
 static msp_status
 compare_rows(msp_pair *p)
 {
@@ -277,6 +294,8 @@ compare_rows(msp_pair *p)
         st = advise(p);
     if (st == MSP_OK)
         st = describe_suspect(p);
+    if (st == MSP_OK)
+        st = give_verdict(p);
     if (st == MSP_OK)
         st = explain_unreadable(p);
     if (st == MSP_OK)

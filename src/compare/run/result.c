@@ -1,4 +1,5 @@
 /* result.c - the result of a run: what it owns and how that is given back. */
+#include "compare/verdict/verdict.h"
 #include "compare/run/run.h"
 #include "core/alloc.h"
 
@@ -74,6 +75,7 @@ release_pair(msp_compare_pair *p)
     msp_free(p->advised);
     free_list(p->files, p->nfiles);
     release_suspect(&p->suspect);
+    msp_verdict_release(&p->verdict);
 }
 
 void
