@@ -95,6 +95,12 @@ typedef struct msp_dump msp_dump;
  */
 MSP_API MSP_CHECK msp_status msp_dump_open(msp_dump **out, const char *path, msp_error *err);
 
+/*
+ * MSP_E_CHANGED when the file was cut short while it was open: what was read of it may be zeros, names included. Ask
+ * when the work is done, and whenever it fails: then this is why. Accepts NULL.
+ */
+MSP_API MSP_CHECK msp_status msp_dump_check(const msp_dump *d, msp_error *err);
+
 /* Accepts NULL. */
 MSP_API void msp_dump_close(msp_dump *d);
 
@@ -134,6 +140,9 @@ MSP_API int64_t msp_stack_depth(const msp_stack *s, const char *name, size_t len
 
 /* The i-th frame, innermost first; not terminated, *frame_len bytes, lives as long as s. */
 MSP_API const char *msp_stack_frame(const msp_stack *s, const char *name, size_t len, size_t i, size_t *frame_len);
+
+/* As msp_dump_check(). */
+MSP_API MSP_CHECK msp_status msp_stack_check(const msp_stack *s, msp_error *err);
 
 /* Accepts NULL. */
 MSP_API void msp_stack_close(msp_stack *s);

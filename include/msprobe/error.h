@@ -25,7 +25,8 @@ typedef enum msp_status {
     MSP_E_LIMIT,       /* a bound that protects us was reached: depth, count, size */
     MSP_E_INVALID,     /* the caller's value is wrong: an option, a key, a shape that does not fit */
     MSP_E_NOT_FOUND,   /* the thing asked for is not there */
-    MSP_E_CANCELLED    /* the caller's own callback asked to stop */
+    MSP_E_CANCELLED,   /* the caller's own callback asked to stop */
+    MSP_E_CHANGED      /* a file was cut short while it was read: what was read of it means nothing */
 } msp_status;
 
 /*

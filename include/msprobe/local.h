@@ -43,6 +43,7 @@ typedef struct msp_local {
     int64_t differ;  /* elements that are not the reference rounded to dtype */
     int64_t bad;     /* non-finite where the reference is finite, or the other way round */
     double rms, max; /* scaled error; elements that count in bad are left out */
+    double tight;    /* largest error in an element's own scale, without the floor that keeps zeros from exploding */
     int64_t max_index;
     double bias, spread; /* signed error away from zero in ulps of dtype: mean and standard deviation */
     int64_t biased;      /* elements that this was measured on: normal, not zero */
@@ -50,6 +51,7 @@ typedef struct msp_local {
     double slope;        /* of the error on the reference: recorded is about (1 + slope) times it */
     double value_rms;    /* root mean square of the reference */
     double error_rms;    /* root mean square of the unscaled error */
+    double scale_rms;    /* root mean square of the natural scale */
     msp_error_shape shape;
     int64_t first, last, wrong, period;
     double value;
@@ -69,22 +71,31 @@ MSP_API MSP_CHECK msp_status msp_local_measure(msp_local *out, const msp_tensor 
 /* The shape of the error as a sentence without a full stop: "the last 4 of every 20 elements are zero". */
 MSP_API void msp_local_describe(char *buf, size_t size, const msp_local *l);
 
-/* ---- evidence: measured results of a dump's calls, in a file -------------------------------------------------------
+/* Root mean square of a - b over elements that are finite on both sides; NaN where the shapes differ or there are none.
  */
+MSP_API double msp_local_distance(const msp_tensor *a, const msp_tensor *b);
+
+/* ---- evidence: measured results of calls, in a file -------------------------------------------------------------- */
 
 /*
- * One JSON object a line: {"call": name, "reason": why it was not replayed or null, "results": [{"at": "output.0",
- * "dtype": ..., ...}]}. The order of lines means nothing: workers write a file each.
+ * The first line is {"msprobe_evidence": 1}. Then one JSON object a line for each record (a call's forward or
+ * backward):
+ * {"call": its name in the NPU run, "reason": why it was not replayed or null, "results": [{"at": "output.0",
+ * "inherited": what the difference between both runs' inputs makes of it, in its natural scale, "npu": {"dtype": ...,
+ * ...}, "bench": {...}}]}. A side is null where it could not be measured. The order of lines means nothing: workers
+ * write a file each.
  */
 typedef struct msp_evidence_writer msp_evidence_writer;
 
 MSP_API MSP_CHECK msp_status msp_evidence_create(msp_evidence_writer **out, const char *path, msp_error *err);
 
-/* Begin a call; reason NULL: it was replayed, and its results follow. */
+/* Begin a record; reason NULL: it was replayed, and its results follow. */
 MSP_API MSP_CHECK msp_status msp_evidence_call(msp_evidence_writer *w, const char *name, const char *reason,
                                                msp_error *err);
-MSP_API MSP_CHECK msp_status msp_evidence_result(msp_evidence_writer *w, const char *at, const msp_local *l,
-                                                 msp_error *err);
+
+/* side[0]: the NPU run's, side[1]: the bench's; each may be NULL. */
+MSP_API MSP_CHECK msp_status msp_evidence_result(msp_evidence_writer *w, const char *at, const msp_local *const side[2],
+                                                 double inherited, msp_error *err);
 
 /* Write what is left and close. Accepts NULL. */
 MSP_API MSP_CHECK msp_status msp_evidence_close(msp_evidence_writer *w, msp_error *err);

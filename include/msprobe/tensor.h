@@ -89,6 +89,12 @@ MSP_API size_t msp_tensor_file_count(const msp_tensor_file *f);
 MSP_API const char *msp_tensor_file_name(const msp_tensor_file *f, size_t i);
 MSP_API const msp_tensor *msp_tensor_file_at(const msp_tensor_file *f, size_t i);
 
+/*
+ * MSP_E_CHANGED when the file was cut short since it was opened, by this path: elements that were read meanwhile may be
+ * zeros.
+ */
+MSP_API MSP_CHECK msp_status msp_tensor_file_check(const msp_tensor_file *f, const char *path, msp_error *err);
+
 /* Accepts NULL. */
 MSP_API void msp_tensor_file_close(msp_tensor_file *f);
 

@@ -11,6 +11,8 @@ static _Atomic int64_t live;
 static _Atomic bool metering;
 static _Atomic int64_t metered, peak;
 static _Atomic size_t reader_extra;
+static void (*_Atomic teller)(void *payload);
+static void *teller_payload;
 
 static bool
 meter_runs(void)
@@ -28,6 +30,19 @@ meter(int64_t bytes)
         ;
 }
 
+/* True when somebody only wanted to know. */
+static bool
+is_told(void)
+{
+    void (*tell)(void *) = atomic_exchange(&teller, NULL);
+
+    if (tell == NULL)
+        return false;
+    atomic_store(&fail_after, -1);
+    tell(teller_payload);
+    return true;
+}
+
 static int
 may_allocate(size_t n, size_t size, size_t *total)
 {
@@ -43,7 +58,7 @@ may_allocate(size_t n, size_t size, size_t *total)
     while (left > 0)
         if (atomic_compare_exchange_weak(&fail_after, &left, left - 1))
             return 1;
-    return left < 0;
+    return left < 0 || is_told();
 }
 
 static void *
@@ -103,6 +118,14 @@ void
 msp_alloc_fail_after(int64_t n)
 {
     atomic_store(&fail_after, n < 0 ? -1 : n);
+}
+
+void
+msp_alloc_tell_after(int64_t n, void (*tell)(void *payload), void *payload)
+{
+    teller_payload = payload;
+    atomic_store(&teller, tell);
+    msp_alloc_fail_after(n);
 }
 
 int64_t

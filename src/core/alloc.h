@@ -37,6 +37,9 @@ void msp_free(void *p);
  */
 void msp_alloc_fail_after(int64_t n);
 
+/* Tests: call tell once, in place of the failure, when n allocations have succeeded: a point that no clock decides. */
+void msp_alloc_tell_after(int64_t n, void (*tell)(void *payload), void *payload);
+
 /* Tests: blocks handed out and not yet freed, counted since the process started. */
 int64_t msp_alloc_live(void);
 

@@ -7,9 +7,16 @@
 const char *
 msp_status_text(msp_status status)
 {
-    static const char *const text[] =
-        {"ok",        "out of memory", "I/O error", "malformed data", "not supported", "limit reached", "invalid value",
-         "not found", "cancelled"};
+    static const char *const text[] = {"ok",
+                                       "out of memory",
+                                       "I/O error",
+                                       "malformed data",
+                                       "not supported",
+                                       "limit reached",
+                                       "invalid value",
+                                       "not found",
+                                       "cancelled",
+                                       "changed while it was read"};
 
     return (unsigned)status < sizeof(text) / sizeof(text[0]) ? text[status] : "unknown status";
 }

@@ -24,19 +24,15 @@ open_path(int *out, int dir, const char *path, msp_error *err)
     return MSP_OK;
 }
 
-/* The size of what fd is, which must be a regular file. */
+/* What fd is, which must be a regular file. */
 static msp_status
-regular_size(size_t *out, int fd, const char *path, msp_error *err)
+regular_file(struct stat *out, int fd, const char *path, msp_error *err)
 {
-    struct stat st;
-
-    *out = 0;
-    if (fstat(fd, &st) != 0)
+    if (fstat(fd, out) != 0)
         return msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot stat", path);
-    if (!S_ISREG(st.st_mode))
+    if (!S_ISREG(out->st_mode))
         return msp_error_set(err, MSP_E_IO, "%s: is %s, not a regular file", path,
-                             S_ISDIR(st.st_mode) ? "a directory" : "a device or pipe");
-    *out = (size_t)st.st_size;
+                             S_ISDIR(out->st_mode) ? "a directory" : "a device or pipe");
     return MSP_OK;
 }
 
@@ -71,7 +67,7 @@ read_tiny(msp_mapping *out, void *room, size_t room_size, int fd)
     ssize_t k = room_size == 0 ? 0 : pread(fd, room, room_size, 0);
 
     if (k > 0 && (size_t)k < room_size)
-        *out = (msp_mapping){room, (size_t)k, MSP_MAP_LENT};
+        *out = (msp_mapping){.addr = room, .size = (size_t)k, .kind = MSP_MAP_LENT};
 }
 
 /*
@@ -91,26 +87,51 @@ read_small(msp_mapping *out, int fd, const char *path, msp_error *err)
     if (p == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "%s: out of memory for %zu bytes", path, (size_t)end);
     if (read_start(p, (size_t)end, &size, fd, path, NULL) == MSP_OK && size > 0)
-        *out = (msp_mapping){p, size, MSP_MAP_COPIED};
+        *out = (msp_mapping){.addr = p, .size = size, .kind = MSP_MAP_COPIED};
     else
         msp_free(p);
     return MSP_OK;
 }
 
+static msp_map_hook *opened;
+static void *opened_payload;
+
 static msp_status
 map_large(msp_mapping *out, int fd, const char *path, msp_error *err)
 {
+    struct stat file;
     size_t size;
     void *addr;
-    msp_status st = regular_size(&size, fd, path, err);
+    msp_watch *watch;
+    msp_status st = regular_file(&file, fd, path, err);
 
-    if (st != MSP_OK || size == 0)
+    if (st != MSP_OK || file.st_size == 0)
         return st;
+    size = (size_t)file.st_size;
     addr = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (addr == MAP_FAILED)
         return msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot map %zu bytes", path, size);
-    *out = (msp_mapping){addr, size, MSP_MAP_MAPPED};
+    watch = msp_watch_begin(addr, size, MSP_WATCH_READ, NULL);
+    if (watch == NULL) {
+        munmap(addr, size);
+        return msp_error_set(err, MSP_E_NOMEM, "%s: out of memory", path);
+    }
+    *out = (msp_mapping){.addr = addr,
+                         .size = size,
+                         .kind = MSP_MAP_MAPPED,
+                         .watch = watch,
+                         .device = file.st_dev,
+                         .inode = file.st_ino};
+    if (opened != NULL)
+        opened(path, opened_payload);
     return MSP_OK;
+}
+
+void
+msp_map_on_open(msp_map_hook *hook, void *payload)
+{
+    opened = hook;
+    opened_payload = payload;
 }
 
 msp_status
@@ -144,9 +165,42 @@ msp_map_open_in(msp_mapping *out, void *room, size_t room_size, int dir, const c
     return st;
 }
 
+/*
+ * A fault tells that a page was gone when it was touched; the file's size tells of what is less than a page. Another
+ * file that took the name meanwhile is none of ours.
+ */
+msp_status
+msp_map_check(const msp_mapping *m, int dir, const char *path, msp_error *err)
+{
+    size_t from = msp_watch_lost_from(m->watch);
+    struct stat now;
+    bool same;
+
+    if (m->addr == NULL || m->kind != MSP_MAP_MAPPED)
+        return MSP_OK;
+    same = fstatat(dir, path, &now, 0) == 0 && now.st_dev == m->device && now.st_ino == m->inode;
+    if (same && (uint64_t)now.st_size < m->size && (uint64_t)now.st_size < from)
+        from = (size_t)now.st_size;
+    if (from == SIZE_MAX)
+        return MSP_OK;
+    return msp_error_set(err, MSP_E_CHANGED,
+                         "%s: was cut short while it was read: of %zu bytes those from %zu on are gone; is it still "
+                         "being written or copied?",
+                         path, m->size, from);
+}
+
+msp_status
+msp_map_blame(const msp_mapping *m, int dir, const char *path, msp_status st, msp_error *err)
+{
+    msp_status cut = st == MSP_E_CANCELLED || st == MSP_E_NOMEM ? MSP_OK : msp_map_check(m, dir, path, err);
+
+    return cut != MSP_OK ? cut : st;
+}
+
 void
 msp_map_close(msp_mapping *m)
 {
+    msp_watch_end(m->watch);
     if (m->kind == MSP_MAP_COPIED)
         msp_free((void *)m->addr);
     else if (m->kind == MSP_MAP_MAPPED && m->addr != NULL) {
@@ -224,7 +278,7 @@ open_untouched(int dir, const char *name)
 void
 msp_file_read_small(msp_small_file *files, size_t n)
 {
-    int fds[MSP_SMALL_FILES], opened[MSP_SMALL_FILES];
+    int fds[MSP_SMALL_FILES], open_fds[MSP_SMALL_FILES];
     size_t nopened = 0;
 
     assert(n <= MSP_SMALL_FILES);
@@ -232,7 +286,7 @@ msp_file_read_small(msp_small_file *files, size_t n)
         files[i].size = 0;
         fds[i] = open_untouched(files[i].dir, files[i].room);
         if (fds[i] >= 0)
-            opened[nopened++] = fds[i];
+            open_fds[nopened++] = fds[i];
     }
     for (size_t i = 0; i < n; i++) {
         ssize_t k = fds[i] < 0 ? 0 : pread(fds[i], files[i].room, files[i].room_size, 0);
@@ -240,13 +294,14 @@ msp_file_read_small(msp_small_file *files, size_t n)
         if (k > 0 && (size_t)k < files[i].room_size)
             files[i].size = (size_t)k;
     }
-    close_all(opened, nopened);
+    close_all(open_fds, nopened);
 }
 
 msp_status
 msp_file_read(char **out, size_t *size, const char *path, size_t limit, msp_error *err)
 {
     size_t n, got = 0;
+    struct stat file;
     msp_status st;
     char *p = NULL;
     int fd;
@@ -256,7 +311,8 @@ msp_file_read(char **out, size_t *size, const char *path, size_t limit, msp_erro
     st = open_path(&fd, AT_FDCWD, path, err);
     if (st != MSP_OK)
         return st;
-    st = regular_size(&n, fd, path, err);
+    st = regular_file(&file, fd, path, err);
+    n = st == MSP_OK ? (size_t)file.st_size : 0;
     if (st == MSP_OK && n > limit)
         st = msp_error_set(err, MSP_E_LIMIT, "%s: %zu bytes, more than the %zu allowed here", path, n, limit);
     if (st == MSP_OK && (p = msp_alloc(n + 1, 1)) == NULL)

@@ -6,22 +6,26 @@
 #ifndef MSP_CORE_FILE_H
 #define MSP_CORE_FILE_H
 
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/uio.h>
+#include "core/fault.h"
 #include "msprobe/error.h"
 
 typedef struct msp_mapping {
     const void *addr; /* NULL for an empty file */
     size_t size;
     enum { MSP_MAP_MAPPED, MSP_MAP_COPIED, MSP_MAP_LENT } kind; /* small files are read into memory instead */
+    msp_watch *watch;                                           /* of what is mapped */
+    uint64_t device, inode;
 } msp_mapping;
 
 /*
- * Map the regular file at path for reading. An empty file gives size 0. Somebody who cuts the file short while it
- * is mapped makes the next access past its new end a SIGBUS: a dump is compared after it was written, not while. Files
- * of up to 64 KiB are read, which takes half the time that mapping them and touching their pages does.
+ * Map the regular file at path for reading. An empty file gives size 0. Where somebody cuts the file short while it
+ * is mapped zeros are read past its new end: who has read it asks msp_map_check(). Files of up to 64 KiB are read,
+ * which takes half the time that mapping them and touching their pages does.
  */
 MSP_CHECK msp_status msp_map_open(msp_mapping *out, const char *path, msp_error *err);
 
@@ -36,6 +40,23 @@ MSP_CHECK msp_status msp_map_open_at(msp_mapping *out, int dir, const char *path
  */
 MSP_CHECK msp_status msp_map_open_in(msp_mapping *out, void *room, size_t room_size, int dir, const char *path,
                                      msp_error *err);
+
+/*
+ * Is what was read what the file held when it was mapped? MSP_E_CHANGED when it was cut short meanwhile: then the
+ * message is what went wrong, whatever the bytes seemed to say. path, which begins at the directory open as dir, is its
+ * name.
+ */
+MSP_CHECK msp_status msp_map_check(const msp_mapping *m, int dir, const char *path, msp_error *err);
+
+/* st, or what msp_map_check() says where that is worse: for readers that fail because of it. */
+msp_status msp_map_blame(const msp_mapping *m, int dir, const char *path, msp_status st, msp_error *err);
+
+/*
+ * Tests: hook is called with the path of every file that was mapped, before anything of it is read. NULL ends that.
+ * Process-wide.
+ */
+typedef void msp_map_hook(const char *path, void *payload);
+void msp_map_on_open(msp_map_hook *hook, void *payload);
 
 /* Accepts an empty mapping and leaves it empty. */
 void msp_map_close(msp_mapping *m);

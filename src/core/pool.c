@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include "core/alloc.h"
 #include "core/cpu.h"
+#include "core/fault.h"
 
 enum { MAX_THREADS = 256 };
 
@@ -122,7 +123,7 @@ start_threads(msp_pool *p, int want)
     sigset_t all, old;
 
     pthread_once(&once, register_fork_handler);
-    sigfillset(&all);
+    msp_signals_of_others(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     while (p->nthreads < want && pthread_create(&p->threads[p->nthreads], NULL, thread_main, p) == 0)
         p->nthreads++;

@@ -27,6 +27,7 @@ msp_evidence_create(msp_evidence_writer **out, const char *path, msp_error *err)
         msp_free(w);
         return msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot be written", path);
     }
+    msp_buf_text(&w->text, "{\"msprobe_evidence\": 1}\n");
     *out = w;
     return MSP_OK;
 }
@@ -93,16 +94,15 @@ write_number(msp_json_writer *w, const char *key, double v)
     msp_json_write_f64(w, v);
 }
 
-msp_status
-msp_evidence_result(msp_evidence_writer *w, const char *at, const msp_local *l, msp_error *err)
+static void
+write_side(msp_json_writer *j, const char *key, const msp_local *l)
 {
-    msp_json_writer *j = &w->json;
-
-    if (!w->open)
-        return msp_error_set(err, MSP_E_INVALID, "a result without a call");
+    msp_json_write_key(j, msp_str_of(key));
+    if (l == NULL) {
+        msp_json_write_null(j);
+        return;
+    }
     msp_json_begin_object(j);
-    msp_json_write_key(j, MSP_STR("at"));
-    msp_json_write_string(j, msp_str_of(at));
     msp_json_write_key(j, MSP_STR("dtype"));
     msp_json_write_string(j, msp_str_of(msp_dtype_torch_name(l->dtype)));
     write_int(j, "count", l->count);
@@ -110,6 +110,7 @@ msp_evidence_result(msp_evidence_writer *w, const char *at, const msp_local *l, 
     write_int(j, "bad", l->bad);
     write_number(j, "rms", l->rms);
     write_number(j, "max", l->max);
+    write_number(j, "tight", l->tight);
     write_int(j, "max_index", l->max_index);
     write_number(j, "bias", l->bias);
     write_number(j, "spread", l->spread);
@@ -119,12 +120,30 @@ msp_evidence_result(msp_evidence_writer *w, const char *at, const msp_local *l, 
     write_number(j, "slope", l->slope);
     write_number(j, "value_rms", l->value_rms);
     write_number(j, "error_rms", l->error_rms);
+    write_number(j, "scale_rms", l->scale_rms);
     write_int(j, "shape", l->shape);
     write_int(j, "first", l->first);
     write_int(j, "last", l->last);
     write_int(j, "wrong", l->wrong);
     write_int(j, "period", l->period);
     write_number(j, "value", l->value);
+    msp_json_end_object(j);
+}
+
+msp_status
+msp_evidence_result(msp_evidence_writer *w, const char *at, const msp_local *const side[2], double inherited,
+                    msp_error *err)
+{
+    msp_json_writer *j = &w->json;
+
+    if (!w->open)
+        return msp_error_set(err, MSP_E_INVALID, "a result without a call");
+    msp_json_begin_object(j);
+    msp_json_write_key(j, MSP_STR("at"));
+    msp_json_write_string(j, msp_str_of(at));
+    write_number(j, "inherited", inherited);
+    write_side(j, "npu", side[0]);
+    write_side(j, "bench", side[1]);
     msp_json_end_object(j);
     return MSP_OK;
 }

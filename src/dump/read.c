@@ -163,6 +163,7 @@ open_text(msp_dump **out, msp_dump *d, msp_error *err)
 
     if (st != MSP_OK) {
         msp_error_prefix(err, st, "%s: ", d->path);
+        st = msp_map_blame(&d->map, AT_FDCWD, d->path, st, err);
         msp_dump_close(d);
         return st;
     }
@@ -200,6 +201,12 @@ msp_dump_open(msp_dump **out, const char *path, msp_error *err)
     }
     d->text = (msp_str){d->map.addr, d->map.size};
     return open_text(out, d, err);
+}
+
+msp_status
+msp_dump_check(const msp_dump *d, msp_error *err)
+{
+    return d == NULL ? MSP_OK : msp_map_check(&d->map, AT_FDCWD, d->path, err);
 }
 
 void

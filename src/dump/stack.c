@@ -3,10 +3,12 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/map.h"
+#include "core/path.h"
 #include "dump/dump_read.h"
 
 struct msp_stack {
     msp_mapping map; /* empty when the text is the caller's */
+    char *path;      /* then NULL too */
     msp_json_doc doc;
     msp_map by_name; /* value: index into lists */
     const msp_json **lists;
@@ -127,15 +129,17 @@ msp_stack_open(msp_stack **out, const char *path, msp_error *err)
     msp_status st;
 
     *out = NULL;
-    if (s == NULL)
+    if (s == NULL || (s->path = msp_path_join(path, "")) == NULL) {
+        msp_stack_close(s);
         return msp_error_set(err, MSP_E_NOMEM, "%s: out of memory", path);
+    }
     st = msp_dump_check_owner(path, err);
     if (st == MSP_OK)
         st = msp_map_open(&s->map, path, err);
     if (st == MSP_OK) {
         st = open_parts(s, s->map.addr, s->map.size, err);
         if (st != MSP_OK)
-            msp_error_prefix(err, st, "%s: ", path);
+            st = msp_map_blame(&s->map, AT_FDCWD, path, msp_error_prefix(err, st, "%s: ", path), err);
         else if (s->doc.cut || s->map.size == 0)
             msp_warning("%s: cut off at byte %zu of %zu; the calls after it have no stack", path, s->doc.cut_at,
                         s->map.size);
@@ -197,6 +201,12 @@ msp_stack_frame(const msp_stack *s, const char *name, size_t len, size_t i, size
     return frame.p;
 }
 
+msp_status
+msp_stack_check(const msp_stack *s, msp_error *err)
+{
+    return s == NULL || s->path == NULL ? MSP_OK : msp_map_check(&s->map, AT_FDCWD, s->path, err);
+}
+
 void
 msp_stack_close(msp_stack *s)
 {
@@ -206,5 +216,6 @@ msp_stack_close(msp_stack *s)
     msp_free(s->lists);
     msp_json_doc_release(&s->doc);
     msp_map_close(&s->map);
+    msp_free(s->path);
     msp_free(s);
 }

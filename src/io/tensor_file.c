@@ -151,7 +151,7 @@ open_with(msp_tensor_file **out, int dir, const char *path, parser *parse, msp_e
     if (st == MSP_OK) {
         st = parse_with(f, f->map.addr, f->map.size, parse, err);
         if (st != MSP_OK)
-            msp_error_prefix(err, st, "%s: ", path);
+            st = msp_map_blame(&f->map, dir, path, msp_error_prefix(err, st, "%s: ", path), err);
     }
     if (st == MSP_OK)
         *out = f;
@@ -201,6 +201,12 @@ msp_tensor_file_close(msp_tensor_file *f)
     msp_free(f);
 }
 
+msp_status
+msp_tensor_file_check(const msp_tensor_file *f, const char *path, msp_error *err)
+{
+    return msp_map_check(&f->map, AT_FDCWD, path, err);
+}
+
 size_t
 msp_tensor_file_count(const msp_tensor_file *f)
 {
@@ -225,6 +231,14 @@ static void
 close_owner(void *owner)
 {
     msp_tensor_file_close(owner);
+}
+
+msp_status
+msp_tensor_check_at(const msp_tensor *t, int dir, const char *name, msp_error *err)
+{
+    const msp_tensor_file *f = t->release_owner == close_owner ? t->owner : NULL;
+
+    return f == NULL ? MSP_OK : msp_map_check(&f->map, dir, name, err);
 }
 
 /* A tensor has room for 64 dimensions: copying or clearing all of them is felt with small files. */

@@ -36,6 +36,12 @@ struct msp_tensor_file {
 /* As msp_tensor_open(), for a path that begins at the directory open as dir; messages start with that path. */
 MSP_CHECK msp_status msp_tensor_open_at(msp_tensor *out, int dir, const char *name, msp_error *err);
 
+/*
+ * MSP_E_CHANGED when the file that a tensor was opened from, by this name in the directory open as dir, was cut short
+ * since: elements that were read meanwhile may be zeros.
+ */
+MSP_CHECK msp_status msp_tensor_check_at(const msp_tensor *t, int dir, const char *name, msp_error *err);
+
 /* The one tensor of a file of any format whose bytes are in memory, and stay there as long as *out is used. */
 MSP_CHECK msp_status msp_tensor_parse(msp_tensor *out, const void *bytes, size_t size, msp_error *err);
 

@@ -56,7 +56,9 @@ msp_local_roundoff(msp_dtype t)
 typedef struct work {
     int64_t n;
     double *got, *want, *scale, *error; /* error: scaled and absolute; -1 where an element is left out */
+    double floor;                       /* scales are at least this */
     int digits, least;
+    double normal; /* twice the smallest normal number of the type */
 } work;
 
 static void
@@ -78,17 +80,29 @@ load(double *out, const msp_tensor *t)
             out[i] = msp_dtype_load_f64(t->dtype, msp_tensor_at(t, i));
 }
 
+/* 2 to the power of e, for normal numbers. */
+static double
+power_of_two(int e)
+{
+    uint64_t bits = (uint64_t)(e + 1023) << 52;
+    double v;
+
+    if (e < -1022 || e > 1023)
+        return ldexp(1, e);
+    memcpy(&v, &bits, sizeof(v));
+    return v;
+}
+
 /* One step of the type at v. */
 static double
 ulp(const work *w, double v)
 {
+    uint64_t bits;
     int e;
 
-    if (v == 0)
-        return ldexp(1, w->least - (w->digits - 1));
-    frexp(v, &e);
-    e -= 1;
-    return ldexp(1, (e < w->least ? w->least : e) - (w->digits - 1));
+    memcpy(&bits, &v, sizeof(bits));
+    e = (int)(bits >> 52 & 0x7ff) - 1023;
+    return power_of_two((e < w->least ? w->least : e) - (w->digits - 1));
 }
 
 /* ---- scale ------------------------------------------------------------------------------------------------------ */
@@ -127,9 +141,9 @@ smooth(work *w)
 }
 
 static void
-find_scale(work *w, const msp_tensor *const near[2])
+find_scale(msp_local *l, work *w, const msp_tensor *const near[2])
 {
-    double sum = 0, floor;
+    double sum = 0;
     int64_t finite = 0;
 
     memset(w->scale, 0, (size_t)w->n * sizeof(double));
@@ -143,10 +157,8 @@ find_scale(work *w, const msp_tensor *const near[2])
         sum += s;
         finite += isfinite(w->want[i]) != 0;
     }
-    floor = finite > 0 ? 0.1 * sqrt(sum / (double)finite) : 0;
-    for (int64_t i = 0; i < w->n; i++)
-        if (w->scale[i] < floor)
-            w->scale[i] = floor;
+    l->scale_rms = finite > 0 ? sqrt(sum / (double)finite) : 0;
+    w->floor = 0.1 * l->scale_rms;
 }
 
 /* ---- measures --------------------------------------------------------------------------------------------------- */
@@ -159,7 +171,7 @@ typedef struct sums {
 static void
 measure_one(msp_local *l, work *w, sums *s, int64_t i)
 {
-    double e = w->got[i] - w->want[i], scaled, step, signed_ulps;
+    double e = w->got[i] - w->want[i], scale, scaled, step, signed_ulps;
 
     w->error[i] = -1;
     if (!isfinite(w->got[i]) || !isfinite(w->want[i])) {
@@ -172,7 +184,9 @@ measure_one(msp_local *l, work *w, sums *s, int64_t i)
         l->differ += !same;
         return;
     }
-    scaled = e == 0 ? 0 : w->scale[i] > 0 ? fabs(e) / w->scale[i] : 1;
+    scale = fmax(w->scale[i], w->floor);
+    scaled = e == 0 ? 0 : scale > 0 ? fabs(e) / scale : 1;
+    l->tight = fmax(l->tight, e == 0 ? 0 : w->scale[i] > 0 ? fabs(e) / w->scale[i] : INFINITY);
     w->error[i] = scaled;
     s->scaled += scaled * scaled;
     s->squares += e * e;
@@ -191,7 +205,7 @@ measure_one(msp_local *l, work *w, sums *s, int64_t i)
     }
     step = ulp(w, w->want[i]);
     l->differ += fabs(e) > step * 0.500001;
-    if (w->want[i] == 0 || fabs(w->want[i]) < ldexp(1, w->least + 1))
+    if (w->want[i] == 0 || fabs(w->want[i]) < w->normal)
         return;
     signed_ulps = (w->want[i] > 0 ? e : -e) / step;
     s->bias += signed_ulps;
@@ -226,6 +240,38 @@ by_value(const void *a, const void *b)
     double x = *(const double *)a, y = *(const double *)b;
 
     return (x > y) - (x < y);
+}
+
+/* The middle one of n values, which are put into another order (Hoare's selection). */
+static double
+middle_of(double *v, int64_t n)
+{
+    int64_t low = 0, high = n - 1, middle = n / 2;
+
+    while (low < high) {
+        double pivot = v[low + (high - low) / 2];
+        int64_t i = low, k = high;
+
+        while (i <= k) {
+            while (v[i] < pivot)
+                i++;
+            while (v[k] > pivot)
+                k--;
+            if (i <= k) {
+                double t = v[i];
+
+                v[i++] = v[k];
+                v[k--] = t;
+            }
+        }
+        if (middle <= k)
+            high = k;
+        else if (middle >= i)
+            low = i;
+        else
+            break;
+    }
+    return v[middle];
 }
 
 /* Cut off: every error goes toward zero by less than a step, evenly. A rounded result is as often away from it. */
@@ -264,7 +310,7 @@ is_shifted(const work *w, int shift)
     int64_t agree = 0, different = 0;
 
     for (int64_t i = shift; i < w->n; i++) {
-        agree += fabs(w->got[i] - w->want[i - shift]) <= 1e-2 * w->scale[i];
+        agree += fabs(w->got[i] - w->want[i - shift]) <= 1e-2 * fmax(w->scale[i], w->floor);
         different += w->want[i] != w->want[i - shift];
     }
     return agree >= (w->n - shift) * 9 / 10 && different > w->n / 2;
@@ -358,9 +404,9 @@ find_shape(msp_local *l, work *w, const sums *s, double *room)
     if (l->max <= 8 * u || is_uniform(l, w, s, 8 * u))
         return;
     memcpy(room, w->error, (size_t)w->n * sizeof(double));
-    qsort(room, (size_t)w->n, sizeof(double), by_value);
-    median = room[w->n / 2];
-    limit = fmax(8 * u, fmin(8 * median, l->max / 2));
+    median = middle_of(room, w->n);
+    /* far above noise, and far below what is wrong: an element that should be small is hardly wrong when it is zero */
+    limit = fmax(fmax(8 * u, l->max / 200), fmin(8 * median, l->max / 2));
     if (limit < l->max)
         place(l, w, limit);
     if (l->shape != MSP_SHAPE_NOISE || l->rms < 0.05)
@@ -398,14 +444,35 @@ msp_local_measure(msp_local *out, const msp_tensor *recorded, const msp_tensor *
     w.scale = room + 3 * w.n;
     w.error = room + 4 * w.n;
     w.digits = digits_of(recorded->dtype, &w.least);
+    w.normal = ldexp(1, w.least + 1);
     out->period = recorded->ndim > 0 ? recorded->shape[recorded->ndim - 1] : 1;
     load(w.got, recorded);
     load(w.want, reference);
-    find_scale(&w, near);
+    find_scale(out, &w, near);
     measure_all(out, &w, &s);
     find_shape(out, &w, &s, room);
     msp_free(room);
     return MSP_OK;
+}
+
+double
+msp_local_distance(const msp_tensor *a, const msp_tensor *b)
+{
+    double sum = 0;
+    int64_t used = 0;
+
+    if (!msp_tensor_same_shape(a, b))
+        return NAN;
+    for (int64_t i = 0; i < a->numel; i++) {
+        double d =
+            msp_dtype_load_f64(a->dtype, msp_tensor_at(a, i)) - msp_dtype_load_f64(b->dtype, msp_tensor_at(b, i));
+
+        if (!isfinite(d))
+            continue;
+        sum += d * d;
+        used++;
+    }
+    return used > 0 ? sqrt(sum / (double)used) : NAN;
 }
 
 void
