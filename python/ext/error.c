@@ -8,6 +8,7 @@ exception_of(const msp_py_state *state, msp_status status)
     case MSP_E_NOMEM:
         return PyExc_MemoryError;
     case MSP_E_IO:
+    case MSP_E_CHANGED:
         return PyExc_OSError;
     case MSP_E_FORMAT:
     case MSP_E_UNSUPPORTED:

@@ -2,7 +2,8 @@
  * module.c - the extension msprobe._core: what Python reaches of the C library. The package msprobe names it for users.
  */
 #include "module.h"
-#include "probe.h"
+#include "online.h"
+#include "recording.h"
 #include "mindspore.h"
 
 /* ---- functions without a type of their own ---------------------------------------------------------------------- */
@@ -157,7 +158,7 @@ static PyMethodDef functions[] = {
     {"open_dump", (PyCFunction)(void (*)(void))msp_py_open_dump, METH_VARARGS | METH_KEYWORDS,
      "open_dump(dir, writer, tensor_type, dtype_type, dtypes, by_pointer, threads)\n--\n\nBegin a dump; see Dump."},
     {"dump_records", msp_py_dump_records, METH_O,
-     "dump_records(path)\n--\n\n(task, framework, [(name, text), ...]) of a dump.json; texts are the records' own "
+     "dump_records(path)\n--\n\n(task, framework, [(name, text), ...], cut) of a dump.json; texts are the records' own "
      "JSON."},
     {"local_error", (PyCFunction)(void (*)(void))msp_py_local_error, METH_FASTCALL,
      "local_error(recorded, reference, *near)\n--\n\nWhat a call adds: its result against one in higher precision "
@@ -167,8 +168,9 @@ static PyMethodDef functions[] = {
     {"evidence_call", msp_py_evidence_call, METH_VARARGS,
      "evidence_call(evidence, name, reason)\n--\n\nBegin a call; reason (or None) is why it was not replayed."},
     {"evidence_result", (PyCFunction)(void (*)(void))msp_py_evidence_result, METH_FASTCALL,
-     "evidence_result(evidence, at, recorded, reference, *near)\n--\n\nMeasure a result, as local_error(), and write "
-     "it."},
+     "evidence_result(evidence, at, npu, bench)\n--\n\nMeasure a result on both sides, each None or (recorded, "
+     "reference, "
+     "*near) as in local_error(), and write it."},
     {"evidence_close", msp_py_evidence_close, METH_O, "evidence_close(evidence)\n--\n\nWrite what is left, and close."},
     {"precheck_output", msp_py_precheck_output, METH_VARARGS,
      "precheck_output(name, api, device, bench)\n--\n\nMeasure and judge one result: (status, line of the details)."},
@@ -178,6 +180,45 @@ static PyMethodDef functions[] = {
      "precheck_headers()\n--\n\nThe first lines of the result and the details file."},
     {"precheck_resume", msp_py_precheck_resume, METH_VARARGS,
      "precheck_resume(result, details)\n--\n\nMake two files ready to be continued: the set of names that are done."},
+    {"online_open", (PyCFunction)(void (*)(void))msp_py_online_open, METH_VARARGS | METH_KEYWORDS,
+     "online_open(dir, program, rank, folder, host, port, tls, limit, wait_ms, linger_ms, forward_only)\n--\n\n"
+     "Start the sender of online run_ut."},
+    {"online_begin", msp_py_online_begin, METH_VARARGS, "online_begin(dir, step)\n--\n\nA step's records go to dir."},
+    {"online_end", msp_py_online_end, METH_NOARGS, "online_end()\n--\n\nThe step's records are complete."},
+    {"online_counts", msp_py_online_counts, METH_NOARGS, "online_counts()\n--\n\nA dict, or None when it is off."},
+    {"online_close", msp_py_online_close, METH_NOARGS,
+     "online_close()\n--\n\nWait for the answers as long as the bound allows; the last counts."},
+    {"online_serve", (PyCFunction)(void (*)(void))msp_py_online_serve, METH_VARARGS | METH_KEYWORDS,
+     "online_serve(dir, stamp, ranks, folder, host, port, tls, limit, idle_ms)\n--\n\nBegin to take calls."},
+    {"online_next", msp_py_online_next, METH_VARARGS,
+     "online_next(server, ms)\n--\n\nA call to check: (id, name, path); None: none came; False: it is over."},
+    {"online_answer", msp_py_online_answer, METH_VARARGS,
+     "online_answer(server, id, status, result, details)\n--\n\nThe verdict on a call."},
+    {"online_served", msp_py_online_served, METH_O, "online_served(server)\n--\n\nCounts, news and result files."},
+    {"online_stop", msp_py_online_stop, METH_O, "online_stop(server)\n--\n\nEnd the server."},
+    {"online_call", msp_py_online_call, METH_O,
+     "online_call(path)\n--\n\n(name, step, rank, reason, forward, backward, {name: Tensor}) of a call that was sent."},
+    {"perturb", msp_py_perturb, METH_VARARGS,
+     "perturb(tensor, mode, salt=0, dtype=None)\n--\n\nChange the elements where they lie: how many are others now."},
+    {"benchmark_compare", msp_py_benchmark_compare, METH_VARARGS,
+     "benchmark_compare(first, second, backward=False)\n--\n\nHow far two results are apart: (ratio, flips, index)."},
+    {"benchmark_judge_cpu", msp_py_benchmark_judge_cpu, METH_VARARGS,
+     "benchmark_judge_cpu(actual, golden)\n--\n\nWhether a result is right beside the CPU's."},
+    {"benchmark_bits", msp_py_benchmark_bits, METH_VARARGS,
+     "benchmark_bits(first, second)\n--\n\nSignificant bits that are left: (kept, worst, type)."},
+    {"benchmark_limit", msp_py_benchmark_limit, METH_VARARGS,
+     "benchmark_limit(dtype, noisy=None, inputs=0)\n--\n\nThe largest ratio allowed; noisy: the type that noise was "
+     "added to."},
+    {"benchmark_floor", msp_py_benchmark_floor, METH_VARARGS,
+     "benchmark_floor(dtype, backward)\n--\n\nWhat elements are raised to before they are divided."},
+    {"preheat_samples", msp_py_preheat_samples, METH_VARARGS,
+     "preheat_samples(total, preheat_step, max_sample, step, k)\n--\n\n(Whether the k-th call is sampled, how many)."},
+    {"preheat_note", msp_py_preheat_note, METH_VARARGS, "preheat_note(known, ratio, consistent)\n--\n\nNote a call."},
+    {"preheat_adjust", msp_py_preheat_adjust, METH_VARARGS, "preheat_adjust(known, dtype)\n--\n\nLearn from them."},
+    {"finding_write", msp_py_finding_write, METH_VARARGS,
+     "finding_write(path, rank, mode, stage, step, api, dtype, shape, output_index, ratio, flips, bits_path, "
+     "bits)\n--\n\n"
+     "Append a row to free_benchmark.csv, and to the file of bits."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -220,6 +261,8 @@ module_exec(PyObject *module)
     state->str_dlpack_api = PyUnicode_InternFromString("__dlpack_c_exchange_api__");
     state->str_is_neg = PyUnicode_InternFromString("is_neg");
     state->str_is_conj = PyUnicode_InternFromString("is_conj");
+    state->str_layout = PyUnicode_InternFromString("layout");
+    state->str_is_cpu = PyUnicode_InternFromString("is_cpu");
     if (PyErr_Occurred() || add_exceptions(state, module) != 0)
         return -1;
     state->tensor_type = msp_py_tensor_type(module);
@@ -248,7 +291,9 @@ module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->metrics_type);
     Py_VISIT(state->table_type);
     Py_VISIT(state->dump_type);
-    Py_VISIT(state->dlpack_type);
+    for (int i = 0; i < MSP_PY_KNOWN_TYPES; i++)
+        Py_VISIT(state->dlpack_types[i]);
+    Py_VISIT(state->strided);
     return 0;
 }
 
@@ -267,10 +312,14 @@ module_clear(PyObject *module)
     Py_CLEAR(state->metrics_type);
     Py_CLEAR(state->table_type);
     Py_CLEAR(state->dump_type);
-    Py_CLEAR(state->dlpack_type);
+    for (int i = 0; i < MSP_PY_KNOWN_TYPES; i++)
+        Py_CLEAR(state->dlpack_types[i]);
+    Py_CLEAR(state->strided);
     Py_CLEAR(state->str_dlpack_api);
     Py_CLEAR(state->str_is_neg);
     Py_CLEAR(state->str_is_conj);
+    Py_CLEAR(state->str_layout);
+    Py_CLEAR(state->str_is_cpu);
     return 0;
 }
 

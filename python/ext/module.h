@@ -15,6 +15,8 @@
 #include "msprobe/metrics.h"
 #include "msprobe/table.h"
 
+enum { MSP_PY_KNOWN_TYPES = 2 };
+
 typedef struct msp_py_state {
     PyObject *format_error, *not_found_error; /* msprobe.FormatError, msprobe.NotFoundError */
     PyTypeObject *tensor_type;
@@ -24,10 +26,12 @@ typedef struct msp_py_state {
     PyTypeObject *table_type;
     PyTypeObject *dump_type; /* mindspore.c */
 
-    /* the type whose tensors were looked at last, and its C entry; see torch.c */
-    PyTypeObject *dlpack_type;
-    const void *dlpack_api;
-    PyObject *str_dlpack_api, *str_is_neg, *str_is_conj; /* attribute names, interned once */
+    /* types whose tensors were looked at, with their tables of C functions; see torch.c */
+    PyTypeObject *dlpack_types[MSP_PY_KNOWN_TYPES];
+    const void *dlpack_apis[MSP_PY_KNOWN_TYPES];
+    unsigned dlpack_next;
+    PyObject *strided; /* torch.strided, once it was needed */
+    PyObject *str_dlpack_api, *str_is_neg, *str_is_conj, *str_layout, *str_is_cpu; /* attribute names, interned once */
 } msp_py_state;
 
 static inline msp_py_state *
@@ -84,6 +88,21 @@ msp_py_view_is_large(const msp_py_view *v)
            (size_t)v->t.numel * msp_dtype_size(v->t.dtype) >= MSP_PY_UNLOCK_BYTES;
 }
 
+/* Where the memory of a tensor of PyTorch is. */
+typedef enum msp_py_place {
+    MSP_PY_FAILED = -1, /* it could not be told: an exception is set */
+    MSP_PY_HERE,        /* in host memory, as it is described */
+    MSP_PY_AWAY,        /* on another device, which may be meta */
+    MSP_PY_NOWHERE,     /* it has none of its own: sparse, fake, or given back for a while */
+    MSP_PY_LAZY         /* in host memory, but to be conjugated or negated */
+} msp_py_place;
+
+/* See a tensor of PyTorch as it is, without copying anything: *t is filled when it is here, and lent. */
+msp_py_place msp_py_torch_look(msp_tensor *t, msp_py_state *state, PyObject *obj);
+
+/* torch.float32 -> MSP_F32; MSP_DTYPE_NONE with an exception set. */
+msp_dtype msp_py_torch_dtype(PyObject *dtype);
+
 /* Is obj a tensor of PyTorch? 1 yes and *v is filled, 0 no, -1 with an exception set. */
 int msp_py_torch_view(msp_py_view *v, msp_py_state *state, PyObject *obj);
 
@@ -129,5 +148,17 @@ PyObject *msp_py_precheck_output(PyObject *module, PyObject *args);
 PyObject *msp_py_precheck_result(PyObject *module, PyObject *args);
 PyObject *msp_py_precheck_headers(PyObject *module, PyObject *unused);
 PyObject *msp_py_precheck_resume(PyObject *module, PyObject *args);
+
+/* benchmark.c */
+PyObject *msp_py_perturb(PyObject *module, PyObject *args);
+PyObject *msp_py_benchmark_compare(PyObject *module, PyObject *args);
+PyObject *msp_py_benchmark_judge_cpu(PyObject *module, PyObject *args);
+PyObject *msp_py_benchmark_bits(PyObject *module, PyObject *args);
+PyObject *msp_py_benchmark_limit(PyObject *module, PyObject *args);
+PyObject *msp_py_benchmark_floor(PyObject *module, PyObject *args);
+PyObject *msp_py_preheat_samples(PyObject *module, PyObject *args);
+PyObject *msp_py_preheat_note(PyObject *module, PyObject *args);
+PyObject *msp_py_preheat_adjust(PyObject *module, PyObject *args);
+PyObject *msp_py_finding_write(PyObject *module, PyObject *args);
 
 #endif

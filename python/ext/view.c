@@ -163,7 +163,7 @@ acquire(msp_py_view *v, msp_py_state *state, PyObject *obj)
         v->t.release_owner = NULL;
         return 0;
     }
-    if (type != state->dlpack_type && PyObject_CheckBuffer(obj))
+    if (PyObject_CheckBuffer(obj))
         return buffer_view(v, state, obj);
     found = msp_py_torch_view(v, state, obj);
     if (found != 0)

@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -19,11 +18,11 @@
 #include "collect/ring.h"
 #include "collect/writer.h"
 #include "core/alloc.h"
+#include "core/fault.h"
 #include "core/log.h"
 #include "core/path.h"
+#include "core/process.h"
 #include "core/vec.h"
-
-extern char **environ;
 
 enum {
     RING_DEFAULT = 32 << 20,
@@ -114,7 +113,7 @@ start_thread(msp_collect *c, msp_error *err)
     sigset_t all, old;
     int e;
 
-    sigfillset(&all);
+    msp_signals_of_others(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
     e = pthread_create(&c->thread, NULL, thread_main, &c->ring);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -126,46 +125,13 @@ start_thread(msp_collect *c, msp_error *err)
     return MSP_OK;
 }
 
-/*
- * posix_spawn: a training process holds tens of gigabytes, and fork() would copy its page tables. The command detaches
- * itself, so that what we wait for here is over at once and the program never sees a child of ours.
- */
-static int
-spawn(const char *writer_path, const char *ring_path)
-{
-    char *argv[] = {(char *)writer_path, (char *)"__write", (char *)ring_path, NULL};
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attr;
-    sigset_t none, all;
-    pid_t pid;
-    int e, status;
-
-    sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDWR, 0);
-    posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_RDWR, 0);
-    posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_RDWR, 0);
-    posix_spawnattr_init(&attr);
-    posix_spawnattr_setsigmask(&attr, &none);
-    posix_spawnattr_setsigdefault(&attr, &all);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
-    e = posix_spawn(&pid, writer_path, &files, &attr, argv, environ);
-    posix_spawnattr_destroy(&attr);
-    posix_spawn_file_actions_destroy(&files);
-    if (e == 0)
-        while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-            ;
-    return e;
-}
-
 static msp_status
 start_process(msp_collect *c, msp_error *err)
 {
     int e;
 
     atomic_store(&c->ring.shared->writer_pid, 0);
-    e = spawn(c->writer_path, c->ring.path);
+    e = msp_process_spawn(c->writer_path, "__write", c->ring.path);
     if (e != 0)
         return msp_error_set_errno(err, MSP_E_IO, e, "%s: cannot start", c->writer_path);
     for (int ms = 0; ms < START_MS; ms += 2) {

@@ -12,7 +12,6 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-#include "collect/fault.h"
 #include "core/alloc.h"
 
 static const char MAGIC[8] = "MSPRING2";
@@ -117,10 +116,11 @@ map_ring(msp_ring *r, int fd, size_t size, msp_error *err)
     r->data = (unsigned char *)p + RING_HEADER;
     r->mapped = size;
     r->capacity = size - RING_HEADER;
-    if (!msp_fault_watch(p, size, &r->lost)) {
+    r->watch = msp_watch_begin(p, size, MSP_WATCH_RING, &r->lost);
+    if (r->watch == NULL) {
         munmap(p, size);
         r->shared = NULL;
-        return msp_error_set(err, MSP_E_LIMIT, "%s: this process has too many rings open", r->path);
+        return msp_error_set(err, MSP_E_NOMEM, "%s: out of memory", r->path);
     }
     return MSP_OK;
 }
@@ -239,7 +239,7 @@ void
 msp_ring_close(msp_ring *r, bool remove)
 {
     if (r->shared != NULL) {
-        msp_fault_forget(r->shared);
+        msp_watch_end(r->watch);
         munmap(r->shared, r->mapped);
     }
     if (r->path != NULL && r->side_fd >= 0)

@@ -56,6 +56,7 @@ typedef struct msp_ring {
     unsigned char *data;
     size_t mapped;
     uint64_t capacity; /* as in shared, which is not to be trusted once the ring is lost */
+    msp_watch *watch;
     _Atomic bool lost; /* the file was truncated or cannot be read: what is mapped now reaches nobody */
     int side_fd;
     char *path, *side_path;

@@ -1,4 +1,5 @@
 """msprobe audit: real jobs with one fault each; the fault is named first, and the clean job is clean."""
+import inspect
 import json
 import os
 import shutil
@@ -144,3 +145,46 @@ def test_replicas_whose_weights_part_are_named(tmp_path, wrong):
     else:
         first = said["findings"][0]
         assert (first["kind"], first["step"], first["rank"]) == ("replicas", 1, 2) and "2.Linear" in first["what"]
+
+
+def test_groups_with_the_same_ranks_are_told_apart(tmp_path):
+    """Two ranks use their two groups in another order, which is no fault: each group's calls meet."""
+    def body(d, rank):
+        one, other = dist.new_group([0, 1]), dist.new_group([0, 1])
+        d.start()
+        x, y = R(5, seed=rank), R(5, seed=10 + rank)
+        works = [dist.all_reduce(t, group=g, async_op=True) for t, g in (((x, one), (y, other)), ((y, other), (x, one)))[rank]]
+        for work in works:
+            work.wait()
+        d.stop()
+        d.step()
+
+    ranks(tmp_path, body, 2, task="tensor")
+    said = audit(tmp_path / "dump")
+    assert said["findings"] == [] and said["by_tensors"] == 2 and said["has_order"]
+    for rank in (0, 1):
+        path = tmp_path / "dump" / "step0" / ("rank%d" % rank) / "dump.json"
+        whole = json.loads(path.read_text())
+        for record in whole["data"].values():
+            del record["distributed"]
+        path.write_text(json.dumps(whole))
+    said = audit(tmp_path / "dump")
+    assert said["findings"] and not said["has_order"]  # a dump without the field does not tell
+
+
+def test_a_root_is_the_rank_of_the_job_however_it_was_named(tmp_path):
+    if "group_src" not in inspect.signature(dist.broadcast).parameters:
+        pytest.skip("this torch has no group_src")
+
+    def body(d, rank):
+        late = dist.new_group([1, 2])
+        d.start()
+        x = R(5, seed=rank)
+        if rank > 0:
+            dist.broadcast(x, group=late, group_src=1)
+        d.stop()
+        d.step()
+
+    ranks(tmp_path, body, 3, task="tensor")
+    said = audit(tmp_path / "dump")
+    assert said["findings"] == [] and said["by_tensors"] == 1

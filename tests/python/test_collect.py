@@ -258,4 +258,4 @@ def test_two_of_our_dumps_can_be_compared_and_the_fault_is_found(tmp_path):
     done = subprocess.run([command, "compare", str(tmp_path / "npu" / "dump"), str(tmp_path / "bench" / "dump"), "-o",
                            str(tmp_path / "out")], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "First wrong   Tensor.__add__.0.forward" in done.stdout
+    assert "Suspect       Tensor.__add__.0.forward" in done.stdout

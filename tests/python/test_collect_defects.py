@@ -529,7 +529,8 @@ def test_compiled_models_run_and_are_named(tmp_path, level):
     if level != "L0":
         assert "Functional.linear.0.forward" in result.names() and "Torch.sin.0.forward" in result.names()
     if level != "L1":
-        assert "Module.0.Linear.forward.0" in result.names() and "module 1 is compiled by torch.compile" in result.output
+        assert "Module.0.Linear.forward.0" in result.names() and "Module.1.Sequential.forward.0" in result.names()
+        assert "module 1 is compiled by torch.compile: " in result.output
     assert "is compiled by torch.compile: " in result.output
 
 

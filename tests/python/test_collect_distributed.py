@@ -1,6 +1,8 @@
 """Several processes: every rank writes its own folder, collectives show what was there before and after, sharded models run as without us."""
+import inspect
 import json
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -107,6 +109,117 @@ def test_collectives_show_what_was_before_and_after(tmp_path):
         expected = ["all_reduce", "all_reduce", "broadcast", "all_gather", "all_gather_into_tensor", "reduce",
                     "gather", "scatter", "reduce_scatter_tensor", "all_to_all_single"]
         assert [n.split(".")[1] for n in names] == [n for n in expected if TORCH2 or not n.endswith("_tensor")]
+
+
+def groups_and_messages(rank):
+    """Two groups of the same ranks, one of others, messages around the ring."""
+    first, second, last = dist.new_group([0, 1]), dist.new_group([0, 1]), dist.new_group([1, 2])
+
+    def run():
+        x, y = torch.full((2,), rank + 1.0), torch.zeros(2)
+        dist.all_reduce(x)
+        if rank < 2:
+            works = [dist.all_reduce(torch.ones(2), group=g, async_op=True) for g in ((first, second), (second, first))[rank]]
+            for work in works:
+                work.wait()
+            dist.broadcast(x, 1, first)
+        if rank > 0:
+            dist.broadcast(x, **({"group_src": 1} if "group_src" in inspect.signature(dist.broadcast).parameters else {"src": 2}), group=last)
+        if rank == 0:
+            dist.send(x, 2)
+            dist.send(x, 2)
+        if rank == 2:
+            dist.recv(y, 0)
+            dist.recv(y)
+        dist.all_reduce(x)  # who receives from any rank has received
+        for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, x, (rank + 1) % 3), dist.P2POp(dist.irecv, y, (rank + 2) % 3)]):
+            work.wait()
+        return bits(x, y)
+
+    return run
+
+
+def told(name, data):
+    return [v["distributed"] for n, v in data.items() if n.startswith("Distributed.%s." % name)]
+
+
+@pytest.mark.parametrize("config", [{}, {"task": "overflow_check", "part": {"overflow_nums": -1}}, {"part": {"list": ["all_reduce.1", "all_reduce.3"]}}],
+                         ids=["statistics", "overflow", "list"])
+def test_a_call_names_its_group_and_its_order_there(tmp_path, config):
+    results = both(tmp_path, lambda d, rank: recorded(d, groups_and_messages(rank)), 3, **config)
+    data = [r.data(rank="rank%d" % i) for i, r in enumerate(results)]
+    if config.get("task"):
+        assert all(not d for d in data)
+        return
+
+    def one(ranks_, order, again="", **more):
+        return dict(group_ranks=ranks_, group_id=group(ranks_)["group_id"] + again, **more, order=order)
+
+    whole, pair = [0, 1, 2], [0, 1]
+    if "part" in config:  # what the list leaves out is counted
+        assert told("all_reduce", data[0]) == [one(pair, 0), one(whole, 1)] and told("all_reduce", data[2]) == [one(whole, 1)]
+        return
+    assert told("all_reduce", data[0]) == [one(whole, 0), one(pair, 0), one(pair, 0, ".1"), one(whole, 1)]
+    assert told("all_reduce", data[1]) == [one(whole, 0), one(pair, 0, ".1"), one(pair, 0), one(whole, 1)]
+    assert told("broadcast", data[1]) == [one(pair, 1, root=1), one([1, 2], 0, root=2)] and told("broadcast", data[2]) == [one([1, 2], 0, root=2)]
+    assert told("send", data[0]) == [one(whole, i, op="send", peer=2) for i in (0, 1)]
+    assert told("recv", data[2]) == [one(whole, 0, op="recv", peer=0), one(whole, 0, op="recv", peer=None)]
+    for rank in range(3):
+        to, of = (rank + 1) % 3, (rank + 2) % 3
+        received = 1 if rank == 2 else 0  # of those from rank 0; that from any rank counts for itself
+        assert told("batch_isend_irecv", data[rank]) == [{"messages": [one(whole, 0, op="send", peer=to), one(whole, received if of == 0 else 0, op="recv", peer=of)]}]
+    assert list(data[0]["Distributed.send.0.forward"]) == ["input_args", "input_kwargs", "is_recompute", "distributed", "output"]
+
+
+def test_orders_begin_anew_with_each_step_and_in_each_group(tmp_path):
+    def body(d, rank):
+        for _ in range(2):
+            recorded(d, lambda: [dist.all_reduce(torch.ones(1)) for _ in range(3)])
+
+    for rank, r in enumerate(ranks(tmp_path, body)):
+        assert all([t["order"] for t in told("all_reduce", r.data(step, "rank%d" % rank))] == [0, 1, 2] for step in (0, 1))
+
+
+def test_a_coalesced_call_has_its_place_too(tmp_path):
+    manager = getattr(dist.distributed_c10d, "_coalescing_manager", None)
+    if manager is None or not TORCH2:
+        pytest.skip("this torch coalesces nothing")
+
+    def body(d, rank):
+        def run():
+            x, y = torch.ones(2), torch.full((2,), float(rank))
+            try:
+                with manager(async_ops=False):
+                    dist.all_reduce(x)
+                    dist.all_reduce(y)
+            except RuntimeError:  # a back end that cannot
+                dist.all_reduce(y)
+            return bits(x, y)
+
+        return recorded(d, run)
+
+    for rank, r in enumerate(ranks(tmp_path, body)):
+        assert [t["order"] for t in told("all_reduce", r.data(rank="rank%d" % rank))] == list(range(len(told("all_reduce", r.data(rank="rank%d" % rank)))))
+
+
+def test_compare_passes_over_the_field(tmp_path):
+    """Also beside a dump that does not have it, as other tools write them."""
+    ranks(tmp_path, lambda d, rank: recorded(d, groups_and_messages(rank)), 3)
+    other = tmp_path / "other"
+    shutil.copytree(tmp_path / "dump", other)
+    for path in other.glob("step0/rank*/dump.json"):
+        whole = json.loads(path.read_text())
+        for record in whole["data"].values():
+            record.pop("distributed", None)
+        path.write_text(json.dumps(whole))
+    command = os.path.join(os.path.dirname(sys.executable), "msprobe")
+    for golden in (tmp_path / "dump", other):
+        out = tmp_path / ("out_" + golden.name)
+        done = subprocess.run([command, "compare", str(tmp_path / "dump"), str(golden), "-o", str(out), "--format", "csv", "--fail-on", "any"],
+                              text=True, capture_output=True, timeout=120)
+        assert done.returncode == 0 and "distributed" not in done.stdout + done.stderr, done.stdout + done.stderr
+        text = "".join(p.read_text() for p in out.rglob("*.csv"))
+        assert "all_reduce" in text and "group_ranks" not in text and "unmatched" not in text.lower()
 
 
 def test_point_to_point(tmp_path):

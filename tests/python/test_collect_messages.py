@@ -33,6 +33,61 @@ def test_one_line_says_what_was_recorded_and_where(tmp_path):
     assert abs(shown * {"kB": 1000, "B": 1}[lines[0].split("steps, ")[1].split(" ")[1]] - size) < 0.1 * size
 
 
+def recorded_line(r):
+    line, = [line for line in r.output.splitlines() if "] recorded " in line]
+    return line.split("] recorded ")[1]
+
+
+@pytest.mark.parametrize("level,calls", [("L0", 1), ("L1", 4), ("mix", 5)])
+def test_the_line_counts_calls_and_not_what_is_known_of_them(tmp_path, level, calls):
+    def body(d):
+        model = torch.nn.Sequential(torch.nn.Linear(3, 3))
+        d.start(model)
+        torch.nn.functional.relu(model(R(2, 3, grad=True))).sum().backward()
+        d.stop()
+        d.step()
+
+    r = collect(tmp_path, body, level=level)
+    assert len([n for n in r.names() if ".forward" in n]) == calls
+    assert recorded_line(r).startswith("%d call%s, 1 step, " % (calls, "" if calls == 1 else "s"))
+
+
+def test_the_step_time_is_said_where_the_program_ran_without_recording_too(tmp_path):
+    """Made-up clock: a step takes 2, a recorded one 3."""
+    from msprobe.pytorch import recorder
+
+    def run(d, steps):
+        now = [0.0]
+        recorder.time = type("Clock", (), {"monotonic": staticmethod(lambda: now[0])})
+        for i in range(steps):
+            d.start()
+            torch.sin(R(2))
+            now[0] += 3.0 if d.config.step == [] or i in d.config.step else 2.0
+            d.stop()
+            d.step()
+
+    folders = [tmp_path / name for name in ("some", "few", "all")]
+    for folder in folders:
+        folder.mkdir()
+    assert recorded_line(collect(folders[0], lambda d: run(d, 9), step=[3, 4, 5])).endswith("dump, 1.5x step time")
+    assert recorded_line(collect(folders[1], lambda d: run(d, 9), step=[3, 4])).endswith("dump")
+    assert recorded_line(collect(folders[2], lambda d: run(d, 9))).endswith("dump")
+
+
+def test_ranks_say_a_line_each_with_their_number_and_no_stars(tmp_path):
+    import torch.distributed as dist
+
+    def body(d, rank):
+        d.start()
+        dist.all_reduce(torch.ones(2))
+        d.stop()
+        d.step()
+
+    for rank, r in enumerate(ranks(tmp_path, body)):
+        lines = r.output.splitlines()
+        assert len(lines) == 1 and "[rank %d] [INFO] recorded 1 call, 1 step, " % rank in lines[0] and "*" not in r.output, r.output
+
+
 def test_a_second_run_finds_the_first_moved_aside(tmp_path):
     def first(d):
         d.start()

@@ -1,6 +1,7 @@
 """Programs of many kinds, recorded while they run as without us: mixed precision, hooks, threads, workers, forks, compiled and repeated regions."""
 import dataclasses
 import functools
+import gc
 import json
 import linecache
 import os
@@ -216,7 +217,7 @@ def test_a_fork_of_the_program_is_not_recorded_and_leaves_the_files_alone(tmp_pa
 
 
 @pytest.mark.skipif(not hasattr(torch, "compile"), reason="this torch has no torch.compile")
-def test_compiled_regions_run_untouched_and_eager_ones_are_recorded(tmp_path):
+def test_compiled_regions_run_untouched_and_are_not_recorded(tmp_path):
     def region(x):
         return torch.sin(x) * 2
 
@@ -241,7 +242,7 @@ def test_compiled_regions_run_untouched_and_eager_ones_are_recorded(tmp_path):
     result = both(tmp_path, body)
     names = result.names(0)
     assert "Torch.tan.0.forward" in names and "Torch.tan.0.backward" in names and not [n for n in names if "sin" in n or "FakeTensor" in n]
-    assert "Torch.sin.0.forward" in result.names(1)
+    assert "Torch.sin.0.forward" not in result.names(1)
     assert "region (" in result.output and "is compiled by torch.compile: what runs inside is not recorded" in result.output
 
 
@@ -430,17 +431,21 @@ def test_an_interrupt_while_a_value_is_read_reaches_the_program(tmp_path):
         def forward(self, x):
             return x
 
+    interrupted = []  # once: each look at the value would be another one
+
     @dataclasses.dataclass
     class Slow:
         x: int = 0
 
         def __getattribute__(self, name):
-            if name == "x":
+            if name == "x" and not interrupted:
+                interrupted.append(True)
                 os.kill(os.getpid(), signal.SIGINT)
             return super().__getattribute__(name)
 
     def body(d):
         model, slow = nn.Sequential(Model()), Slow()
+        gc.disable()  # an exception that a pending interrupt raises in a garbage collector's callback is lost, as Python has it
         d.start(model)
         with pytest.raises(KeyboardInterrupt):
             model[0](slow)
@@ -469,7 +474,7 @@ class Alarm:
         self.raised += 1
         if self.kind == "once":
             signal.signal(signal.SIGALRM, signal.SIG_IGN)
-        raise Limit
+        raise Limit(self.raised)
 
 
 @pytest.mark.parametrize("kind", ["method", "once", "partial", "object"])
@@ -503,7 +508,7 @@ def test_what_a_handler_raises_while_we_work_is_the_programs(tmp_path, where, ki
         sparse = torch.sparse_coo_tensor([[0]], [1.0], (3,))
         d.start()
         {"describe": lambda: ringing(describe, "has_own_dispatch"), "source": lambda: ringing(stacks.tokenize, "open"),
-         "route": lambda: ringing(apis, "_name_at_call"), "failure": lambda: ringing(stacks, "note_compiled"),
+         "route": lambda: ringing(apis, "_name_at_call"), "failure": lambda: ringing(stacks, "is_recompute"),
          "device": lambda: ringing(describe, "read")}[where]()
         if where == "source":
             stacks.linecache.clearcache()
@@ -529,13 +534,18 @@ def test_what_a_handler_raises_while_we_work_is_the_programs(tmp_path, where, ki
     assert all(n in stacks_of for n in r.names())
 
 
-@pytest.mark.parametrize("plain", ["", "tensor"])
+@pytest.mark.parametrize("plain", ["", "all"])
 def test_a_handler_that_raises_all_the_time_is_heard_all_the_time(tmp_path, plain):
-    """Between start() and step(), in them, and in what we do while calls run: as many exceptions arrive as were raised, and nothing of ours ends."""
+    """Between start() and step(), in them, and in what we do while calls run: every exception arrives that was raised, and nothing of ours ends."""
     def body(d):
         alarm = Alarm("method")
         model = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
-        caught = 0
+        caught = set()
+
+        def hear(e):  # one may come while another is on its way
+            while e is not None:
+                caught.update(e.args if isinstance(e, Limit) else ())
+                e = e.__context__
 
         def work():
             names = {"torch": torch}
@@ -556,14 +566,14 @@ def test_a_handler_that_raises_all_the_time_is_heard_all_the_time(tmp_path, plai
                 if i % 4 == 3:
                     d.stop()
                     d.step()
-            except Limit:
-                caught += 1
+            except Limit as e:
+                hear(e)
             try:
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 for _ in range(1000):
                     pass
-            except Limit:
-                caught += 1
+            except Limit as e:
+                hear(e)
         signal.signal(signal.SIGALRM, signal.SIG_IGN)
         d.start(model)
         model(torch.ones(2, 4))
@@ -573,9 +583,62 @@ def test_a_handler_that_raises_all_the_time_is_heard_all_the_time(tmp_path, plai
 
     r = collect(tmp_path, body, level="mix", env={"MSPROBE_PLAIN": plain})
     raised, caught, last = r.value
-    assert raised == caught and raised > 50
+    assert caught == set(range(1, raised + 1)) and raised > 50
     assert "ended" not in r.output, r.output
     assert "Module.0.Linear.forward.0" in r.names(last) or any(n.startswith("Module.0.Linear.forward") for n in r.names(last))
+
+
+class SecondLimit(Exception):
+    pass
+
+
+def test_an_exception_that_a_handler_raises_while_another_one_is_judged_reaches_the_program_too(tmp_path, monkeypatch):
+    """The one comes while a call's stack is made into text, the other while we ask whose the first one is."""
+    from msprobe.pytorch import recorder, stacks
+    left = []
+
+    def interrupted_once(function, number):
+        def run(*args):
+            if number in left:
+                left.remove(number)
+                os.kill(os.getpid(), number)
+                for _ in range(1000):
+                    pass
+            return function(*args)
+        return run
+
+    monkeypatch.setattr(stacks, "stack_text", interrupted_once(stacks.stack_text, signal.SIGUSR1))
+    monkeypatch.setattr(recorder, "is_programs", interrupted_once(recorder.is_programs, signal.SIGUSR2))
+
+    def raise_it(number, frame):
+        raise Limit if number == signal.SIGUSR1 else SecondLimit
+
+    def body(d):
+        caught = set()
+        signal.signal(signal.SIGUSR1, raise_it)
+        signal.signal(signal.SIGUSR2, raise_it)
+        left.extend((signal.SIGUSR1, signal.SIGUSR2))
+        d.start()
+        for _ in range(4):
+            try:
+                try:
+                    torch.add(R(3), 1)
+                    for _ in range(1000):
+                        pass
+                finally:  # where the second one may come
+                    for _ in range(1000):
+                        pass
+            except (Limit, SecondLimit) as e:
+                while e is not None:
+                    caught.add(type(e).__name__)
+                    e = e.__context__
+        d.stop()
+        d.step()
+        return sorted(caught)
+
+    r = collect(tmp_path, body)
+    assert r.value == ["Limit", "SecondLimit"]
+    assert [n for n in r.names() if n.startswith("Torch.add")] == ["Torch.add.%d.forward" % i for i in range(4)] and "failed for" not in r.output
 
 
 @pytest.mark.parametrize("task", ["statistics", "tensor"])

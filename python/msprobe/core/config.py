@@ -9,6 +9,7 @@ import json
 import os
 import re
 import stat
+import types
 
 from msprobe.core.common.exceptions import FileCheckException, MsprobeException, ScopeException
 from msprobe.core.log import log
@@ -21,17 +22,18 @@ MOST = 1000000
 
 COMMON_KEYS = (
     "task", "dump_path", "rank", "step", "level", "enable_dataloader", "async_dump", "precision", "seed", "is_deterministic",
-    "acl_config", "rm_dropout", "api_list", "writer_timeout",
+    "acl_config", "rm_dropout", "api_list", "writer_timeout", "compiled",
 )
 TASK_KEYS = {
     "statistics": ("scope", "list", "data_mode", "summary_mode", "tensor_list"),
     "tensor": ("scope", "list", "data_mode", "summary_mode", "file_format", "backward_input", "online_run_ut", "nfs_path", "host",
-               "port", "tls_path"),
+               "port", "tls_path", "online_limit", "online_wait", "online_linger"),
     "overflow_check": ("overflow_nums", "check_mode"),
     "structure": (),
-    "free_benchmark": ("scope", "list", "fuzz_device", "pert_mode", "handler_type", "fuzz_level", "fuzz_stage", "if_preheat",
+    "free_benchmark": ("scope", "list", "fuzz_device", "pert_mode", "pert_type", "handler_type", "fuzz_level", "fuzz_stage", "if_preheat",
                        "preheat_step", "max_sample"),
-    "run_ut": ("white_list", "black_list", "error_data_path", "is_online", "nfs_path", "host", "port", "rank_list", "tls_path"),
+    "run_ut": ("white_list", "black_list", "error_data_path", "is_online", "nfs_path", "host", "port", "rank_list", "tls_path",
+               "online_limit", "online_idle"),
     "grad_probe": ("grad_level", "param_list", "bounds"),
 }
 PERT_MODES = ("add_noise", "change_value", "improve_precision", "no_change", "bit_noise", "to_cpu")
@@ -220,6 +222,24 @@ def comma_hint(error):
     return ""
 
 
+def read_connection(part):
+    """Where the two sides of online run_ut meet, and how many bytes may wait for being sent or checked."""
+    host, port = text("host", part.get("host")), part.get("port")
+    if host and not (re.match(r"^(\d{1,3}\.){3}\d{1,3}$", host) and all(int(n) < 256 for n in host.split("."))):
+        raise wrong('host is "%s"; it must be an IPv4 address such as 127.0.0.1' % host)
+    if port not in (None, -1, ""):
+        whole("port", port, 1, 65535)
+    return {"nfs_path": text("nfs_path", part.get("nfs_path")), "host": host, "port": -1 if port in (None, "") else port,
+            "tls_path": text("tls_path", part.get("tls_path")),
+            "limit": whole("online_limit", given(part.get("online_limit"), 4096), 1, 1 << 24) << 20}  # given in MiB
+
+
+def check_connection(key, connection):
+    """What the two sides need is there; its files are looked at when it is used."""
+    if not connection["nfs_path"] and (not connection["host"] or connection["port"] < 1):
+        raise wrong("%s is true; nfs_path, or host and port, must say where training and checking process meet" % key)
+
+
 class Config:
     """What to record, from config.json and the constructor's arguments (which win)."""
 
@@ -253,6 +273,7 @@ class Config:
         self.rm_dropout = boolean("rm_dropout", raw["rm_dropout"]) if raw.get("rm_dropout") is not None else None
         self.acl_config = text("acl_config", raw.get("acl_config"))
         self.writer_timeout = 60 if raw.get("writer_timeout") is None else whole("writer_timeout", raw["writer_timeout"], 1, 86400)
+        self.compiled = choice("compiled", given(raw.get("compiled"), "skip"), ("skip", "eager"))
         self.api_list = choice("api_list", raw.get("api_list", "default"), API_LISTS)
 
     # ---- tasks -------------------------------------------------------------------------------------------------------------------
@@ -264,6 +285,7 @@ class Config:
         self.data_mode = data_mode(part.get("data_mode"))
         self.summary_mode = choice("summary_mode", given(part.get("summary_mode"), "statistics"), ("statistics", "md5"))
         self.overflow_nums = 1
+        self.online = None  # or where calls go while training runs
         self.backward_input = []
         reader = getattr(self, "_read_" + self.task, None)
         if reader:
@@ -274,19 +296,17 @@ class Config:
             choice("file_format", part["file_format"], ("npy", "bin"))
         inputs = part.get("backward_input")
         self.backward_input = [x for x in texts("backward_input", [inputs] if isinstance(inputs, str) else inputs) if x]
-        boolean("online_run_ut", part.get("online_run_ut", False))
-        self._check_connection(part)
+        connection = read_connection(part)
+        if boolean("online_run_ut", part.get("online_run_ut", False)):
+            self.online = connection
+            self.online["wait"] = whole("online_wait", given(part.get("online_wait"), 10), 0, 86400)
+            self.online["linger"] = whole("online_linger", given(part.get("online_linger"), 60), 0, 86400)
+            self._check_online()
 
-    @staticmethod
-    def _check_connection(part):
-        text("nfs_path", part.get("nfs_path"))
-        host = text("host", part.get("host"))
-        if host and not (re.match(r"^(\d{1,3}\.){3}\d{1,3}$", host) and all(int(n) < 256 for n in host.split("."))):
-            raise wrong('host is "%s"; it must be an IPv4 address such as 127.0.0.1' % host)
-        port = part.get("port")
-        if port not in (None, -1, ""):
-            whole("port", port, 1, 65535)
-        text("tls_path", part.get("tls_path"))
+    def _check_online(self):
+        if self.level not in ("L1", "mix"):
+            raise wrong('online_run_ut is true and level is "%s"; it checks API calls, which levels L1 and mix record' % self.level)
+        check_connection("online_run_ut", self.online)
 
     def _read_overflow_check(self, part):
         nums = part.get("overflow_nums")
@@ -296,20 +316,27 @@ class Config:
         choice("check_mode", given(part.get("check_mode"), "all"), ("all", "aicore", "atomic"))
 
     def _read_free_benchmark(self, part):
+        """pert_type: as the title row of MindSpore's results spells it."""
         device = choice("fuzz_device", given(part.get("fuzz_device"), "npu"), ("npu", "cpu"))
-        mode = choice("pert_mode", given(part.get("pert_mode"), "improve_precision"), PERT_MODES)
+        key = "pert_mode" if given(part.get("pert_mode"), None) is not None else "pert_type"
+        mode = choice(key, given(part.get(key), "improve_precision"), PERT_MODES)
+        if given(part.get("pert_type"), mode) != mode:
+            raise wrong('pert_mode is "%s" and pert_type is "%s"; they are two names of one key' % (mode, part["pert_type"]))
         if (device == "cpu") != (mode == "to_cpu"):
             raise wrong('fuzz_device is "%s" and pert_mode is "%s"; "cpu" goes with "to_cpu" and with nothing else' % (device, mode))
         handler = choice("handler_type", given(part.get("handler_type"), "check"), ("check", "fix"))
         stage = choice("fuzz_stage", given(part.get("fuzz_stage"), "forward"), ("forward", "backward"))
         choice("fuzz_level", given(part.get("fuzz_level"), "L1"), ("L1",))
         preheat = boolean("if_preheat", part.get("if_preheat", False))
-        whole("preheat_step", 15 if part.get("preheat_step") is None else part["preheat_step"], 1)
-        whole("max_sample", 20 if part.get("max_sample") is None else part["max_sample"], 1)
+        steps = whole("preheat_step", 15 if part.get("preheat_step") is None else part["preheat_step"], 1)
+        most = whole("max_sample", 20 if part.get("max_sample") is None else part["max_sample"], 1)
+        self.free_benchmark = types.SimpleNamespace(fuzz_device=device, pert_mode=mode, handler_type=handler, fuzz_stage=stage, if_preheat=preheat,
+                                                    preheat_step=steps, max_sample=most)
         if stage == "backward" and not self.list:
             raise wrong('fuzz_stage is "backward"; list must name the APIs then')
         if handler == "fix" and (preheat or stage != "forward" or mode not in ("improve_precision", "to_cpu")):
-            raise wrong('handler_type is "fix"; it goes with if_preheat false, fuzz_stage "forward" and pert_mode improve_precision or to_cpu')
+            raise wrong('handler_type is "fix", if_preheat is %s, fuzz_stage is "%s" and pert_mode is "%s"; "fix" goes with if_preheat false, '
+                        'fuzz_stage "forward" and pert_mode improve_precision or to_cpu' % (json.dumps(preheat), stage, mode))
         if self.scope and self.list:
             raise ScopeException(ScopeException.ARGS_CONFLICT, "scope is %r and list is %r; only one of them may be set" % (self.scope, self.list))
 
@@ -319,7 +346,7 @@ class Config:
         text("error_data_path", part.get("error_data_path"))
         boolean("is_online", part.get("is_online", False))
         numbers("rank_list", part.get("rank_list"))
-        self._check_connection(part)
+        read_connection(part)
 
     @staticmethod
     def _read_grad_probe(part):

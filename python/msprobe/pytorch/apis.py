@@ -19,7 +19,7 @@ from msprobe.core.log import log
 from msprobe.core.signals import give_back
 from msprobe.pytorch.stacks import source_line
 
-DISTRIBUTED, BY_CALLER, WAIT, UNINITIALISED = 1, 2, 4, 32  # flags of _core.probe.add
+DISTRIBUTED, BY_CALLER, WAIT, UNINITIALISED, APART, FRAMES = 1, 2, 4, 32, 64, 128  # flags of _core.probe.add
 FIRST, SECOND, UNLISTED = 0, 1, 2  # answers of route()
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hook_module")
@@ -142,20 +142,6 @@ class Attributes:
         for (_, name), item in self._items.items():
             self._put_back(name, *item)
 
-    def guard_scripting(self):
-        """torch.jit.script reads the source of the functions it meets: ours are out of its way while it does."""
-        script = torch.jit.script
-
-        @functools.wraps(script)
-        def guarded(*args, **kwargs):
-            self.uninstall()
-            try:
-                return script(*args, **kwargs)
-            finally:
-                self.install()
-
-        self.add(torch.jit, "script", guarded)
-
     @staticmethod
     def _put_back(name, owner, wrapper, own):
         current = vars(owner).get(name) if hasattr(owner, "__dict__") else getattr(owner, name)
@@ -192,8 +178,17 @@ class Registry:
                         self._add_listed(owner, name, record, flags | extra_flags)
         if "distributed" in listed and torch.distributed.is_available() and only is None:
             self._add_wait()
-        if len(self.attributes):
-            self.attributes.guard_scripting()
+
+    def add_compilers(self):
+        """What reads the code of a model and of the functions that it calls gets to see them without us."""
+        owners = [(torch.jit, "script", APART | FRAMES)] + [(getattr(torch, "export", None), name, APART) for name in ("export", "draft_export")]
+        for owner, name, flags in owners:
+            target = getattr(owner, name, None)
+            if kind_of(target) == "function":
+                try:
+                    self.add(owner, name, target, "%s.%s" % (owner.__name__, name), flags)
+                except TypeError as e:
+                    log.debug("%s.%s is left as it is: %s", owner.__name__, name, e)
 
     def _add_listed(self, owner, name, record, flags):
         target = look_up(owner, name)

@@ -37,6 +37,14 @@ def _locked(method):
     return call
 
 
+def _recorder_of(config):
+    if config.task != "free_benchmark":
+        return Recorder
+    from msprobe.pytorch.free_benchmark import Benchmark
+
+    return Benchmark
+
+
 class PrecisionDebugger:
     """One per process; the first one that is built stays, and later ones are it.
 
@@ -64,9 +72,9 @@ class PrecisionDebugger:
 
     def _build(self, config_path=None, task=None, dump_path=None, level=None, model=None, step=None):
         config = Config(config_path, task, dump_path, level, step)
-        if config.task in ("free_benchmark", "run_ut", "grad_probe"):
-            raise MsprobeException(MsprobeException.INTERFACE_USAGE_ERROR, 'task "%s" is not available yet; PrecisionDebugger has statistics, '
-                                   'tensor, overflow_check and structure' % config.task)
+        if config.task in ("run_ut", "grad_probe"):
+            raise MsprobeException(MsprobeException.INTERFACE_USAGE_ERROR, 'task "%s" is none of PrecisionDebugger; it has statistics, tensor, '
+                                   'overflow_check, structure and free_benchmark' % config.task)
         if may_record(config):
             check_folder("dump_path", config.dump_path)
         if config.seed is not None:
@@ -74,7 +82,7 @@ class PrecisionDebugger:
         if config.rm_dropout if config.rm_dropout is not None else config.seed is not None:
             remove_dropout()
         self.config = config
-        recorder = Recorder(config, model)
+        recorder = _recorder_of(config)(config, model)
         PrecisionDebugger._recorder = recorder
         if config.enable_dataloader:
             _follow_data_loaders(recorder)

@@ -1,6 +1,6 @@
 """What only Python can say about a value: the extension asks for everything that is not a plain tensor, container or number.
 
-describe() returns a structure of plain values, which is written as it is, or a tuple that says how to go on (python/ext/probe_value.c):
+describe() returns a structure of plain values, which is written as it is, or a tuple that says how to go on (python/ext/tensor/value.c):
 ("items", list), ("members", dict), ("tensor", plain tensor, type, further fields, shape), and for statistics that a device computes
 ("waiting", ticket, copy, type, further fields, shape, dtype).
 """

@@ -2,7 +2,7 @@
 
 reduce() starts a few kernels and gives a ticket; fetch() brings the results of all tickets, one copy for each type of number. Between the two the
 program's own kernels run on: nothing here waits for the device but fetch(), which the extension calls when 256 tensors wait, after half a second, and
-when a file is to be complete (python/ext/probe_device.c).
+when a file is to be complete (python/ext/tensor/device.c).
 """
 
 import contextlib

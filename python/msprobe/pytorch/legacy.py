@@ -1,6 +1,6 @@
 """The older tools on the engine: what ptdbg_ascend and torch_npu.hooks share.
 
-Both record through the extension like PrecisionDebugger does; how a call looks to them is in python/ext/probe_legacy.c, how their files look in
+Both record through the extension like PrecisionDebugger does; how a call looks to them is in python/ext/legacy/legacy.c, how their files look in
 src/collect/lines.c. Here is only where the files go, and what becomes of files that are there already.
 """
 
@@ -57,8 +57,8 @@ class LegacyRecorder(Recorder):
         self._registry.install()
         probe.start(True)
 
-    def _callbacks(self, plain):
-        return dict(super()._callbacks(plain), on_kernel=self._run_kernel, overflow_flag=self.overflow_flag)
+    def _callbacks(self):
+        return dict(super()._callbacks(), on_kernel=self._run_kernel, overflow_flag=self.overflow_flag)
 
     def _run_kernel(self, function, args, kwargs):
         return self.on_kernel(function, args, kwargs)

@@ -1,6 +1,6 @@
 """Levels L0 and mix: which modules of a model are recorded, under which names.
 
-Their calls are seen and recorded by the extension (python/ext/probe_module.c). Hooks on modules, there between start() and stop() only, do the same
+Their calls are seen and recorded by the extension (python/ext/model/module_call.c). Hooks on modules, there between start() and stop() only, do the same
 for those that have hooks of the program's own, and for all of them where the other way does not hold. Gradients come from hooks on the
 autograd nodes, so that no node of ours is in the graph and no gradient is summed in another order.
 """
@@ -17,7 +17,7 @@ from msprobe.core.log import log
 
 TORCH2 = tuple(int(x) for x in torch.__version__.split(".")[:2]) >= (2, 0)
 TELLS_OF_GRADIENTS = hasattr(torch.Tensor, "register_post_accumulate_grad_hook")  # since 2.1
-LONGEST_NAME = 1000  # bytes: PROBE_MODULE_NAME of python/ext/probe.h
+LONGEST_NAME = 1000  # bytes: PROBE_MODULE_NAME of python/ext/recording.h
 
 
 def _is_compiling():
@@ -63,8 +63,15 @@ def _nothing_reference():
 
 
 def is_compiled(module):
-    """Whether torch.compile has been asked to compile it: then neither it nor what is inside is touched."""
+    """Whether torch.compile has been asked to compile it."""
     return type(module).__name__ == "OptimizedModule" or getattr(module, "_compiled_call_impl", None) is not None
+
+
+def body_of(module):
+    """The module that torch.compile was given, or the module itself where it was compiled in place."""
+    while type(module).__name__ == "OptimizedModule":
+        module = module._orig_mod
+    return module
 
 
 def is_left_out(module):
@@ -87,13 +94,16 @@ def usable_name(name):
 
 
 def modules_of(model):
-    """(path, module) of everything below model, each module once, but nothing at or below a compiled one."""
+    """(path, module) of everything below model, each module once, with the paths that they have where nothing is compiled."""
     seen = set()
 
     def walk(module, path):
-        if module is None or id(module) in seen or is_compiled(module):
+        if module is None or id(module) in seen:
             return
         seen.add(id(module))
+        if body_of(module) is not module:
+            yield from walk(body_of(module), path)
+            return
         if path and not is_left_out(module):
             yield path, module
         for name, child in module._modules.items():
@@ -108,32 +118,45 @@ class ModuleHooks:
     def __init__(self, probe):
         self._probe = probe
         self.in_place = False  # calls are seen without hooks
+        self.eager = False  # compiled modules run as if they were not
+        self._named = False  # all modules have their names: no interrupt came in between
         self._handles = {}  # id of the module -> handles
+        self._hooked_modules = {}  # id of the module -> the module
         self._hooked = False  # there have been some since the last detach()
         self._calls = threading.local()  # .open: id of the module -> the calls that are open, innermost last
         self._unmet = {}  # parameter that no walk meets -> handle
         self._has_unmet = False  # there are such parameters
-        self.compiled = []  # names of modules that were left alone because torch.compile has them
+        self.compiled = []  # names of modules that torch.compile has
+        self._aside = []  # modules without their hooks while compiled code runs
 
     # ---- in and out --------------------------------------------------------------------------------------------------------
 
     def attach(self, models, parameters_grad):
         """Record every module below the models. Nothing is to be done when they are the same as the last time."""
-        if not self.in_place or self._has_unmet:
-            self._probe.modules_forget()  # hooks are set anew for each step
-        if self._probe.modules_begin([model for _, model in models], int(parameters_grad)):
-            return
-        with torch._C.DisableTorchFunction():  # what is asked of parameters is not for the program's own modes
-            self._name(models, parameters_grad)
+        named, self._named = self._named, False
+        if not self.in_place or self._has_unmet or self.compiled or not named:
+            self._probe.modules_forget()  # hooks are set anew for each step; the extension does not look into compiled modules
+        if not self._probe.modules_begin([model for _, model in models], int(parameters_grad)):
+            with torch._C.DisableTorchFunction():  # what is asked of parameters is not for the program's own modes
+                self._name(models, parameters_grad)
+        self._named = True
 
     def _name(self, models, parameters_grad):
+        self.compiled = []
         for prefix, model in models:
-            found = list(modules_of(model))
-            if not found and not is_compiled(model) and not any(True for _ in model.children()):
-                found = [(type(model).__name__, model)]  # the model is one single module: nothing else would stand for it
+            found, body = list(modules_of(model)), body_of(model)
+            if not found and not any(True for _ in body.children()):
+                found = [(type(body).__name__, body)]  # the model is one single module: nothing else would stand for it
             for path, module in found:
                 self._add(module, "Module.%s%s.%s" % (prefix, path, type(module).__name__), parameters_grad)
-            self.compiled += [prefix + path for path, m in model.named_modules() if is_compiled(m)]
+            if not self.eager and not is_left_out(body) and not self._probe.module_known(body):
+                # not recorded for itself, but where it is compiled nothing else would be: so its calls that torch.compile has compiled are
+                self._probe.module_add(body, usable_name("Module.%s%s.%s" % (prefix, type(body).__name__, type(body).__name__)), False, True)
+            for path, module in model.named_modules():
+                if is_compiled(module):
+                    self.compiled.append(prefix + path)
+                if not self.in_place and body_of(module) is not module:
+                    self.hook(module)
 
     def attach_one(self, module, name):
         """Record one module alone, unless it is recorded already."""
@@ -141,6 +164,7 @@ class ModuleHooks:
 
     def detach_one(self, module):
         self._probe.module_remove(module)
+        self._hooked_modules.pop(id(module), None)
         for handle in self._handles.pop(id(module), ()):
             handle.remove()
 
@@ -155,8 +179,27 @@ class ModuleHooks:
             for handle in handles:
                 handle.remove()
         self._handles.clear()
+        self._hooked_modules.clear()
+        self._aside.clear()
         self._calls = threading.local()
         self._hooked = False
+
+    # ---- compiled code ---------------------------------------------------------------------------------------------------------
+
+    def make_way(self):
+        """Hooks are compiled with their module: ours are not on it while compiled code runs, unless its own call is open."""
+        opened = self._open()
+        for key, handles in list(self._handles.items()):
+            if not opened.get(key):
+                self._aside.append(self._hooked_modules[key])
+                for handle in handles:
+                    handle.remove()
+                del self._handles[key], self._hooked_modules[key]
+
+    def come_back(self):
+        while self._aside:
+            self.hook(self._aside[-1])
+            self._aside.pop()
 
     def is_known(self, module):
         return self._probe.module_known(module)
@@ -177,8 +220,9 @@ class ModuleHooks:
         if self._probe.module_known(module):
             return
         name = usable_name(name)
-        self._probe.module_add(module, name, not self.in_place)
-        if not self.in_place:
+        by_hooks = not self.in_place and not is_compiled(module)  # with which they would be compiled
+        self._probe.module_add(module, name, by_hooks)
+        if by_hooks:
             self.hook(module)
         if parameters_grad:
             self._watch_parameters(module, name)
@@ -187,6 +231,7 @@ class ModuleHooks:
         if id(module) in self._handles:
             return
         self._hooked = True
+        self._hooked_modules[id(module)] = module
         before = _Hook(lambda m, args, kwargs=None: self._before(m, args, kwargs or {}))
         after = _Hook(lambda m, args, *rest: self._after(m, rest[-1]))
         if TORCH2:

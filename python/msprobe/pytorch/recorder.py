@@ -10,17 +10,21 @@ import multiprocessing
 import os
 import shutil
 import stat
+import statistics
 import sys
 import sysconfig
+import time
 import traceback
 
 import torch
 
+from msprobe import _core
 from msprobe._core import probe
 from msprobe.core.common.exceptions import MsprobeException
-from msprobe.pytorch import apis, device, older, selftest, stacks
+from msprobe.pytorch import apis, compiled, device, older, online, selftest, stacks
 from msprobe.core.config import nearest, wrong
 from msprobe.pytorch.describe import describe, unseen
+from msprobe.pytorch.groups import Groups
 from msprobe.pytorch.kernels import KernelDump, npu_module
 from msprobe.core.log import log, set_rank
 from msprobe.pytorch.modules import TORCH2, ModuleHooks
@@ -31,12 +35,12 @@ from msprobe.core.signals import give_back, is_programs
 KERNEL = 16  # flag of _core.probe.add
 NAMES_SHOWN = 8
 _SCRIPTS = sysconfig.get_path("scripts")  # now: the first time it imports what no signal's handler should interrupt
-LONGEST_NAME = 200  # bytes, of an API: MAX_NAME of python/ext/probe_call.c
+LONGEST_NAME = 200  # bytes, of an API: MAX_NAME of python/ext/call/call.c
 
 
 def _make_trampoline(function, entry):
     """Code with function's names, file and free variables that calls entry(args, kwargs), and the signature that the function is to show
-    meanwhile (None: it shows another function's anyway). See python/ext/probe_patch.c."""
+    meanwhile (None: it shows another function's anyway). See python/ext/patch/patch.c."""
     code, template = function.__code__, _template.__code__
     consts = tuple(entry if c == "entry" else c for c in template.co_consts)
     names = {"co_qualname": code.co_qualname} if hasattr(code, "co_qualname") else {}
@@ -192,30 +196,21 @@ class Recorder:
         self._refused = False  # rank selects other processes
         self._own_folder = None  # of a process without a rank
         self._lock = None
+        self._online = False  # calls go to a checking process
         self._modules = ModuleHooks(probe)
         self._points = Points(probe)
+        self._times = StepTimes()
+        self._groups = Groups() if torch.distributed.is_available() else None
         self._kernels = KernelDump(probe, config) if config.level == "L2" else None
+        self._stance = compiled.eager_stance() if getattr(config, "compiled", "skip") == "eager" else None
         self._setup()
 
     def _setup(self):
-        plain = selftest.chosen_plain()
-        sample = None if "tensor" in plain else torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])[1:, ::2]
-        fast = probe.setup(torch.Tensor, torch.nn.Parameter, sample, **self._callbacks(plain))
-        selftest.prove_registrar(probe)
-        direct = [selftest.prove_state(probe), selftest.prove_nodes(probe)]
-        if not fast:
-            log.info("tensors are read through Python: this torch offers no proven C functions for it")
-        elif not all(direct):
-            log.info("gradients are taken through Python: what this torch keeps of them is not what was proven elsewhere")
-        elif not selftest.prove_fields(probe):
-            log.info("tensors are read by torch's functions: what this torch keeps of them is not what was proven elsewhere")
-        if selftest.prove_frames(probe) is False:
-            log.info("call stacks are found through frame objects: what this interpreter keeps of them is not what was proven elsewhere")
-        if selftest.prove_versions(probe) is False:
-            log.info("hooks of modules are looked up for each call: what this interpreter keeps of a dict's changes is not what was proven elsewhere")
+        probe.setup(torch.Tensor, torch.nn.Parameter, **self._callbacks())
         self._modules.in_place = selftest.prove_modules(probe)
-        if selftest.prove_forward(probe) is False:
-            log.info("modules are called by torch's own function: it is not what was proven elsewhere")
+        self._modules.eager = self._stance is not None
+        if selftest.prove_compiled(probe) is False:
+            log.info("it is not known when compiled code runs: what this torch says of it is not what was proven elsewhere")
         self._registry = apis.Registry(probe, selftest.in_place_kinds(probe), self.separator)
         if self.config.level in ("L1", "mix"):
             self._registry.register(self.config.api_list)
@@ -224,14 +219,15 @@ class Recorder:
             if self._registry.count == 0:
                 raise MsprobeException(MsprobeException.INVALID_PARAM_ERROR,
                                        '"%s": there is no such API in the list of APIs of this torch' % self._kernels.name)
+        self._registry.add_compilers()
         os.register_at_fork(after_in_child=self._forked)
         atexit.register(self.close)
 
-    def _callbacks(self, plain):
+    def _callbacks(self):
         """What the extension asks Python for."""
         engine = getattr(torch.autograd.Variable, "_execution_engine", None)
         return dict(
-            sequence_nr=None if "sequence" in plain else getattr(torch.autograd, "_get_sequence_nr", None),
+            sequence_nr=getattr(torch.autograd, "_get_sequence_nr", None), grad_enabled=torch.is_grad_enabled,
             functorch_level=getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", None),
             task_id=getattr(torch._C, "_current_graph_task_id", None), queue_callback=getattr(engine, "queue_callback", None),
             describe=describe, fetch=_fetch, total=device.total, stack_text=stacks.stack_text, trampoline=_make_trampoline, caller=apis.route,
@@ -239,7 +235,7 @@ class Recorder:
             overflow_flag=_device_overflow_flag() if self.config.task == "overflow_check" else None,
             on_kernel=self._kernels.run if self._kernels else None, modes=_function_modes(), is_programs=is_programs,
             set_eval_frame=getattr(getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None), "set_eval_frame", None),
-            global_hooks=_global_hooks(),
+            global_hooks=_global_hooks(), on_compiled=self._on_compiled, group=self._groups.describe if self._groups else None,
         )
 
     def _forked(self):
@@ -348,6 +344,8 @@ class Recorder:
             if not probe.counts()["open"]:  # an interrupt may have come in between
                 older.move_aside(config.dump_path, os.path.basename(folder), self.rank, self._world_size)
                 probe.open(config.dump_path, _writer_path(), 0, 1000 * config.writer_timeout)
+            if config.online:
+                self._online = self._online or online.open_sender(config, self.rank, _writer_path(), not self._rules["backward"])
             self._opened = True
         if self._unit_ends:
             probe.step()
@@ -374,6 +372,8 @@ class Recorder:
         self._folder = folder
         shown = data and data.encode("utf-8", "backslashreplace").decode()  # a path need not be text
         probe.unit(folder, self.config.task, self.config.level, "pytorch", shown, data or "", self.config.level == "debug")
+        if self._online:
+            online.begin(folder, self.current_step)
 
     @functools.cached_property
     def _rules(self):
@@ -444,13 +444,26 @@ class Recorder:
         config = self.config
         if config.level in ("L0", "mix"):
             self._modules.attach(self._models(), self._rules["backward"] and config.task != "structure")
+        if self._stance:
+            self._stance.take()
         self._registry.install()
         probe.start(config.level in ("L1", "mix", "L2"))
 
     def _pause(self):
+        if self._stance:
+            self._stance.leave()
         probe.stop()
         self._registry.uninstall()
         self._modules.detach()
+
+    def _on_compiled(self, inside):
+        """Compiled code is about to run, or has ended: what it may look at is as it would be without us."""
+        if inside:
+            self._registry.uninstall()
+            self._modules.make_way()
+        else:
+            self._modules.come_back()
+            self._registry.install()
 
     def _check_model(self, for_tokens=False):
         """A wrong one is told at once, whatever the step. Where nothing is asked of it, it may be any object that can be called."""
@@ -478,6 +491,8 @@ class Recorder:
             self._pause()
             self.started = False
             self.flush()
+            if self._online:
+                online.say(_core.online_counts())
         if os.getpid() == self.pid:
             self._say_what_is_missing()
             self._told = self.loop
@@ -501,6 +516,7 @@ class Recorder:
             self._modules.step()  # raises when that brings the last overflow that is allowed
         finally:
             self._points.step()
+            self._times.step(self._has_unit)
             self._end_unit()
 
     def _end_unit(self):
@@ -508,10 +524,14 @@ class Recorder:
         self._unit_ends = self._has_unit or self._unit_ends
         self._has_unit = False
         self.loop += 1
+        if self._groups:
+            self._groups.step()
         if self._unit_ends:
             probe.step()
             self._unit_ends = False
             self.flush()
+            if self._online:
+                online.end()
 
     def close(self):
         if os.getpid() != self.pid:
@@ -524,6 +544,10 @@ class Recorder:
             self._points.step()
             probe.step()
             probe.close()
+            if self._online:
+                self._online = False
+                online.end()
+                online.close(self.config.dump_path, self.config.online["linger"])
         self._opened = self._has_unit = False
         self._say_if_empty()
         self._say_what_there_is()
@@ -539,9 +563,10 @@ class Recorder:
         if not self._is_done() or self._folder is None or self._failure is not None:
             return
         folders = older.steps_of(self.config.dump_path, os.path.basename(self._folder))
-        calls, steps = probe.counts()["records"], len(folders)
-        log.info("recorded %d call%s, %d step%s, %s in %s", calls, "" if calls == 1 else "s", steps, "" if steps == 1 else "s",
-                 older.size_text(folders), self.config.dump_path)
+        counts, steps = probe.counts(), len(folders)
+        calls = counts["made"] or counts["values"] or counts["records"]  # there may be nothing but gradients, or no values
+        log.info("recorded %d call%s, %d step%s, %s in %s%s", calls, "" if calls == 1 else "s", steps, "" if steps == 1 else "s",
+                 older.size_text(folders), self.config.dump_path, self._times.text())
 
     # ---- other ways to record -----------------------------------------------------------------------------------------------------------
 
@@ -617,10 +642,8 @@ class Recorder:
         nothing = probe.counts()["values"] == self._values_before
         if nothing:  # only then somebody asks for the names, and there may be thousands
             self._names_called = self._modules.called() + probe.called() or self._names_called
-        for region in stacks.compiled_regions():
-            self._say_once(("region", region), "warning", "%s is compiled by torch.compile: what runs inside is not recorded", region)
-        for name in self._modules.compiled:
-            self._say_once(("module", name), "warning", "module %s is compiled by torch.compile: it and what is inside are not recorded", name or "(the model)")
+        if not self._stance:
+            self._say_what_is_compiled()
         if self._is_other_rank():
             self._say_once("rank", "info", "nothing is recorded here: %s", self._why_empty())
         elif self._refused and not self._opened:
@@ -629,6 +652,16 @@ class Recorder:
             return
         elif self._has_unit and nothing and config.level != "debug" and self._expects_values():
             self._say_once("empty", "warning", "nothing was recorded in step %d: %s", self.current_step, self._why_empty())
+
+    def _say_what_is_compiled(self):
+        found = ["module %s" % name if name else "the model" for name in self._modules.compiled]
+        found += [region for region in stacks.compiled_regions() if not found or region != stacks.SOME_MODULE]
+        new = [name for name in dict.fromkeys(found) if ("compiled", name) not in self._said]
+        self._said.update(("compiled", name) for name in new)
+        if new:
+            more = ", ... (%d more)" % (len(new) - NAMES_SHOWN) if len(new) > NAMES_SHOWN else ""
+            log.warning('%s%s %s compiled by torch.compile: what runs inside is not recorded; with "compiled": "eager" in config.json it is, as eager code',
+                        ", ".join(new[:NAMES_SHOWN]), more, "is" if len(new) == 1 else "are")
 
     def _expects_values(self):
         return self.config.task not in ("structure", "overflow_check")
@@ -710,6 +743,29 @@ class Recorder:
         self._say_overflows()
         if not self._is_done() and not self._is_other_rank() and not self._is_worker():
             log.error("nothing was recorded: %s", self._why_empty())
+
+
+class StepTimes:
+    """How long steps take, from one step() to the next, with recording and without: only a program that runs both kinds tells what recording costs."""
+
+    FEWEST = 3  # of each kind, for a median that one odd step does not make; the first step of all, which warms up, is none of them
+    MOST = 100
+
+    def __init__(self):
+        self._last = None
+        self._took = {True: [], False: []}
+
+    def step(self, recorded):
+        now = time.monotonic()
+        if self._last is not None and len(self._took[recorded]) < self.MOST:
+            self._took[recorded].append(now - self._last)
+        self._last = now
+
+    def text(self):
+        with_us, without = self._took[True], self._took[False]
+        if min(len(with_us), len(without)) < self.FEWEST or statistics.median(without) <= 0:
+            return ""
+        return ", %.2gx step time" % (statistics.median(with_us) / statistics.median(without))
 
 
 class TokenRange:

@@ -18,10 +18,13 @@ _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _COMPILERS = tuple(os.path.join(_TORCH, part) for part in (
     "_dynamo", "_inductor", "_export", "_subclasses", "_functorch/_aot_autograd", "_functorch/aot_autograd.py",
     "_functorch/partitioners.py", "fx/experimental"))
-_WRAPPER = os.path.join(_TORCH, "_dynamo", "eval_frame.py")  # also around functions that are kept from being compiled: checkpoint(), optimizers
-_INLINER = os.path.join(_TORCH, "_dynamo", "external_utils.py"), "inner"  # torch.compile's frame around a module of torch's own
+# also around functions that are kept from being compiled, checkpoint() and optimizers, and around what a stance keeps from it
+_WRAPPERS = tuple(os.path.join(_TORCH, "_dynamo", part) for part in ("eval_frame.py", "external_utils.py"))
+_STANDARD = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
+SOME_MODULE = "a module of torch.nn"
+_GRAPH = "<eval_with_key>"  # file of the code that torch.fx makes of a graph
+_INLINER = _WRAPPERS[1], "inner"  # torch.compile's frame around a module of torch's own
 CALL_IMPL = torch.nn.Module._call_impl.__code__
-_CALLER = getattr(torch.nn.Module.__call__, "__code__", None)  # the function around it, or itself in an older torch
 _CALLS_HOOK = r"^\s+hook_result = hook\(self, args, kwargs, result\)|^\s+hook_result = hook\(self, input, result\)"
 _CALLS_FORWARD = r"^\s+result = forward_call\("
 _FUNCTION = os.path.join(_TORCH, "autograd", "function.py")
@@ -56,14 +59,6 @@ def _frame_text(frame, code, line):
         if shown:
             return shown
     return [_show(code.co_filename, frame.f_lineno, code.co_name, line.strip())] if line else []
-
-
-def _left_out(frame, code, inside):
-    """The frames of Module._call_impl where a module's forward is called without it (python/ext/probe_forward.c)."""
-    if code is not _CALLER or code is CALL_IMPL or inside in (None, CALL_IMPL) or not probe.module_known(frame.f_locals.get("self")):
-        return []
-    line = source_line(code.co_filename, frame.f_lineno, frame.f_globals)
-    return _as_with_hooks(_CALLS_FORWARD) if "self._call_impl(" in line else []
 
 
 def _frame_parts(frame, code, line):
@@ -103,17 +98,15 @@ def stack_text(frame, form):
     show = _frame_parts if form == "parts" else _frame_text
     own = {"module": _CALLS_HOOK, "raised": _CALLS_FORWARD}.get(form)
     texts = _as_with_hooks(own) if own else []
-    seen, code = [], None
+    seen = []
     while frame is not None:
-        inside, code = code, frame.f_code
+        code = frame.f_code
         seen.append((code.co_filename, code.co_name))
         if not code.co_filename.startswith(_HERE):
-            texts += _left_out(frame, code, inside) if show is _frame_text else []
             texts += show(frame, code, source_line(code.co_filename, frame.f_lineno, frame.f_globals))
         frame = frame.f_back
     if form == "parts":
         return texts, False, None, is_internal(seen)
-    note_compiled(seen)
     return texts or ["The call stack retrieval failed."], is_recompute(seen), owner(seen), is_internal(seen)
 
 
@@ -142,9 +135,9 @@ def is_internal(seen):
     if seen and seen[0] == (_FUNCTION, "apply"):
         return True  # a Function that returns its input: C++ calls view_as for it
     for path, _ in seen:
-        if path.startswith(_COMPILERS) and path != _WRAPPER:
+        if path.startswith(_COMPILERS) and path not in _WRAPPERS:
             return True
-        if not path.startswith(_TORCH):
+        if not path.startswith((_TORCH, _GRAPH)):
             return False
     return False
 
@@ -162,27 +155,20 @@ def is_recompute(seen):
 
 # ---- compiled regions ------------------------------------------------------------------------------------------------------------
 
-_eager = set()  # (file, function) of regions whose graph was run by Python: their calls are recorded
-
-
-def note_compiled(seen):
-    """Remember the region that a call from a graph belongs to: torch.compile with an eager back end runs the graph as Python code."""
-    graph = next((i for i, (path, _) in enumerate(seen) if path.startswith("<eval_with_key>")), None)
-    if graph is not None:
-        region = next((frame for frame in seen[graph + 1:] if frame == _INLINER or not frame[0].startswith(_TORCH)), None)
-        if region:
-            _eager.add(region)
+def _is_named(path):
+    """Whether code of this file is worth a word: it is the program's, or that of a library which is no part of Python or torch."""
+    return not path.startswith((_TORCH, _HERE)) and not (path.startswith(_STANDARD) and "-packages" + os.sep not in path)
 
 
 def compiled_regions():
-    """['f (file.py:12)', ...]: code that torch.compile has compiled in this process and that runs as something other than torch calls."""
+    """['f (file.py:12)', ...]: code that torch.compile has compiled in this process."""
     module = sys.modules.get("torch._dynamo.convert_frame")
     codes = getattr(getattr(module, "input_codes", None), "seen", ())
     found = []
     for reference in list(codes):
         code = reference() if callable(reference) else reference
         where = code and (code.co_filename, code.co_name)
-        if code is None or where in _eager or where != _INLINER and code.co_filename.startswith((_TORCH, _HERE)):
+        if code is None or where != _INLINER and not _is_named(code.co_filename):
             continue
-        found.append("a module of torch.nn" if where == _INLINER else "%s (%s:%d)" % (code.co_name, code.co_filename, code.co_firstlineno))
+        found.append(SOME_MODULE if where == _INLINER else "%s (%s:%d)" % (code.co_name, code.co_filename, code.co_firstlineno))
     return sorted(set(found))

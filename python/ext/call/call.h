@@ -1,0 +1,246 @@
+/*
+ * call.h - one call of the program's, from its inputs to its record.
+ *
+ *     machine.c      what functions' and modules' calls go through: begin, inputs, outputs, record, gradients
+ *     function_call.c calls of functions
+ *     around.c       Python before and after a call, which is not recorded
+ *     record.c       handing records over, and what of them is wanted
+ *     exceptions.c   exceptions that come up while we work
+ *     torch_state.c  what torch is doing on this thread
+ */
+#ifndef MSP_PY_CALL_H
+#define MSP_PY_CALL_H
+
+#include "patch/patch.h"
+#include "stack/stack.h"
+#include "tensor/tensor.h"
+
+/* Call the function as it would have been called without us, recording it when it is the outermost one. */
+PyObject *msp_probe_call(probe_api *api, PyObject *self, PyObject *args, PyObject *kwargs);
+
+/* True when a call made now on this thread is recorded. */
+static inline bool
+msp_probe_wants(void)
+{
+    return msp_probe.on && msp_probe_thread.depth == 0 && !msp_compiled_is_inside();
+}
+
+/*
+ * Around everything that we do: what is called meanwhile is not recorded, and the program's own TorchFunctionMode does
+ * not see it. While the program's function itself runs, between resume and pause, the mode is as the program set it.
+ */
+typedef struct probe_quiet {
+    PyObject *state;   /* the mode's, to be put back; NULL: there is none */
+    PyObject *frames;  /* by what torch compiles what this thread calls, likewise */
+    bool transforming; /* what the thread's flag was: entries nest */
+} probe_quiet;
+
+void msp_probe_enter(probe_quiet *q);
+void msp_probe_leave(probe_quiet *q);
+void msp_probe_resume(probe_quiet *q);
+void msp_probe_pause(probe_quiet *q);
+
+/*
+ * An exception that came up in our own code is told in the log and never seen by the program: where we were, and the
+ * name of what was recorded. One that a handler of a signal raised meanwhile is the program's, and goes to it.
+ */
+void msp_probe_swallow(const char *where, const char *name);
+
+/* Clear an exception of this type, which is an answer here and no error; any other that is set, or all of them (NULL),
+ * is told as msp_probe_swallow() does. */
+void msp_probe_expect(PyObject *type, const char *where);
+
+/* What was held for the program is raised at its next instruction. */
+void msp_probe_deliver(void);
+
+/* What a call of the program's ended with, set aside while it is recorded: its result, or NULL and an exception. */
+typedef struct probe_outcome {
+    PyObject *result, *type, *value, *trace;
+} probe_outcome;
+
+static inline probe_outcome
+msp_probe_set_aside(PyObject *result)
+{
+    probe_outcome o = {.result = result};
+
+    if (result == NULL)
+        PyErr_Fetch(&o.type, &o.value, &o.trace);
+    return o;
+}
+
+/* ours: the limit of overflows is reached, and our exception is what the program gets instead. */
+static inline PyObject *
+msp_probe_give_back(probe_outcome *o, bool ours)
+{
+    if (!ours) {
+        msp_probe_expect(NULL, "recording a call");
+        if (o->result == NULL)
+            PyErr_Restore(o->type, o->value, o->trace);
+        return o->result;
+    }
+    Py_XDECREF(o->result);
+    Py_XDECREF(o->type);
+    Py_XDECREF(o->value);
+    Py_XDECREF(o->trace);
+    return NULL;
+}
+
+/*
+ * Call a function of ours in Python with one argument or two (NULL: none); torch.compile, which looks at every frame
+ * while it is on, leaves that one alone. One that runs no code of the program's (own) is asked again when an exception
+ * of the program's has interrupted it.
+ */
+PyObject *msp_probe_ask(PyObject *callable, PyObject *first, PyObject *second);
+PyObject *msp_probe_ask_own(PyObject *callable, PyObject *first, PyObject *second);
+
+/* Exchange by what torch.compile looks at what this thread calls (None: it does not): what was there, or NULL. */
+PyObject *msp_probe_set_frames(PyObject *to);
+
+/* And put that back; it takes the reference. An exception that is set stays. */
+void msp_probe_put_frames_back(PyObject *before);
+
+/* A message as text, whatever bytes it holds. */
+PyObject *msp_probe_text(const char *message);
+
+/* Calls whose handle nobody waited for, at the end of a step (machine.c). */
+void msp_probe_pending_flush(void);
+
+/* Whether an argument is a tensor that only stands for one: a compiler's, and no call of the program. */
+bool msp_probe_any_fake(PyObject *self, PyObject *args, PyObject *kwargs);
+
+/* After a call, made from that stack, whose result overflowed: true when the program is to be stopped, with the
+ * exception set. */
+bool msp_probe_overflow(const char *name, uint32_t stack);
+
+/* Begin to look for inf and NaN in what is read on this thread, and ask whether there was any since. */
+uint64_t msp_probe_watch_overflow(void);
+bool msp_probe_saw_overflow(uint64_t since);
+
+/* Whether the device says that something overflowed since it was last asked; false where devices have no such flag. */
+bool msp_probe_device_overflowed(void);
+
+/* The name by which the running call reached api; NULL: one that is not in the list. */
+probe_name *msp_probe_name_of(probe_api *api);
+
+/* Let Python make the call (on_kernel); receiver: the tensor whose method it is, or NULL. */
+PyObject *msp_probe_call_by_python(probe_api *api, PyObject *receiver, PyObject *args, PyObject *kwargs);
+
+/* A call with Python before and after it; name NULL: it is not selected. And what these two are: around(before, after).
+ */
+PyObject *msp_probe_call_around(probe_api *api, PyObject *self, PyObject *receiver, PyObject *args, PyObject *kwargs,
+                                const char *name, probe_quiet *q);
+PyObject *msp_probe_set_around(PyObject *self, PyObject *args);
+
+/* Let go of the interpreter lock while the library waits, and take it again; payload: a PyThreadState *. */
+void msp_probe_while_waiting(bool begin, void *payload);
+
+/* Hand a record over; a failure ends the recording and is told once. */
+void msp_probe_commit(msp_record *r);
+void msp_probe_commit_value(msp_record *r); /* an entry of "data" */
+
+/* Whether list lets this name pass, alone or for the module it runs in; whether scope does now; and both. */
+bool msp_probe_listed(const char *name, size_t len);
+bool msp_probe_in_scope(void);
+bool msp_probe_selects(const char *name, size_t len);
+
+/* At level mix a module's name in the list stands for everything inside it; the same with the names that modules have
+ * in backward. */
+bool msp_probe_inside_listed(bool backward);
+
+/* "Module.a.Linear.forward.0" as it is called in backward; returns its length, 0: it does not fit. */
+size_t msp_probe_backward_text(char *out, size_t size, const char *name, size_t len);
+
+/* True when one of the texts in list (a tuple of str, or NULL: no) is part of name. */
+bool msp_probe_in_list(PyObject *list, const char *name, size_t len);
+void msp_probe_scope_enter(const char *name, size_t len);
+void msp_probe_scope_leave(const char *name, size_t len);
+
+/* Commit where a call stands: what it belongs to, and its stack when it is selected. */
+void msp_probe_note_site(const char *name, size_t len, const probe_site *site, bool selected);
+
+/* Put where a selected call stands into its own record, which is complete. */
+void msp_probe_place(msp_record *r, const probe_site *site);
+
+/* An exception of our own becomes the field "error" of what is being recorded, and is told once. */
+void msp_probe_mark(msp_record *r, const char *where, const char *name);
+
+/* ---- the machine of a call (machine.c) --------------------------------------------------------------------------- */
+
+typedef struct probe_call probe_call;
+
+/* What calls of functions and of modules show, and how they differ in that. */
+typedef struct call_form {
+    void (*put_inputs)(const probe_call *c, msp_record *r);
+    void (*put_outputs)(const probe_call *c, msp_record *r, PyObject *result); /* result NULL: the call has raised */
+    void (*put_more)(const probe_call *c, msp_record *r);                      /* behind the outputs, or NULL */
+    bool is_module;
+} call_form;
+
+/* One call, from its beginning until its record is complete. */
+struct probe_call {
+    const call_form *form;
+    probe_api *api;                 /* the function that is called, or NULL */
+    struct probe_module *named;     /* the module that is called, as it is called in the dump, or NULL */
+    PyObject *module;               /* this module, lent */
+    PyObject *self, *args, *kwargs; /* lent; self and kwargs may be NULL */
+    probe_site site;
+    int64_t number;     /* of a module's call; -1: it stands in base */
+    int64_t generation; /* the step in which it began */
+    uint64_t ticket;    /* the last one before the call */
+    bool selected;
+    bool poisoned; /* an input holds inf or NaN */
+    bool saving;   /* its elements go to files just now, and nothing else is done */
+    /* what is held until the record is complete; any of it may be NULL */
+    msp_record *record; /* NULL: not selected */
+    probe_edges *edges;
+    kept_tensor *kept;                             /* overflow_check: the inputs' elements */
+    kept_tensor **keep;                            /* ... where those that are read now go, or NULL */
+    PyObject *held_self, *held_args, *held_kwargs; /* references, where they are wanted after the call */
+    PyObject *group;                               /* of a distributed call, and which of its calls it is: a dict */
+    size_t base, len;                              /* base: without direction */
+    char text[PROBE_NAME_SIZE];                    /* "Functional.relu.0.forward", "Module.a.Linear.forward.0" */
+};
+
+/* A call that begins in this step, under this name without direction ("Functional.relu.0", "Module.a.Linear"). */
+void msp_call_name(probe_call *c, const char *base, size_t len, int64_t number);
+
+/* Its inputs, read before it runs. */
+void msp_call_begin(probe_call *c);
+
+/* Its outputs, its record and the hooks for its gradients. result NULL: the call has raised. Returns true when the
+ * program is to be stopped, with an exception set. */
+bool msp_call_end(probe_call *c, PyObject *result);
+
+/* Hold what it was called with; and let go of everything that is held, which is empty then. */
+void msp_call_hold(probe_call *c);
+void msp_call_let_go(probe_call *c);
+
+/* Begin the name of a file or a value in it: "Functional.relu.0.forward.input". */
+void msp_call_path(probe_path *path, const probe_call *c, const char *section);
+
+/* handle.wait() is done. Returns true when the program is to be stopped, with an exception set. */
+bool msp_call_waited_for(PyObject *handle);
+
+/* A free record for this thread, without tokens; calls nest when hooks of the program run inside others. Give it back
+ * when done. */
+msp_record *msp_probe_record_get(void);
+void msp_probe_record_put(msp_record *r);
+
+/* ---- what torch is doing on this thread (torch_state.c) ---------------------------------------------------------- */
+
+/* Whether a TorchFunctionMode is on, and whether a transform (vmap, grad, ...) runs. */
+bool msp_state_has_function_mode(void);
+bool msp_state_is_transforming(void);
+
+/* Whether calls made now can make nodes of a graph. */
+bool msp_state_grad_enabled(void);
+
+/* The number that the next node of this thread's graph gets, and that of the backward pass that runs; -1: there is
+ * none, or this torch does not tell. */
+int64_t msp_state_next_node(void);
+int64_t msp_state_backward_pass(void);
+
+/* What an attribute or a call said, as a number; -1 when it failed, which is told. Takes the reference over. */
+int64_t msp_probe_number(PyObject *v, const char *where);
+
+#endif

@@ -1,0 +1,120 @@
+/*
+ * model.h - modules: their calls, those that are open, and the tree that they make.
+ *
+ *     module_call.c   calls of modules (levels L0 and mix)
+ *     open_modules.c  the modules that are open, and the one that a gradient belongs to
+ *     module_tree.c   the modules of a model and their parameters, by address
+ *     same_tree.c     whether that model is the one of the last step
+ *     parameter.c     the record of the gradients that a module's parameters get
+ */
+#ifndef MSP_PY_MODEL_H
+#define MSP_PY_MODEL_H
+
+#include "grad/grad.h"
+
+/* ---- calls (module_call.c) --------------------------------------------------------------------------------------- */
+
+PyObject *msp_probe_module_begin(PyObject *self, PyObject *all);
+PyObject *msp_probe_module_end(PyObject *self, PyObject *all);
+int msp_probe_module_setup(void);
+int msp_probe_tree_setup(void);
+
+/* While we record, Module._call_impl leads to us, where that was proven: module_function(function, call, expected). */
+void msp_probe_modules_start(void);
+void msp_probe_modules_stop(void);
+PyObject *msp_probe_module_function(PyObject *self, PyObject *all);
+
+/* ---- the open modules (open_modules.c) --------------------------------------------------------------------------- */
+
+/* A module's call begins, and ends. inputs may be NULL. */
+void msp_probe_module_open(const char *name, size_t len, const probe_edges *inputs);
+void msp_probe_module_close(const char *name, size_t len);
+
+/* In place of a node's number: the tensor is a leaf, and has no node. */
+#define MSP_PROBE_LEAF INT64_C(-2)
+
+/*
+ * The module that the gradients of a call made now belong to, by its name in forward, or NULL; lent until the next
+ * module opens or closes. owner: what stands for the module (probe_site). handed_on: the number of the node whose
+ * tensor the call returned as it was; -1: it made nodes of its own.
+ */
+const char *msp_probe_gradient_parent(int64_t handed_on, PyObject *owner, size_t *len);
+
+/* The module, by its name in forward, whose gradients pass where a program's own code runs in backward; NULL: it does
+ * not, or outside all modules. Lent as above. recompute: the call repeats a forward. */
+const char *msp_probe_running_parent(bool recompute, size_t *len);
+
+/* The open module that was given a tensor of this node, by its number from the outermost, 0; -1: none was. */
+Py_ssize_t msp_probe_given_to(int64_t node);
+
+/* How many modules are open; the name of one of them, lent as above, from the outermost, 0; NULL: at is -1. */
+Py_ssize_t msp_probe_open_modules(void);
+const char *msp_probe_open_name(Py_ssize_t at, size_t *len);
+
+/* ---- the modules of a model (module_tree.c, parameter.c, same_tree.c)
+ * -------------------------------------------------------- */
+
+/* The dicts of a module that each call looks at: four of hooks, and this one. */
+enum { PROBE_PARAMETERS = 4, PROBE_DICTS };
+
+/* A module as it is called in the dump. */
+typedef struct probe_module {
+    const char *text; /* "Module.a.Linear" */
+    size_t len;
+    int64_t count;      /* calls in this step */
+    bool hooked;        /* hooks that Python has set record it */
+    bool only_compiled; /* of its calls, those that torch.compile has compiled are recorded */
+    int64_t chosen;     /* the step after the one in which list or scope have chosen its gradients */
+} probe_module;
+
+/* Whether the models, and how they are recorded, are as they were the last time; and forget that. What they consist of
+ * is held in alive, and what that held is let go. */
+struct held;
+bool msp_probe_shape_is_same(PyObject *models, long how, struct held *alive);
+void msp_probe_shape_forget(void);
+
+/* The module when its calls are recorded, or NULL. */
+probe_module *msp_probe_module_find(PyObject *module);
+
+/* Gradients of a module, "Module.a.Linear.backward.0", are recorded: so are those of its parameters, also where they
+ * come after the range has ended. */
+void msp_probe_module_chosen(const char *name, size_t len);
+
+/* From now on to modules_end() hooks that Python has set record it, or not. */
+void msp_probe_module_hooked(probe_module *of, bool hooked);
+
+/* A module's dict (NULL: it has none), and an attribute that a module sets on itself, or NULL; new references.
+ * nn.Module has no slots and hides none: asking its dict first is three times as fast. */
+PyObject *msp_probe_attributes(PyObject *module);
+PyObject *msp_probe_attribute(PyObject *module, PyObject *own, PyObject *name);
+
+/* Whether gradients of parameters are recorded; the object that stands for this one's, or NULL: its are not. */
+bool msp_probe_watches(void);
+PyObject *msp_probe_watched(PyObject *variable);
+
+/* Its list [node, handle, ...] of the hooks in this step, or NULL without memory. */
+PyObject *msp_probe_watched_hooks(PyObject *watched);
+
+/* Nodes that have their hook in this step. */
+bool msp_probe_is_hooked(PyObject *node);
+void msp_probe_note_hooked(PyObject *node);
+
+/* Whether the program keeps a gradient of its own beside torch's, which is the one that counts. */
+bool msp_probe_has_main_grad(PyObject *parameter);
+
+/* A backward pass has brought the parameter's gradient (*arrived, or NULL); arrived NULL: it is what the parameter has.
+ * Returns true when the program is to be stopped, with an exception set. */
+bool msp_probe_parameter_done(PyObject *watched, PyObject *parameter, PyObject *const *arrived);
+
+PyObject *msp_probe_modules_begin(PyObject *self, PyObject *all);
+PyObject *msp_probe_modules_end(PyObject *self, PyObject *unused);
+PyObject *msp_probe_modules_forget(PyObject *self, PyObject *unused);
+PyObject *msp_probe_module_add(PyObject *self, PyObject *all);
+PyObject *msp_probe_module_remove(PyObject *self, PyObject *module);
+PyObject *msp_probe_module_known(PyObject *self, PyObject *module);
+PyObject *msp_probe_parameter_add(PyObject *self, PyObject *all);
+PyObject *msp_probe_py_parameter_done(PyObject *self, PyObject *all);
+PyObject *msp_probe_modules_called(PyObject *self, PyObject *unused);
+PyObject *msp_probe_modules_step(PyObject *self, PyObject *unused);
+
+#endif

@@ -1,0 +1,107 @@
+"""Which group a distributed call belongs to, and the how-many-th call of that group it is: what makes calls of several ranks one.
+
+A group may have another name on each rank, and two groups may have the same ranks. So a group is known by its ranks, and among groups of the same
+ranks by the order in which they were made, which is the same on all of them. Numbers of calls count within a step, on each rank, also calls that
+a filter keeps out of the dump. Collectives are counted by group; messages by group, direction and peer, because no others are in step with each other.
+"""
+
+import functools
+import inspect
+
+import torch
+
+from msprobe.core.signals import give_back
+from msprobe.pytorch.describe import group_id, group_ranks
+
+_NO_CALLS = ("get_", "is_", "new_", "init_", "destroy_", "set_")  # functions that ask or tell about groups
+_ROOTS = ("src", "dst", "group_src", "group_dst")
+_SENDS, _RECEIVES = ("send", "isend"), ("recv", "irecv")
+
+
+@functools.lru_cache(None)
+def _signature(function):
+    return inspect.signature(function)
+
+
+class Groups:
+    """The groups of this process, and the calls that were made in them in this step."""
+
+    def __init__(self):
+        self._ids = {}  # (name, ranks) -> id
+        self._counts = {}  # (id, ...) -> calls
+
+    def step(self):
+        self._counts.clear()
+
+    def describe(self, function, call):
+        """What stands under "distributed" in the record of function(*call[0], **call[1]); None: nothing, it has no group."""
+        name, parameters = function.__name__, _signature(function).parameters
+        if name.startswith(_NO_CALLS) or not ("group" in parameters or "p2p_op_list" in parameters):
+            return None
+        given = _signature(function).bind(*call[0], **call[1]).arguments
+        if "p2p_op_list" in given:
+            return {"messages": [self._message(op.op.__name__, op.group, {"dst": op.peer}) for op in given["p2p_op_list"]]}
+        if name in _SENDS + _RECEIVES:
+            return self._message(name, given.get("group"), given)
+        return self._collective(given.get("group"), given)
+
+    def _collective(self, group, given):
+        found = self._group(group)
+        if found is None:
+            return None
+        root = self._rank(group, given)
+        if root is not None:
+            found["root"] = root
+        return self._count(found, ())
+
+    def _message(self, name, group, given):
+        found = self._group(group)
+        if found is None:
+            return None
+        sends = name in _SENDS
+        found["op"], found["peer"] = "send" if sends else "recv", self._rank(group, given)
+        return self._count(found, (sends, found["peer"]))
+
+    def _group(self, group):
+        group = torch.distributed.group.WORLD if group is None else group
+        ranks = group_ranks(group)
+        return {"group_ranks": ranks, "group_id": self._id(group, tuple(ranks))} if ranks else None
+
+    def _id(self, group, ranks):
+        key = getattr(group, "group_name", None), ranks
+        if key not in self._ids:
+            for other in _made_before(group):
+                self._name((getattr(other, "group_name", None), tuple(group_ranks(other))))
+            self._name(key)
+        return self._ids[key]
+
+    def _name(self, key):
+        if key not in self._ids and key[1]:
+            same = sum(ranks == key[1] for _, ranks in self._ids)
+            self._ids[key] = group_id(key[1]) + (".%d" % same if same else "")
+
+    @staticmethod
+    def _rank(group, given):
+        """The root of a collective, or who is at the other end of a message, by its number in the job; None: there is none, or any."""
+        word = next((word for word in _ROOTS if given.get(word) is not None), None)
+        if word is None:
+            return None
+        if word.startswith("group_"):
+            return torch.distributed.get_global_rank(torch.distributed.group.WORLD if group is None else group, given[word])
+        return int(given[word])
+
+    def _count(self, found, what):
+        key = (found["group_id"], *what)
+        found["order"] = self._counts.get(key, 0)
+        self._counts[key] = found["order"] + 1
+        return found
+
+
+def _made_before(group):
+    """The groups of this process up to this one, in the order in which they were made; [] in a torch that does not keep them."""
+    try:
+        made = list(torch.distributed.distributed_c10d._world.pg_group_ranks)
+    except AttributeError as e:
+        give_back(e)
+        return []
+    return made[:made.index(group)] if group in made else made
