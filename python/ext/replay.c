@@ -14,6 +14,7 @@ msp_py_dump_records(PyObject *module, PyObject *arg)
     msp_dump *d = NULL;
     msp_error err;
     msp_status st;
+    size_t cut;
 
     if (!PyUnicode_FSConverter(arg, &path))
         return NULL;
@@ -31,8 +32,11 @@ msp_py_dump_records(PyObject *module, PyObject *arg)
             Py_CLEAR(list);
         Py_XDECREF(item);
     }
-    if (list != NULL)
-        out = Py_BuildValue("(ssN)", msp_dump_task_text(d), msp_framework_name(msp_dump_framework(d)), list);
+    if (list != NULL && msp_dump_cut(d, &cut))
+        out = Py_BuildValue("(ssNn)", msp_dump_task_text(d), msp_framework_name(msp_dump_framework(d)), list,
+                            (Py_ssize_t)cut);
+    else if (list != NULL)
+        out = Py_BuildValue("(ssNO)", msp_dump_task_text(d), msp_framework_name(msp_dump_framework(d)), list, Py_None);
     msp_dump_close(d);
     return out;
 }
@@ -130,25 +134,79 @@ done:
     return result;
 }
 
+/*
+ * One side of a result: None, or (recorded, reference, *near). 1 where there was something to measure, 0 where not, -1
+ * with an exception.
+ */
+static int
+measure_side(msp_local *out, msp_py_state *state, PyObject *side)
+{
+    if (side == Py_None)
+        return 0;
+    if (!PyTuple_Check(side) || PyTuple_GET_SIZE(side) < 2 || PyTuple_GET_SIZE(side) > MAX_TENSORS) {
+        PyErr_SetString(PyExc_TypeError, "a side is None or (recorded, reference, *near) with up to two near ones");
+        return -1;
+    }
+    return measure(out, state, &PyTuple_GET_ITEM(side, 0), (int)PyTuple_GET_SIZE(side)) == 0 ? 1 : -1;
+}
+
+/* How far the references lie apart. -1 with an exception. */
+static int
+measure_distance(double *out, msp_py_state *state, PyObject *a, PyObject *b)
+{
+    msp_py_view views[2];
+    int held = 0;
+
+    *out = 0;
+    if (a == b) /* the same inputs on both sides */
+        return 0;
+    for (; held < 2; held++) {
+        msp_py_view_init(&views[held]);
+        if (msp_py_view_acquire(&views[held], state, held == 0 ? a : b) != 0)
+            break;
+    }
+    if (held == 2) {
+        Py_BEGIN_ALLOW_THREADS *out = msp_local_distance(&views[0].t, &views[1].t);
+        Py_END_ALLOW_THREADS
+    }
+    for (int i = 0; i < held; i++)
+        msp_py_view_release(&views[i]);
+    return held == 2 ? 0 : -1;
+}
+
 PyObject *
 msp_py_evidence_result(PyObject *module, PyObject *const *args, Py_ssize_t nargs)
 {
     msp_py_state *state = msp_py_state_of(module);
+    const msp_local *sides[2] = {NULL, NULL};
+    double inherited = Py_NAN;
     msp_evidence_writer *w;
+    msp_local local[2];
     const char *at;
-    msp_local local;
     msp_error err;
 
-    if (nargs < 4 || nargs > 2 + MAX_TENSORS) {
-        PyErr_SetString(PyExc_TypeError,
-                        "evidence_result(evidence, at, recorded, reference, *near): up to two near ones");
+    if (nargs != 4) {
+        PyErr_SetString(PyExc_TypeError, "evidence_result(evidence, at, npu, bench)");
         return NULL;
     }
     w = PyCapsule_GetPointer(args[0], CAPSULE);
     at = w != NULL ? PyUnicode_AsUTF8(args[1]) : NULL;
-    if (at == NULL || measure(&local, state, args + 2, (int)nargs - 2) != 0)
+    if (at == NULL)
         return NULL;
-    if (msp_evidence_result(w, at, &local, &err) != MSP_OK)
+    for (int i = 0; i < 2; i++) {
+        int n = measure_side(&local[i], state, args[2 + i]);
+
+        if (n < 0)
+            return NULL;
+        sides[i] = n > 0 ? &local[i] : NULL;
+    }
+    if (sides[0] != NULL && sides[1] != NULL) {
+        if (measure_distance(&inherited, state, PyTuple_GET_ITEM(args[2], 1), PyTuple_GET_ITEM(args[3], 1)) != 0)
+            return NULL;
+        if (inherited > 0)
+            inherited = local[1].scale_rms > 0 ? inherited / local[1].scale_rms : 1;
+    }
+    if (msp_evidence_result(w, at, sides, inherited, &err) != MSP_OK)
         return msp_py_raise(state, err.status, &err);
     Py_RETURN_NONE;
 }

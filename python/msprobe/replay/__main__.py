@@ -1,7 +1,9 @@
-"""Measure every call of a dump: python -m msprobe.replay DUMP OUT [--only NAME] [--workers N]
+"""Measure calls of two dumps: python -m msprobe.replay NPU BENCH CALLS OUT [--workers N]
 
-Writes OUT.0, OUT.1, ... (one per worker). Each call is measured by itself, with one thread and seeds of its own, so that the
-numbers do not depend on how the calls are shared out.
+CALLS is a file with a line for each call, its names in both runs with a tab between them, without .forward and .backward;
+"-" stands for all calls of the NPU's dump. Writes OUT.0, OUT.1, ... (one per worker; include/msprobe/local.h says what is in
+them). Each call is measured by itself, with one thread and seeds of its own, so that the numbers do not depend on how the
+calls are shared out. `msprobe compare` starts this and judges what was measured.
 """
 import argparse
 import os
@@ -11,10 +13,13 @@ from msprobe import _core
 from msprobe.replay.dump import Dump
 
 NUDGE = 2.0 ** -20
+NO_TORCH = 3     # exit status
 LARGE = 1 << 25  # bytes of a call's tensors in float64 from which on one reference from changed inputs must do
+ROOM = 12        # times these bytes are needed while a call is measured: inputs, results, references, their elements' errors
 
 
 def size_of(value):
+    """Bytes that the tensors of a record take in float64."""
     if isinstance(value, list):
         return sum(size_of(v) for v in value)
     if isinstance(value, dict):
@@ -27,81 +32,143 @@ def size_of(value):
     return 0
 
 
+def memory_left():
+    """Bytes that a process may take now."""
+    try:
+        with open("/proc/meminfo") as f:
+            return next(int(line.split()[1]) * 1024 for line in f if line.startswith("MemAvailable"))
+    except (OSError, StopIteration, ValueError):
+        return 1 << 34
+
+
 def comparable(result):
     return result.recorded is not None and result.recorded.shape == result.computed.shape and not result.recorded.is_complex()
 
 
-def write(evidence, name, reason, reference, near):
+def side(result, near):
+    """What evidence_result() takes for one side; None: there is nothing to measure."""
+    if result is None or not comparable(result):
+        return None
+    others = [n.computed.contiguous() for n in near if n is not None] if result.computed.is_floating_point() else []
+    return (result.recorded, result.computed.contiguous(), *others)
+
+
+def by_place(results):
+    return {r.at: r for r in results}
+
+
+def write(evidence, name, reason, npu, bench):
+    """Each side is the results of the reference and of the runs from changed inputs."""
     _core.evidence_call(evidence, name, reason)
-    for i, result in enumerate(reference):
-        if comparable(result):
-            others = [n[i].computed.contiguous() for n in near if len(n) == len(reference) and result.computed.is_floating_point()]
-            _core.evidence_result(evidence, result.at, result.recorded, result.computed.contiguous(), *others)
+    if reason is not None:
+        return
+    (mine, *mine_near), (other, *other_near) = ([by_place(r) for r in run] for run in (npu, bench))
+    for at, result in mine.items():
+        a = side(result, [n.get(at) for n in mine_near])
+        b = side(other.get(at), [n.get(at) for n in other_near])
+        if a is not None or b is not None:
+            _core.evidence_result(evidence, at, a, b)
 
 
-def measure(evidence, call, large):
-    from msprobe.replay.run import Prepared
-    prepared = Prepared(call)
-    reference = prepared.run("double")
-    near = []
-    if reference.reason is None:
-        near = [prepared.run("double", NUDGE, round) for round in range(1 if large else 2)]
-    if call.forward is not None:
-        write(evidence, call.name + ".forward", reference.reason, reference.outputs, [n.outputs for n in near])
-    if call.backward is not None:
-        reason = reference.reason or reference.gradient_reason
-        write(evidence, call.name + ".backward", reason, reference.gradients, [n.gradients for n in near])
+class Measured:
+    """One call's references on one side."""
+
+    def __init__(self, call, large, like=None):
+        from msprobe.replay.run import Prepared
+        self.prepared = Prepared(call)
+        if like is not None and self.prepared.takes_the_same_as(like.prepared):
+            self.runs = [self.prepared.beside(like.runs[0])] + like.runs[1:]
+            return
+        self.runs = [self.prepared.run("double")]
+        if self.runs[0].reason is None:
+            self.runs += [self.prepared.run("double", NUDGE, round) for round in range(1 if large else 2)]
+
+    def reason(self, backward):
+        return self.runs[0].reason or (self.runs[0].gradient_reason if backward else None)
 
 
-def work(dump, names, path, share, one_at_a_time):
+def measure(evidence, npu, bench, large):
+    a = Measured(npu, large)
+    b = Measured(bench, large, a if a.runs[0].reason is None else None)
+    for record, backward in ((npu.forward, False), (npu.backward, True)):
+        if record is None:
+            continue
+        name = npu.name + (".backward" if backward else ".forward")
+        reason = a.reason(backward) or b.reason(backward)
+        results = [[r.gradients if backward else r.outputs for r in m.runs] for m in (a, b)]
+        write(evidence, name, reason, *results)
+
+
+def refuse(evidence, call, reason):
+    for record, end in ((call.forward, ".forward"), (call.backward, ".backward")):
+        if record is not None:
+            _core.evidence_call(evidence, call.name + end, reason)
+
+
+def work(dumps, names, path, share, one_at_a_time):
     """Calls are taken one by one off a pipe that all workers read."""
     evidence = _core.evidence_open(path)
     while True:
         ticket = os.read(share, 4)
         if len(ticket) < 4:
             break
-        call = dump.call(names[int.from_bytes(ticket, "little")])
-        size = size_of(call.forward or {}) + size_of(call.backward or {})
-        if size > LARGE:
-            with one_at_a_time:
-                measure(evidence, call, True)
-        else:
-            measure(evidence, call, False)
+        npu, bench = (dump.call(name) for dump, name in zip(dumps, names[int.from_bytes(ticket, "little")]))
+        size = size_of(npu.forward or {}) + size_of(npu.backward or {})
+        if size <= LARGE:
+            measure(evidence, npu, bench, False)
+            continue
+        with one_at_a_time:
+            if size * ROOM < memory_left():
+                measure(evidence, npu, bench, True)
+            else:
+                refuse(evidence, npu, "too large: it takes about %d GiB to run it again" % ((size * ROOM >> 30) + 1))
     _core.evidence_close(evidence)
+
+
+def calls_of(path, npu, bench):
+    """Pairs of names. Calls that a dump does not have are left out."""
+    if path == "-":
+        pairs = [(n, n) for n in npu.calls()]
+    else:
+        with open(path, encoding="utf-8", errors="surrogateescape") as f:
+            pairs = [tuple(line.rstrip("\n").split("\t")) for line in f]
+    there = [set(npu.calls()), set(bench.calls())]
+    return [p for p in pairs if len(p) == 2 and p[0] in there[0] and p[1] in there[1]]
+
+
+def start_worker(dumps, names, path, take, give, lock):
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            os.close(give)
+            work(dumps, names, path, take, lock)
+            status = 0
+        except BaseException as e:
+            print("msprobe.replay: %s: %s" % (type(e).__name__, e), file=sys.stderr)
+        os._exit(status)
+    return pid
 
 
 def main():
     parser = argparse.ArgumentParser(prog="python -m msprobe.replay")
-    parser.add_argument("dump"), parser.add_argument("out")
-    parser.add_argument("--only", action="append")
+    for name in ("npu", "bench", "calls", "out"):
+        parser.add_argument(name)
     parser.add_argument("--workers", type=int, default=0)
     a = parser.parse_args()
     import multiprocessing
-
-    import torch
+    try:
+        import torch
+    except ImportError as e:
+        print(e, file=sys.stderr)
+        return NO_TORCH
     torch.set_num_threads(1)
-    dump = Dump(a.dump)
-    if a.only:
-        wanted = {n.rpartition(".")[0] if n.endswith(("ward",)) else n for n in a.only}
-        names = [n for n in dump.calls() if n in wanted]
-    else:
-        names = dump.calls()
+    dumps = Dump(a.npu), Dump(a.bench)
+    names = calls_of(a.calls, *dumps)
     workers = max(1, min(a.workers or len(os.sched_getaffinity(0)), (len(names) + 63) // 64))
     lock = multiprocessing.get_context("fork").Lock()
     take, give = os.pipe()
-    children = []
-    for i in range(workers):
-        pid = os.fork()
-        if pid == 0:
-            status = 1
-            try:
-                os.close(give)
-                work(dump, names, "%s.%d" % (a.out, i), take, lock)
-                status = 0
-            except BaseException as e:
-                print("msprobe.replay: %s: %s" % (type(e).__name__, e), file=sys.stderr)
-            os._exit(status)
-        children.append(pid)
+    children = [start_worker(dumps, names, "%s.%d" % (a.out, i), take, give, lock) for i in range(workers)]
     os.close(take)
     try:
         for i in range(len(names)):

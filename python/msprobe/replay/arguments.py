@@ -24,8 +24,8 @@ def torch_dtype(text):
 
 
 def load(recorded):
-    """The tensor in the file, checked and read in C."""
-    view = _core.load(recorded.path)
+    """The tensor in the file, checked and read in C, or in memory."""
+    view = _core.load(recorded.path) if isinstance(recorded.path, str) else recorded.path
     dtype = torch_dtype(view.dtype)
     if view.numel == 0:
         return torch.empty(view.shape, dtype=dtype)

@@ -6,7 +6,8 @@ from msprobe import _core
 
 
 class Recorded:
-    """A tensor of a record: its description and statistics, and the file that holds it (None: statistics only)."""
+    """A tensor of a record: its description and statistics, and where its elements are: a file, or an msprobe.Tensor (None: only
+    statistics are there). folder is that of the files, or a dict of tensors by the files' names."""
 
     __slots__ = ("dtype", "shape", "max", "min", "mean", "norm", "requires_grad", "path")
 
@@ -15,7 +16,10 @@ class Recorded:
         self.max, self.min, self.mean, self.norm = (leaf.get(k) for k in ("Max", "Min", "Mean", "Norm"))
         self.requires_grad = bool(leaf.get("requires_grad"))
         name = leaf.get("data_name")
-        self.path = os.path.join(folder, name) if isinstance(name, str) and os.path.basename(name) == name else None
+        if isinstance(folder, dict):
+            self.path = folder.get(name)
+        else:
+            self.path = os.path.join(folder, name) if isinstance(name, str) and os.path.basename(name) == name else None
 
 
 class Call:
@@ -35,7 +39,7 @@ class Dump:
         if os.path.isdir(path):
             path = os.path.join(path, "dump.json")
         self.path, self.folder = path, os.path.join(os.path.dirname(path), "dump_tensor_data")
-        self.task, self.framework, records = _core.dump_records(path)
+        self.task, self.framework, records, self.cut = _core.dump_records(path)  # cut: the byte where a damaged file ends, or None
         self._records = dict(records)
 
     def names(self):

@@ -42,6 +42,15 @@ def leaves(value, at):
         yield at, value if is_tensor(value) else None
 
 
+def scalars(value):
+    """A record's part without its tensors."""
+    if isinstance(value, list):
+        return [scalars(v) for v in value]
+    if is_tensor(value):
+        return None
+    return {k: scalars(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
 def tensors_of(value, at):
     """Likewise of what a function has returned."""
     if isinstance(value, (list, tuple)):
@@ -70,8 +79,56 @@ class Prepared:
                 self.made = True
                 self.cache[key] = make(recorded, seed_of(key, self.seed))
             else:
-                self.cache[key] = load(recorded)
+                try:
+                    self.cache[key] = load(recorded)
+                except (OSError, ValueError) as e:
+                    raise NotRecorded("its inputs cannot be read: %s" % e) from None
         return self.cache[key]
+
+    def taken(self):
+        """Everything recorded that goes in: tensors by the key under which a run finds them, and the rest as it stands."""
+        if self.call.forward is None:
+            return None
+        parts = [self.call.forward.get(k) for k in ("input_args", "input", "input_kwargs")]
+        tensors, others = {}, []
+        for at, leaf in (x for i, p in enumerate(parts) if p for x in leaves(p, str(i))):
+            if leaf is None:
+                continue
+            key = "input %d" % len(tensors)
+            tensors[key] = self.tensor(Recorded(leaf, self.call.folder), key)
+            others.append((at, bool(leaf.get("requires_grad"))))
+        for at, leaf in leaves((self.call.backward or {}).get("input", []), "input"):
+            if leaf is not None:
+                tensors["gradient " + at] = self.tensor(Recorded(leaf, self.call.folder), "gradient " + at)
+        return tensors, others, [scalars(p) for p in parts]
+
+    def takes_the_same_as(self, other):
+        """Whether both were given the same to the bit, so that one reference does for both. NaN is never the same."""
+        api = self.call.api.split(".")[-1]
+        if api in functions.MASKED or api in ARGS or (self.call.prefix, api) != (other.call.prefix, other.call.api.split(".")[-1]):
+            return False
+        try:
+            mine, theirs = self.taken(), other.taken()
+        except (NotRecorded, OSError, ValueError):
+            return False
+        return (mine is not None and theirs is not None and mine[1:] == theirs[1:] and mine[0].keys() == theirs[0].keys()
+                and all(a.dtype == theirs[0][k].dtype and torch.equal(a, theirs[0][k]) for k, a in mine[0].items()))
+
+    def beside(self, replay):
+        """The results of another run on the same inputs, beside what this call recorded."""
+        out = Replay(self.call)
+        out.gradient_reason = replay.gradient_reason
+        for part, results, record, prefix in (("output", replay.outputs, self.call.forward, ""),
+                                              ("output", replay.gradients, self.call.backward, "backward ")):
+            there = dict(leaves((record or {}).get(part, []), part))
+            kept = out.gradients if prefix else out.outputs
+            for r in results:
+                leaf = there.get(r.at)
+                if leaf is not None:
+                    source = Recorded(leaf, self.call.folder)
+                    recorded = self.tensor(source, prefix + r.at) if source.path else None
+                    kept.append(Result(r.at, recorded, r.computed, source))
+        return out
 
     def run(self, precision="raised", nudge=0.0, round=0, backward=True):
         """nudge: every number that goes in is changed by about this relative amount, at random; round chooses the numbers."""
@@ -98,6 +155,14 @@ def first_line(e):
     return (str(e).splitlines() or [type(e).__name__])[0][:200]
 
 
+def backward(roots, gradients, wanted):
+    """torch.autograd.grad(); given gradients it would import a library for symbolic shapes, which takes a second."""
+    if any(r.is_complex() for r in roots):
+        return torch.autograd.grad(roots, wanted, gradients, allow_unused=True)
+    total = sum((r * g).sum() for r, g in zip(roots, gradients))
+    return torch.autograd.grad(total, wanted, allow_unused=True)
+
+
 class _Run:
     def __init__(self, prepared, out, precision, nudge, round, backward):
         self.p, self.call, self.out, self.nudge, self.round = prepared, prepared.call, out, nudge, round
@@ -106,6 +171,8 @@ class _Run:
         self.inputs = []  # in the order of the record: (recorded, tensor as it goes in, leaf)
         self.api = self.call.api.split(".")[-1]
         self.inplace = (self.api.endswith("_") and not self.api.endswith("__")) or self.api.startswith("__i") or self.api == "__setitem__"
+        asked = ((self.call.forward or {}).get("input_kwargs") or {}).get("inplace")
+        self.inplace = self.inplace or (isinstance(asked, dict) and asked.get("value") is True)  # F.relu(x, inplace=True)
 
     def lift(self, t, key):
         """A tensor in the precision of this run, and changed a little where that is wanted."""
@@ -166,6 +233,8 @@ class _Run:
         if self.api in ("lstm", "gru", "rnn_tanh", "rnn_relu") and len(args) >= 7 and isinstance(args[5], float) and args[5] > 0 and args[6]:
             raise NotRecorded("random: dropout between the layers")
         if self.api == "scaled_dot_product_attention" and (kwargs.get("dropout_p") or (len(args) > 4 and args[4])):
+            raise NotRecorded("random: dropout inside the attention")
+        if self.api == "multi_head_attention_forward" and len(args) > 10 and args[10] and kwargs.get("training", args[13] if len(args) > 13 else True):
             raise NotRecorded("random: dropout inside the attention")
         if self.call.prefix == "Tensor" and self.api in functions.CASTS:
             want = functions.CASTS[self.api]
@@ -235,7 +304,7 @@ class _Run:
         wanted = [t for _, t in self.inputs if t is not None]
         if not roots or not wanted:
             raise NotRecorded("no gradient of a result was recorded")
-        got = iter(torch.autograd.grad(roots, wanted, gradients, allow_unused=True))
+        got = iter(backward(roots, gradients, wanted))
         found = [None if t is None else next(got) for _, t in self.inputs]
         for (at, leaf), computed in zip(leaves(self.call.backward.get("output", []), "output"), found):
             if leaf is None or computed is None or tuple(leaf["shape"]) != tuple(computed.shape):
