@@ -19,6 +19,7 @@
 
 #include "msprobe/dump.h"
 #include "msprobe/legacy.h"
+#include "msprobe/link.h"
 #include "msprobe/metrics.h"
 #include "msprobe/verdict.h"
 
@@ -46,6 +47,22 @@ typedef struct msp_compare_progress {
  * Called from any thread, one call at a time, about ten times a second.
  */
 typedef bool msp_compare_progress_fn(const msp_compare_progress *p, void *payload);
+
+/* Calls that are to be run again on both sides, in higher precision and on each side's own inputs. */
+typedef struct msp_replay_request {
+    const char *npu_path, *bench_path; /* both dump.json */
+    const char
+        *calls; /* a file: a line for each call, its names in both runs with a tab between them, without .forward */
+    const char *out; /* the measurements go to out.0, out.1, ... (msprobe/local.h says what is in them) */
+    const char *log; /* what programs have to say may go there; removed afterwards */
+    size_t ncalls;
+} msp_replay_request;
+
+/*
+ * MSP_OK: the measurements are there. MSP_E_CANCELLED and MSP_E_NOMEM end the run; with anything else the verdict goes
+ * without them, and err's message says why. Called from any thread, for several pairs at a time.
+ */
+typedef msp_status msp_replay_fn(const msp_replay_request *r, void *payload, msp_error *err);
 
 /*
  * All text is borrowed until msp_compare_run() returns. msp_compare_options_init() gives every field its default.
@@ -80,16 +97,32 @@ typedef struct msp_compare_options {
     const char *const (*map_dict)[2]; /* pairs of names */
     size_t nmap_dict;
 
+    /* How the parts of a tensor on several ranks make the whole (docs/many-ranks.md): a yaml file; "records": only
+     * DTensors, which say it themselves; "auto": proposed from the dumps, and written to layout_<time>.yaml. All ranks
+     * of a step, or those of each of the yaml's groups, are then one pair. NULL: every rank is compared by itself. */
+    const char *layout;
+
     unsigned formats; /* MSP_COMPARE_* together; 0: xlsx, for dumps of the older tools csv. A table too long for Excel's
                          sheets gets more sheets */
     bool html;        /* also one page for the whole run: <output_dir>/compare_result_<time>.html */
     int threads;      /* 0: one per processor */
-    bool log_rows;    /* is_print_compare_log: one info line per compared row */
+    const char *explain; /* a call of the NPU side by its whole name: pairs[i].explained tells all about it, and no file
+                            is written. NULL: none */
+    bool no_failure_log; /* the errors of single pairs are not logged: the caller shows them */
+    bool log_rows;       /* is_print_compare_log: one info line per compared row */
     const char *timestamp; /* 14 digits in the names of result files; NULL: the local time now. Where a result is there
                               already, the next second is taken for which there is none */
     const msp_legacy_options *legacy;  /* for dumps of ptdbg_ascend and torch_npu.hooks; NULL: their defaults */
     msp_compare_progress_fn *progress; /* NULL: none */
     void *progress_payload;
+    msp_link
+        *link; /* processes that share the pairs, all of which call msp_compare_run() with the same options; NULL:
+                  this one alone. In all but process 0 the result is empty, and MSP_OK says that its work is done */
+
+    msp_replay_fn *replay; /* NULL: calls are not run again, and the verdict says so. For real data only */
+    void *replay_payload;
+    const char *const *replay_only; /* names of calls, with or without .forward; none: all that differ */
+    size_t nreplay_only;
 } msp_compare_options;
 
 MSP_API void msp_compare_options_init(msp_compare_options *opt);
@@ -127,15 +160,23 @@ typedef enum msp_compare_mode { MSP_MODE_REAL = 0, MSP_MODE_STATISTICS, MSP_MODE
 /* "real data", "statistics", "md5". */
 MSP_API const char *msp_compare_mode_text(msp_compare_mode m);
 
+/*
+ * What was found about the inputs of a row's call, by the same measure as the row: the norm of the difference over that
+ * of the larger side (real data), the scaled difference of statistics, or checksums.
+ */
 typedef enum msp_inputs_state {
-    MSP_INPUTS_UNKNOWN = 0, /* the call has no input that could be judged */
-    MSP_INPUTS_FINE,        /* none of them was wrong: the call itself made the difference */
-    MSP_INPUTS_WRONG        /* the row is an input itself, or an input of the call was wrong */
+    MSP_INPUTS_UNKNOWN = 0, /* there are none, or one of them could not be compared */
+    MSP_INPUTS_EQUAL,       /* all of them: the tensors, their statistics, or their checksums */
+    MSP_INPUTS_FINE,        /* all were compared, and none differs by a tenth of what the row does */
+    MSP_INPUTS_WRONG        /* the row is an input itself, or one of the inputs differs by more than that */
 } msp_inputs_state;
 
+/* "unknown", "equal", "fine", "wrong". */
+MSP_API const char *msp_inputs_state_text(msp_inputs_state s);
+
 /*
- * The first wrong row of a pair: one whose verdict is No, Warning or Different, that is not finite on the NPU side
- * only, or (with highlight) that is red. The advisor looks at the verdicts alone.
+ * A row of a pair, and everything there is to say about it. The first that is beyond the manual's limits (No, Warning,
+ * Different, or NaN and inf on one side only), or the one that the tool's own verdict names.
  */
 typedef struct msp_compare_suspect {
     bool found;  /* false: there was none and nothing below is set */
@@ -165,6 +206,8 @@ typedef struct msp_compare_suspect {
     char worst_value[2][80]; /* NPU, bench: as Python prints them */
 
     msp_inputs_state inputs;
+    double error, input_error; /* of the row and the largest of its call's inputs; NaN: not measured */
+    char *input;               /* the input that differs most, "input.0"; NULL: none differs */
     char *argument; /* the first number, text or other plain argument of the call that is not the same on both sides:
                        "input.1: NPU 0.1, bench 0.0"; else the first of an earlier call that is no text, with its whole
                        name; NULL: there is none */
@@ -185,9 +228,64 @@ typedef struct msp_compare_counts {
     int64_t warning, clean;                 /* statistics: Warning, empty */
     int64_t pass, different;                /* md5: Pass, Different */
     int64_t red, yellow;                    /* highlighted rows */
+    int64_t differ;                         /* rows with any difference at all */
+    int64_t other_type;                     /* rows whose element types are not the same on both sides */
     int64_t nonfinite;                      /* rows whose maximum or minimum is NaN or infinite on one side only */
     int64_t unreadable;                     /* rows whose tensor file could not be read */
 } msp_compare_counts;
+
+/* The tool's one vocabulary for what a comparison came to: screen, --json, page, advisor and --fail-on use it. */
+typedef enum msp_answer_level {
+    MSP_ANSWER_NOT_JUDGED = 0, /* nothing was compared, or what was says nothing */
+    MSP_ANSWER_IDENTICAL,
+    MSP_ANSWER_WITHIN, /* differences, all of them within rounding */
+    MSP_ANSWER_WRONG
+} msp_answer_level;
+
+/* "not judged", "identical", "nothing wrong", "wrong". */
+MSP_API const char *msp_answer_level_text(msp_answer_level l);
+
+typedef struct msp_compare_answer {
+    msp_answer_level level;
+    char *sentence; /* without a full stop; NULL: the pair was not compared */
+    char **notes;   /* more that must be known: rows without partner, other types; a sentence each */
+    size_t nnotes;
+    size_t npartners;           /* the last so many of them are about rows without partner */
+    msp_compare_suspect blamed; /* the row that the sentence names */
+} msp_compare_answer;
+
+/* A row of a call that is explained. */
+enum { MSP_EXPLAINED_WORST = 5 };
+typedef struct msp_explained_row {
+    char *at; /* "input.0" */
+    bool is_input, is_plain;
+    msp_compare_suspect about;
+    struct {
+        int64_t coords[MSP_MAX_NDIM];
+        char value[2][80];        /* NPU, bench */
+    } worst[MSP_EXPLAINED_WORST]; /* real data: the elements that are off most, largest error first */
+    size_t nworst;
+    int32_t ndim;
+} msp_explained_row;
+
+/* Where what a call took comes from, or what it gave goes to: the same type, shape and statistics. */
+typedef struct msp_explained_neighbour {
+    bool before;
+    char *here;        /* "input.0" of the call itself */
+    char *api, *there; /* the other call, and which of its values: "output.0" */
+} msp_explained_neighbour;
+
+typedef struct msp_compare_explained {
+    bool found; /* false: the NPU side has no such call, and nothing below is set */
+    char *api;
+    char *bench_api; /* NULL: no row has a partner */
+    msp_explained_row *rows;
+    size_t nrows;
+    msp_verdict_result *results; /* the verdict's, of this call; api and bench_api are NULL */
+    size_t nresults;
+    msp_explained_neighbour *neighbours;
+    size_t nneighbours;
+} msp_compare_explained;
 
 /* A JSON file that ends inside a record: its writer was killed, the disk was full, or a copy was interrupted. */
 typedef struct msp_compare_cut {
@@ -195,6 +293,46 @@ typedef struct msp_compare_cut {
     int64_t records; /* complete ones before the end: these were compared */
     int64_t at;      /* nothing was used from this byte on */
 } msp_compare_cut;
+
+/* What a (step, rank) is in its job. */
+typedef enum msp_job_role {
+    MSP_JOB_NOT_COMPARED = 0,
+    MSP_JOB_CLEAN,    /* no wrong call */
+    MSP_JOB_FIRST,    /* its first wrong call is the earliest of all */
+    MSP_JOB_OWN,      /* wrong, and nothing that another rank got wrong reached it before */
+    MSP_JOB_INHERITED /* wrong after communication brought it what another rank, or an earlier step, got wrong */
+} msp_job_role;
+
+/* "not compared", "clean", "first", "own", "inherited". */
+MSP_API const char *msp_job_role_text(msp_job_role r);
+
+/* A pair's place among all (step, rank). The wrong call is the tool's own verdict's where there is one. */
+typedef struct msp_compare_place {
+    int64_t calls[2]; /* NPU, bench */
+    char *wrong;      /* the first wrong call, NULL: none */
+    char *why;        /* one sentence, or the verdict of the row */
+    char **stack;     /* of that call, innermost first */
+    size_t nstack;
+    char *nonfinite; /* the first call with NaN or inf on one side only, NULL: none */
+    char *after;     /* the communication call that the rank had waited for last before the wrong one; NULL: none */
+    char *note;      /* it stopped early, has another number of calls, or was not compared; NULL: nothing to say */
+    /* known when all pairs are */
+    msp_job_role role;
+    int64_t
+        order; /* of the wrong call among those of all pairs, from 1; ranks that go wrong together share it; 0: none */
+    char *through; /* inherited: the communication call through which it came; NULL: an earlier step */
+} msp_compare_place;
+
+/* One answer for all pairs of a run. */
+typedef struct msp_compare_job {
+    bool given;       /* there are several (step, rank), and this says something about them */
+    int64_t first;    /* the pair with the earliest wrong call, -1: none is wrong */
+    size_t inherited; /* other ranks of its step that only inherited it */
+    size_t alike;     /* other ranks of its step of which the same call is wrong all by itself */
+    size_t own;       /* other ranks of its step that go wrong somewhere else by themselves */
+    char **notes;     /* ranks that are missing, stopped early or made other calls, one line each */
+    size_t nnotes;
+} msp_compare_job;
 
 /* One pair of files. */
 typedef struct msp_compare_pair {
@@ -213,14 +351,19 @@ typedef struct msp_compare_pair {
     char *unreadable;           /* the first tensor file that could not be read, and why; NULL: all could */
     msp_compare_counts counts;
     msp_compare_suspect suspect;
-    msp_pair_verdict verdict; /* the tool's own, apart from the table's limits; not for md5 and older dumps */
-    char **files;             /* results written, tables first, then the advisor's text */
+    msp_pair_verdict verdict;  /* the tool's own, apart from the table's limits; not for md5 and older dumps */
+    msp_compare_answer answer; /* what is said of the pair: the verdict, or where there is none the table's limits */
+    msp_compare_explained explained;
+    char *first_differs;       /* the first row with any difference at all, NULL: none */
+    int64_t first_differs_row; /* 0-based */
+    char **files;              /* results written, tables first, then the advisor's text */
     size_t nfiles;
     char *advice;  /* the advisor's "Expert Advice" text; NULL with compare_only */
     char *advised; /* the row that it speaks of, and its line in the advisor's text; NULL: none */
     int64_t advised_line;
     int64_t tensor_bytes; /* read from tensor files, both sides */
     double seconds;
+    msp_compare_place place;
     bool has_tensors; /* the dumps hold real data, even where mode says that only their statistics were compared */
 } msp_compare_pair;
 
@@ -237,13 +380,18 @@ typedef struct msp_compare_result {
     msp_compare_pair *pairs; /* in the order of group, step and rank */
     size_t npairs;
     size_t nfailed; /* pairs whose status is not MSP_OK */
+    size_t lost;    /* processes that died or fell silent; what they had was done by others, or its pair says not */
     size_t ncut;    /* pairs that were compared, but of which a file is cut off */
-    char **files;   /* results that belong to no single pair: diff_analyze_<ns>.json */
+    char **files;   /* results that belong to no single pair: diff_analyze_<ns>.json, job_table_<time>, the page */
     size_t nfiles;
     msp_compare_first *first; /* with diff_analyze; none: no call differs */
     size_t nfirst;
     const char *first_stage; /* that of the first of them; NULL: none */
-    int64_t bytes;           /* of JSON and tensor files, both sides */
+    msp_answer_level level;  /* of the whole run: the worst of its pairs */
+    char *sentence;          /* the verdict on the whole run, NULL: nothing was compared */
+    size_t told;             /* the pair that the sentence speaks of */
+    msp_compare_job job;
+    int64_t bytes; /* of JSON and tensor files, both sides */
     double seconds;
 } msp_compare_result;
 
@@ -259,6 +407,9 @@ typedef struct msp_compare_result {
  * missing, MSP_E_CANCELLED that the progress function asked to stop.
  */
 MSP_API MSP_CHECK msp_status msp_compare_run(msp_compare_result *out, const msp_compare_options *opt, msp_error *err);
+
+/* For process 0 of several when it does not come to msp_compare_run(): let the others go. Fills out->lost. */
+MSP_API void msp_compare_dismiss(msp_link *link, msp_compare_result *out);
 
 /* Accepts an empty (zeroed) result and leaves it empty. */
 MSP_API void msp_compare_result_release(msp_compare_result *r);

@@ -49,7 +49,7 @@ def test_the_manuals_example_of_many_ranks(place, capsys):
         dump(place / "gpu_dump/step0" / rank)
     compare_distributed("./npu_dump/step0", "./gpu_dump/step0", "./output", highlight=True)
     assert sorted(os.path.basename(p).rsplit("_", 1)[0] for p in glob.glob("output/*")) == [
-        "advisor_rank0", "advisor_rank1", "compare_result_rank0", "compare_result_rank1"]
+        "advisor_rank0", "advisor_rank1", "compare_result_rank0", "compare_result_rank1", "job_table"]
     said = capsys.readouterr().out
     assert "rank1: the first wrong row is Functional.relu.0.forward.output.0 (Warning)" in said
     assert "[INFO] rank0: 2 rows, 2 matched, 0 wrong" in said

@@ -58,8 +58,9 @@ msp_advisor_text_ptdbg(msp_str name, bool any_judged)
 }
 
 msp_status
-msp_advisor_write(const char *path, int64_t line, msp_str name, const char *advice, msp_error *err)
+msp_advisor_write(const char *path, const msp_advisor_words *words, msp_error *err)
 {
+    msp_str name = words->name;
     msp_file f = MSP_FILE_NONE;
     msp_buf text = {0};
     msp_status st;
@@ -67,8 +68,10 @@ msp_advisor_write(const char *path, int64_t line, msp_str name, const char *advi
     if (name.len == 0)
         msp_buf_text(&text, "Line: NA\nSuspect Nodes: NA\n");
     else
-        msp_buf_printf(&text, "Line: %lld\nSuspect Nodes: %.*s\n", (long long)line, (int)name.len, name.p);
-    msp_buf_printf(&text, "Expert Advice: %s\n", advice);
+        msp_buf_printf(&text, "Line: %lld\nSuspect Nodes: %.*s\n", (long long)words->line, (int)name.len, name.p);
+    msp_buf_printf(&text, "Expert Advice: %s\n", words->advice);
+    if (words->verdict != NULL)
+        msp_buf_printf(&text, "Verdict: %s.\n", words->verdict);
     st = msp_buf_status(&text, err);
     if (st == MSP_OK)
         st = msp_file_create(&f, path, 0640, err);

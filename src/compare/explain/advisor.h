@@ -15,8 +15,14 @@ const char *msp_advisor_text(msp_str name, bool any_judged);
 /* The same from ptdbg_ascend up to 4.0, which knew nothing of operators whose results vary. */
 const char *msp_advisor_text_ptdbg(msp_str name, bool any_judged);
 
-/* Write "Line", "Suspect Nodes" and "Expert Advice" to path (0640). An empty name: NA. */
-MSP_CHECK msp_status msp_advisor_write(const char *path, int64_t line, msp_str name, const char *advice,
-                                       msp_error *err);
+typedef struct msp_advisor_words {
+    int64_t line;
+    msp_str name; /* of the row; empty: NA */
+    const char *advice;
+    const char *verdict; /* the tool's sentence, in a line of its own; NULL: none */
+} msp_advisor_words;
+
+/* Write "Line", "Suspect Nodes", "Expert Advice" and "Verdict" to path (0640). */
+MSP_CHECK msp_status msp_advisor_write(const char *path, const msp_advisor_words *words, msp_error *err);
 
 #endif

@@ -94,33 +94,11 @@ describe_tensors(msp_compare_suspect *out, const msp_suspect_source *src)
     if (msp_measure_open(&n, src->measurer, 0, src->row[0], NULL) == MSP_OK &&
         msp_measure_open(&b, src->measurer, 1, src->row[1], NULL) == MSP_OK)
         msp_suspect_tensors(out, &n, &b, src->measurer->threads);
+    if (out->has_metrics && (msp_measure_is_cut(src->measurer, 0, src->row[0], &n) ||
+                             msp_measure_is_cut(src->measurer, 1, src->row[1], &b)))
+        out->has_metrics = out->has_worst = false;
     msp_tensor_release(&n);
     msp_tensor_release(&b);
-}
-
-/* It is the first wrong row and inputs come first, so none before it was wrong: was there any to be judged? */
-static msp_inputs_state
-inputs_of(const msp_suspect_source *src)
-{
-    const msp_row_api *api = &src->rows[0]->apis[src->row[0]->api];
-
-    if (src->row[0]->state == STATE_INPUT || src->row[0]->state == STATE_PARAMETERS)
-        return MSP_INPUTS_WRONG;
-    for (size_t i = api->first; i < api->first + api->count; i++) {
-        msp_row_state s = src->rows[0]->rows[i].state;
-
-        if ((s == STATE_INPUT || s == STATE_PARAMETERS) && src->match->bench[i] != MATCH_NONE)
-            return MSP_INPUTS_FINE;
-    }
-    return MSP_INPUTS_UNKNOWN;
-}
-
-/* A value that stands in the dump itself, not a tensor's statistics. */
-static bool
-is_plain_value(const msp_rows *t, const msp_row *r)
-{
-    return r->file == NULL && t->texts[r->dtype].dtype == MSP_DTYPE_NONE && r->dtype != ROW_NO_TEXT &&
-           r->stats[MSP_STAT_MAX].kind != VAL_NONE;
 }
 
 /* The same text in both tables: 1 and 1.0 are not the same to every function, but to a person they are. */
@@ -136,18 +114,46 @@ same_value(const msp_val *a, const msp_val *b)
     return a->kind == VAL_TEXT ? a->len == b->len && memcmp(a->as.p, b->as.p, a->len) == 0 : a->as.i == b->as.i;
 }
 
-/* Do the two scripts pass something else there? Texts may be left out: those of a device differ in every call. */
+/* "npu:0", "cuda", "torch.bfloat16": where and in which type a run computes is its own affair. */
+static bool
+names_a_place(const msp_val *v)
+{
+    static const char *const starts[] = {"npu", "cuda", "cpu", "gpu", "xpu", "mps",    "meta",
+                                         "NPU", "CUDA", "CPU", "GPU", "MPS", "Ascend", "torch."};
+    msp_str text = {v->as.p, v->len};
+
+    for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++)
+        if (msp_str_starts(text, msp_str_of(starts[i])))
+            return true;
+    return false;
+}
+
 static bool
 is_passed_differently(const msp_suspect_source *src, size_t row, bool texts)
 {
     const msp_row *n = &src->rows[0]->rows[row], *b;
 
-    if (n->state != STATE_INPUT || src->match->bench[row] == MATCH_NONE)
+    if (n->state != STATE_INPUT || !n->plain || src->match->bench[row] == MATCH_NONE)
         return false;
     b = &src->rows[1]->rows[src->match->bench[row]];
-    return is_plain_value(src->rows[0], n) && is_plain_value(src->rows[1], b) &&
+    return b->plain && n->stats[MSP_STAT_MAX].kind != VAL_NONE &&
            (texts || (n->stats[MSP_STAT_MAX].kind != VAL_TEXT && b->stats[MSP_STAT_MAX].kind != VAL_TEXT)) &&
            !same_value(&n->stats[MSP_STAT_MAX], &b->stats[MSP_STAT_MAX]);
+}
+
+bool
+msp_suspect_argument_differs(const msp_suspect_source *src, size_t row)
+{
+    const msp_val *n = &src->rows[0]->rows[row].stats[MSP_STAT_MAX], *b;
+    double x, y;
+
+    if (!is_passed_differently(src, row, true))
+        return false;
+    b = &src->rows[1]->rows[src->match->bench[row]].stats[MSP_STAT_MAX];
+    if (n->kind == VAL_TEXT && b->kind == VAL_TEXT && names_a_place(n) && names_a_place(b))
+        return false;
+    return !((n->kind == VAL_FLOAT || b->kind == VAL_FLOAT) && msp_val_number(n, &x) && msp_val_number(b, &y) &&
+             fabs(x - y) <= fmax(fabs(x), fabs(y)) / 64);
 }
 
 /* The first such row, or to. */
@@ -159,9 +165,24 @@ find_argument(const msp_suspect_source *src, size_t from, size_t to, bool texts)
     return from;
 }
 
+void
+msp_suspect_argument_text(msp_buf *out, const msp_suspect_source *src, size_t row, bool whole)
+{
+    const msp_row *n = &src->rows[0]->rows[row];
+    msp_str name = msp_row_name(n), api = src->rows[0]->apis[n->api].name;
+
+    if (!whole && msp_str_starts(name, api) && name.len > api.len + 1)
+        name = (msp_str){name.p + api.len + 1, name.len - api.len - 1};
+    msp_buf_str(out, name);
+    msp_buf_text(out, ": NPU ");
+    msp_show_cell_text(out, msp_show_value(&n->stats[MSP_STAT_MAX]));
+    msp_buf_text(out, ", bench ");
+    msp_show_cell_text(out, msp_show_value(&src->rows[1]->rows[src->match->bench[row]].stats[MSP_STAT_MAX]));
+}
+
 /*
- * "input.1: NPU 0.1, bench 0.0" for the first such argument: often it is the whole answer. Where the call has none an
- * earlier one may: what it did need not have passed the limits before.
+ * The first such argument: often it is the whole answer. Where the call has none an earlier one may: what it did need
+ * not have passed the limits before.
  */
 static bool
 describe_argument(msp_compare_suspect *out, const msp_suspect_source *src)
@@ -169,7 +190,6 @@ describe_argument(msp_compare_suspect *out, const msp_suspect_source *src)
     const msp_row_api *api = &src->rows[0]->apis[src->row[0]->api];
     size_t end = api->first + api->count, row = find_argument(src, api->first, end, true);
     msp_buf text = {0};
-    msp_str name;
 
     if (row == end) {
         row = find_argument(src, 0, api->first, false);
@@ -177,14 +197,7 @@ describe_argument(msp_compare_suspect *out, const msp_suspect_source *src)
             return true;
         out->argument_before = true;
     }
-    name = msp_row_name(&src->rows[0]->rows[row]);
-    if (!out->argument_before && msp_str_starts(name, api->name) && name.len > api->name.len + 1)
-        name = (msp_str){name.p + api->name.len + 1, name.len - api->name.len - 1};
-    msp_buf_str(&text, name);
-    msp_buf_text(&text, ": NPU ");
-    msp_show_cell_text(&text, msp_show_value(&src->rows[0]->rows[row].stats[MSP_STAT_MAX]));
-    msp_buf_text(&text, ", bench ");
-    msp_show_cell_text(&text, msp_show_value(&src->rows[1]->rows[src->match->bench[row]].stats[MSP_STAT_MAX]));
+    msp_suspect_argument_text(&text, src, row, out->argument_before);
     out->argument = text.failed ? NULL : msp_result_text(msp_buf_view(&text));
     msp_buf_release(&text);
     return out->argument != NULL;
@@ -226,10 +239,9 @@ msp_suspect_describe(msp_compare_suspect *out, const msp_suspect_source *src, ms
     ok = out->npu_name != NULL && out->bench_name != NULL && out->api != NULL && out->verdict != NULL &&
          out->message != NULL && !j.message.failed && describe_side(out, src, 0) && describe_side(out, src, 1) &&
          (src->mode != MSP_MODE_STATISTICS || describe_differences(out, &j)) && describe_argument(out, src) &&
-         describe_stack(out, src);
+         describe_stack(out, src) && msp_suspect_inputs(out, src);
     if (src->mode == MSP_MODE_REAL)
         describe_tensors(out, src);
-    out->inputs = inputs_of(src);
     msp_buf_release(&j.message);
     return ok ? MSP_OK : msp_error_set(err, MSP_E_NOMEM, "out of memory");
 }

@@ -23,6 +23,19 @@ typedef struct msp_suspect_source {
  */
 MSP_CHECK msp_status msp_suspect_describe(msp_compare_suspect *out, const msp_suspect_source *src, msp_error *err);
 
+/*
+ * inputs.c: compare what the row's call took, by the same measure as the row itself, and fill out->inputs, error,
+ * input_error and input. A backward call takes what its forward call took, too. False: out of memory.
+ */
+bool msp_suspect_inputs(msp_compare_suspect *out, const msp_suspect_source *src);
+
+/* suspect.c: a number, text or other plain argument that the two scripts pass differently there. Names of devices and
+ * types are left out: they differ in every call. So are numbers within 1/64 of each other: they may be computed. */
+bool msp_suspect_argument_differs(const msp_suspect_source *src, size_t row);
+
+/* "input.1: NPU 0.1, bench 0.0", with the call's name before it where whole is set. */
+void msp_suspect_argument_text(msp_buf *out, const msp_suspect_source *src, size_t row, bool whole);
+
 /* Its errors, and the element that is wrong most; nothing where the shapes differ. */
 void msp_suspect_tensors(msp_compare_suspect *out, const msp_tensor *n, const msp_tensor *b, int threads);
 

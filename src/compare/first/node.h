@@ -4,6 +4,7 @@
 
 #include <limits.h>
 #include "compare/first/analyze.h"
+#include "compare/first/comm.h"
 #include "core/arena.h"
 #include "core/file.h"
 #include "text/json.h"
@@ -17,26 +18,12 @@ typedef struct msp_da_op {
     int sub_layer;
 } msp_da_op;
 
-typedef enum msp_da_type { MSP_DA_LINK, MSP_DA_SRC, MSP_DA_DST } msp_da_type;
-
 /* A communication call, and the first differing compute call since the one before it. */
 typedef struct msp_da_node {
     msp_da_op op, before;
     bool same;
-    msp_str api, direction; /* "all_reduce", "forward" */
-    msp_da_type type;
-    bool point_to_point; /* a batch of messages: peers are each message's, and the partner's list is another one */
-    int64_t *peers;      /* ranks on the other side, sorted, each once; npeers 0: all */
-    size_t npeers;
+    msp_comm_call comm;
 } msp_da_node;
-
-/* What the rows of a communication call say about its partners. */
-typedef struct msp_da_peers {
-    bool has_src, has_dst, in_group; /* in_group: src or dst counts inside the group */
-    int64_t value;
-    int64_t *group, *p2p;
-    size_t ngroup, group_cap, np2p, p2p_cap;
-} msp_da_peers;
 
 struct msp_da_rank {
     msp_compare_mode mode;
@@ -57,7 +44,7 @@ struct msp_da_rank {
     msp_str api;
     bool open, wanted, same, comm, ignored;
     int output_rows;
-    msp_da_peers peers;
+    msp_comm_peers peers;
 
     /* what is known so far */
     msp_da_node *nodes;

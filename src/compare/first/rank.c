@@ -38,41 +38,6 @@ is_ignored(msp_str name)
     return false;
 }
 
-/* The names that the originals list are all covered by these parts ("isend" holds "send", and so on). */
-static bool
-is_communication(msp_str name)
-{
-    static const msp_str prefixes[] = {{"Distributed", 11}, {"MintDistributed", 15}, {"communication.comm_func", 23}};
-    static const msp_str parts[] = {{"send", 4},   {"recv", 4},    {"broadcast", 9},  {"reduce", 6},
-                                    {"gather", 6}, {"scatter", 7}, {"all_to_all", 10}};
-    bool ours = false;
-
-    for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
-        ours = ours || msp_str_starts(name, prefixes[i]);
-    for (size_t i = 0; ours && i < sizeof(parts) / sizeof(parts[0]); i++)
-        if (contains(name, parts[i]))
-            return true;
-    return false;
-}
-
-/* The part of a dotted name, counted from its end: 0 is the last. Empty when there are fewer. */
-static msp_str
-part_from_end(msp_str name, size_t n)
-{
-    const char *end = name.p + name.len, *p = end;
-
-    for (;;) {
-        while (p > name.p && p[-1] != '.')
-            p--;
-        if (n == 0)
-            return (msp_str){p, (size_t)(end - p)};
-        if (p == name.p)
-            return (msp_str){NULL, 0};
-        n--;
-        end = --p;
-    }
-}
-
 static size_t
 count_parts(msp_str name)
 {
@@ -140,171 +105,22 @@ row_differs(const msp_da_rank *r, const msp_da_row *row)
     return false;
 }
 
-/* ---- partners of a communication call ------------------------------------------------------------------------ */
-
-static msp_status
-add_number(int64_t **list, size_t *n, size_t *cap, int64_t v, msp_error *err)
-{
-    if (!msp_vec_grow((void **)list, cap, *n + 1, sizeof(**list)))
-        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
-    (*list)[(*n)++] = v;
-    return MSP_OK;
-}
-
-/* "[0, 1, 2]", or the older "tp-0-1-2": every number, but for digits that belong to the word in front. */
-static msp_status
-add_group(msp_da_peers *p, msp_str text, msp_error *err)
-{
-    const char *at = text.p, *end = text.p + text.len;
-
-    if (text.len == 0 || *at != '[') {
-        at = msp_str_find(text, MSP_STR("-"));
-        if (at == NULL)
-            return MSP_OK;
-    }
-    while (at < end) {
-        int64_t v = 0;
-        msp_status st;
-
-        while (at < end && (*at < '0' || *at > '9'))
-            at++;
-        if (at == end)
-            break;
-        for (; at < end && *at >= '0' && *at <= '9'; at++)
-            v = v < INT32_MAX ? v * 10 + (*at - '0') : v;
-        st = add_number(&p->group, &p->ngroup, &p->group_cap, v, err);
-        if (st != MSP_OK)
-            return st;
-    }
-    return MSP_OK;
-}
-
-static bool
-text_to_rank(msp_str s, int64_t *out)
-{
-    unsigned long long v;
-
-    if (!msp_str_to_u64(s, &v) || v > INT32_MAX)
-        return false;
-    *out = (int64_t)v;
-    return true;
-}
-
-static bool
-cell_to_rank(const msp_cell *c, int64_t *out)
-{
-    if (c->kind == MSP_CELL_INT && c->as.i >= 0 && c->as.i <= INT32_MAX) {
-        *out = c->as.i;
-        return true;
-    }
-    return c->kind == MSP_CELL_TEXT && text_to_rank((msp_str){c->as.text.p, c->as.text.len}, out);
-}
-
-/* The argument that an unnamed position stands for: dist.send(t, 1), dist.gather(t, list, 0). */
-static msp_str
-positional_name(msp_str api, msp_str position)
-{
-    static const struct {
-        msp_str api, position, name;
-    } all[] = {
-        {{"send", 4}, {"1", 1}, {"dst", 3}},
-        {{"isend", 5}, {"1", 1}, {"dst", 3}},
-        {{"recv", 4}, {"1", 1}, {"src", 3}},
-        {{"irecv", 5}, {"1", 1}, {"src", 3}},
-        {{"broadcast", 9}, {"1", 1}, {"src", 3}},
-        {{"reduce", 6}, {"1", 1}, {"dst", 3}},
-        {{"gather", 6}, {"2", 1}, {"dst", 3}},
-        {{"scatter", 7}, {"2", 1}, {"src", 3}},
-        {{"send_object_list", 16}, {"1", 1}, {"dst", 3}},
-        {{"recv_object_list", 16}, {"1", 1}, {"src", 3}},
-    };
-
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-        if (msp_str_eq(all[i].api, api) && msp_str_eq(all[i].position, position))
-            return all[i].name;
-    return position;
-}
-
 static msp_status
 note_peers(msp_da_rank *r, const msp_da_row *row, msp_error *err)
 {
     const msp_cell *value = &row->cells[r->mode == MSP_MODE_MD5 ? r->md5 : r->stat[MSP_STAT_MAX]];
     const msp_cell *name = &row->cells[r->npu_name];
-    msp_str last = part_from_end((msp_str){name->as.text.p, name->as.text.len}, 0);
-    bool src, dst, in_group;
-    int64_t v;
+    msp_comm_arg arg = {.call = r->api,
+                        .name = {name->as.text.p, name->as.text.len},
+                        .is_checksum = r->mode == MSP_MODE_MD5,
+                        .is_number = value->kind == MSP_CELL_INT,
+                        .p2p_peer = row->p2p_peer[0]};
 
-    if (row->p2p_peer[0].len > 0 && text_to_rank(row->p2p_peer[0], &v))
-        return add_number(&r->peers.p2p, &r->peers.np2p, &r->peers.p2p_cap, v, err);
-    if (msp_str_eq(last, MSP_STR("group")) && value->kind == MSP_CELL_TEXT)
-        return add_group(&r->peers, (msp_str){value->as.text.p, value->as.text.len}, err);
-    /* a position's checksum says nothing about its value */
-    if (r->mode != MSP_MODE_MD5)
-        last = positional_name(part_from_end(r->api, 2), last);
-    in_group = msp_str_starts(last, MSP_STR("group_"));
-    src = msp_str_eq(last, MSP_STR("src")) || msp_str_eq(last, MSP_STR("group_src"));
-    dst = msp_str_eq(last, MSP_STR("dst")) || msp_str_eq(last, MSP_STR("group_dst"));
-    if ((src || dst) && cell_to_rank(value, &v)) {
-        r->peers.has_src = src;
-        r->peers.has_dst = dst;
-        r->peers.in_group = in_group;
-        r->peers.value = v;
-    }
-    return MSP_OK;
-}
-
-static void
-reset_peers(msp_da_peers *p)
-{
-    p->has_src = p->has_dst = p->in_group = false;
-    p->ngroup = p->np2p = 0;
-}
-
-static int
-by_number(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-    return (x > y) - (x < y);
-}
-
-/* What the arguments say, in the order of how exact it is: a named rank, peers of point-to-point operations, a group.
- */
-static msp_status
-resolve_peers(msp_da_node *node, msp_da_rank *r, msp_error *err)
-{
-    const msp_da_peers *p = &r->peers;
-    bool named = p->has_src || p->has_dst;
-    int64_t one = p->value;
-    const int64_t *from = NULL;
-    size_t n = 0;
-
-    if (named && p->in_group && p->value < (int64_t)p->ngroup)
-        one = p->group[p->value];
-    if (named)
-        node->type = (p->has_src == (one == r->rank)) ? MSP_DA_SRC : MSP_DA_DST;
-    if (named && one != r->rank) {
-        from = &one;
-        n = 1;
-    } else if (p->np2p > 0) {
-        node->point_to_point = true;
-        from = p->p2p;
-        n = p->np2p;
-    } else {
-        from = p->group;
-        n = p->ngroup;
-    }
-    if (n == 0)
-        return MSP_OK;
-    node->peers = msp_arena_alloc(&r->arena, n, sizeof(*node->peers));
-    if (node->peers == NULL)
-        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
-    memcpy(node->peers, from, n * sizeof(*from));
-    qsort(node->peers, n, sizeof(*node->peers), by_number);
-    for (size_t i = 0; i < n; i++)
-        if (node->npeers == 0 || node->peers[i] != node->peers[node->npeers - 1])
-            node->peers[node->npeers++] = node->peers[i];
-    return MSP_OK;
+    if (arg.is_number)
+        arg.number = value->as.i;
+    else if (value->kind == MSP_CELL_TEXT)
+        arg.text = (msp_str){value->as.text.p, value->as.text.len};
+    return msp_comm_note(&r->peers, &arg, err);
 }
 
 /* ---- writing one rank ---------------------------------------------------------------------------------------- */
@@ -391,11 +207,11 @@ static void
 write_pair(msp_json_writer *w, const char *const keys[2], const msp_str values[2])
 {
     for (int i = 0; i < 2; i++) {
-        int64_t number;
+        unsigned long long number;
 
         msp_json_write_key(w, msp_str_of(keys[i]));
-        if (text_to_rank(values[i], &number))
-            msp_json_write_i64(w, number);
+        if (msp_str_to_u64(values[i], &number) && number <= INT32_MAX)
+            msp_json_write_i64(w, (int64_t)number);
         else
             msp_json_write_string(w, values[i].len > 0 ? values[i] : MSP_STR("None"));
     }
@@ -450,10 +266,10 @@ begin_call(msp_da_rank *r, msp_str api, msp_error *err)
     r->open = true;
     r->wanted = count_parts(api) >= 4;
     r->same = true;
-    r->comm = is_communication(api);
+    r->comm = msp_comm_is(api);
     r->ignored = is_ignored(api);
     r->output_rows = 0;
-    reset_peers(&r->peers);
+    msp_comm_peers_reset(&r->peers);
     msp_buf_clear(&r->rows);
     msp_json_writer_init(&r->items, &r->rows, 4);
     r->items.depth = 3; /* as deep as it stands in the file: call, op_items, row */
@@ -470,11 +286,9 @@ add_node(msp_da_rank *r, msp_da_op op, msp_error *err)
     node = &r->nodes[r->nnodes++];
     *node = (msp_da_node){.op = op, .before = r->gap, .same = r->same};
     node->op.sub_layer = MSP_DA_LAST_IN_LAYER; /* it receives what all the compute calls of its layer made */
-    node->direction = part_from_end(r->api, 0);
-    node->api = part_from_end(r->api, 2);
     r->gap = (msp_da_op){.len = 0};
     r->ordinal = 0;
-    return resolve_peers(node, r, err);
+    return msp_comm_finish(&node->comm, &r->peers, r->api, r->rank, &r->arena, err);
 }
 
 static msp_status
@@ -565,8 +379,7 @@ msp_da_rank_close(msp_da_rank *r)
     msp_file_abandon(&r->file);
     msp_buf_release(&r->buf);
     msp_buf_release(&r->rows);
-    msp_free(r->peers.group);
-    msp_free(r->peers.p2p);
+    msp_comm_peers_release(&r->peers);
     msp_free(r->nodes);
     msp_arena_release(&r->arena);
     msp_free(r);

@@ -31,6 +31,7 @@ typedef struct graph {
     char *paths[MSP_OUTPUTS_FORMATS];
     size_t ntables;
     int64_t first_wrong; /* row number, -1: none yet */
+    int64_t cut;         /* rows of which a file was cut short while it was read */
 } graph;
 
 static msp_status
@@ -178,6 +179,7 @@ count_row(graph *g, const msp_graph_row *r, size_t number)
     c->none += r->j.verdict == VERDICT_NONE;
     c->shape_unmatched += r->j.verdict == VERDICT_UNMATCHED;
     c->unreadable += r->j.unreadable;
+    g->cut += r->cut;
     c->wrong += msp_verdict_wrong(r->j.verdict);
     g->out->tensor_bytes += r->j.bytes;
     if (msp_verdict_wrong(r->j.verdict) && g->first_wrong < 0)
@@ -313,6 +315,11 @@ compare_rows(graph *g)
         st = compare_block(g, i);
     if (st == MSP_OK)
         st = finish_tables(g);
+    if (st == MSP_OK && g->cut > 0)
+        st = msp_error_set(g->err, MSP_E_CHANGED,
+                           "tensor files of %lld rows were cut short while they were read: are they still being "
+                           "written or copied? The others are compared",
+                           (long long)g->cut);
     if (st == MSP_OK && g->out->counts.matched == 0)
         st = msp_error_set(g->err, MSP_E_NOT_FOUND,
                            "no tensor of %s has a partner in %s: are both of the same model and step?",

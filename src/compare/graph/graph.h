@@ -15,6 +15,9 @@
 /* True when opt asks for one of the two ways. */
 bool msp_graph_wanted(const msp_compare_options *opt);
 
+/* True when both paths are folders as MindSpore's engine lays them out: rank_<N>, or folders of that name below. */
+bool msp_graph_is_dump(const msp_compare_options *opt);
+
 /*
  * Find the folders on both sides and pair them: pairs[i].npu is the first of pairs[i].nnpu neighbouring places, each a
  * folder. MSP_E_NOT_FOUND when a path, or any folder with numbers below it, is missing.

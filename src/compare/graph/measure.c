@@ -4,6 +4,7 @@
 #include "compare/judge/judge.h"
 #include "compare/graph/row.h"
 #include "core/log.h"
+#include "io/tensor_file.h"
 #include "msprobe/stats.h"
 
 void
@@ -11,7 +12,7 @@ msp_graph_row_begin(msp_graph_row *r, const msp_graph_item *const sides[2])
 {
     r->side[0] = sides[0];
     r->side[1] = sides[1];
-    r->j.unreadable = false;
+    r->j.unreadable = r->cut = false;
     r->j.bytes = 0;
     msp_buf_clear(&r->j.message);
     for (int s = 0; s < 2; s++) {
@@ -144,11 +145,20 @@ msp_graph_judge_files(msp_graph_row *r, bool common)
             no_metrics(&r->j);
             msp_buf_printf(&r->j.message, "Dump file: %s not found or read failed.\n", r->side[i]->path);
             r->j.unreadable = true;
+            r->cut = err.status == MSP_E_CHANGED;
             r->j.verdict = VERDICT_NONE;
         }
     }
     if (opened[0] && opened[1])
         judge_opened(r, &t[0], &t[1], common);
+    for (int i = 0; i < 2; i++)
+        if (opened[i] && msp_tensor_check_at(&t[i], AT_FDCWD, r->side[i]->path, &err) != MSP_OK) {
+            msp_warning("%s", err.message);
+            no_metrics(&r->j);
+            msp_buf_printf(&r->j.message, "Dump file: %s not found or read failed.\n", r->side[i]->path);
+            r->j.unreadable = r->cut = true;
+            r->j.verdict = VERDICT_NONE;
+        }
     for (int i = 0; i < 2; i++) {
         if (opened[i] && !opened[1 - i])
             describe_tensor(r, i, &t[i]);

@@ -45,6 +45,42 @@ part_number(msp_str part, msp_str prefix)
     return msp_str_to_u64(part, &n) && n <= INT32_MAX ? (int64_t)n : -1;
 }
 
+static bool
+is_rank_folder(msp_str name)
+{
+    return part_number(name, MSP_STR("rank_")) >= 0;
+}
+
+/* rank_<N> with an underscore: dumps of calls have rank<N>. A dump of calls in a folder of that name stays one. */
+static bool
+has_rank_folder(const char *path)
+{
+    msp_dir_list names = {0};
+    bool found = is_rank_folder(msp_path_base(path));
+
+    if (msp_path_kind_of(path) != MSP_PATH_DIR || msp_dir_list_read(&names, path, NULL) != MSP_OK)
+        return false;
+    for (size_t i = 0; i < names.count; i++) {
+        char *child = is_rank_folder(msp_str_of(names.names[i])) ? msp_path_join(path, names.names[i]) : NULL;
+
+        found = found || (child != NULL && msp_path_kind_of(child) == MSP_PATH_DIR);
+        msp_free(child);
+        if (strcmp(names.names[i], "dump.json") == 0 || msp_str_starts(msp_str_of(names.names[i]), MSP_STR("step"))) {
+            found = false;
+            break;
+        }
+    }
+    msp_dir_list_release(&names);
+    return found;
+}
+
+bool
+msp_graph_is_dump(const msp_compare_options *opt)
+{
+    return opt->framework != MSP_PYTORCH && opt->npu_path != NULL && opt->bench_path != NULL &&
+           has_rank_folder(opt->npu_path) && has_rank_folder(opt->bench_path);
+}
+
 /* The n-th part of a path from its end, 0 being the last. */
 static msp_str
 path_part(const char *path, size_t n)

@@ -8,6 +8,7 @@
 typedef struct msp_graph_row {
     const msp_graph_item *side[2]; /* NULL: this side has none */
     msp_judged j;
+    bool cut;             /* a file was cut short while it was read */
     msp_row stats_row[2]; /* statistic.csv: the numbers, for the measurer */
     msp_buf dtype[2], shape[2];
     msp_cell stats[2][MSP_NSTATS];

@@ -1,5 +1,6 @@
 /* show.c - the columns of static graphs, and a row as its cells. */
 #include "compare/graph/row.h"
+#include "compare/judge/show.h"
 #include "text/pytext.h"
 
 /* ---- columns ------------------------------------------------------------------------------------------------- */
@@ -27,7 +28,7 @@ static size_t
 add_columns(msp_column *out, size_t n, const char *const *titles, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        out[n + i] = (msp_column){titles[i], 0};
+        out[n + i] = (msp_column){titles[i], msp_show_width(titles[i])};
     return n + count;
 }
 

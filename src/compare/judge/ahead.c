@@ -17,8 +17,8 @@ room_for(const msp_measurer *m, int side, const msp_rows *t, const msp_row *r)
 {
     int64_t bytes = msp_row_bytes(t, r);
 
-    if (r->file == NULL || r->file_len > NAME_MAX || memchr(r->file, '/', r->file_len) != NULL || m->fds[side] < 0 ||
-        m->open_to_all[side] || bytes < 0 || bytes > SMALL)
+    if (r->file == NULL || r->whole != 0 || r->file_len > NAME_MAX || memchr(r->file, '/', r->file_len) != NULL ||
+        m->fds[side] < 0 || m->open_to_all[side] || bytes < 0 || bytes > SMALL)
         return 0;
     return ((size_t)bytes + AROUND + ALIGNED - 1) / ALIGNED * ALIGNED;
 }

@@ -102,10 +102,33 @@ checksum(const msp_val *v)
     return v->kind == VAL_TEXT ? (msp_str){v->as.p, v->len} : MSP_STR("N/A");
 }
 
+/* A whole whose checksum does not follow from those of its parts. */
+static bool
+is_unknown(const msp_row *r)
+{
+    return r->whole != 0 && msp_str_eq(checksum(&r->md5), MSP_STR("N/A"));
+}
+
+/* How the tensors were put together, as far as that matters. */
+static void
+tell_parts(msp_judged *j, const msp_measurer *m)
+{
+    const msp_row *rows[2] = {j->n, j->b};
+
+    for (int side = 0; m != NULL && side < 2; side++) {
+        const char *note =
+            rows[side] != NULL && m->whole[side] != NULL ? msp_whole_note(m->whole[side], rows[side]) : NULL;
+
+        if (note != NULL)
+            msp_buf_printf(&j->message, "%sLayout, %s side: %s.", j->message.len > 0 ? " " : "",
+                           side == 0 ? "NPU" : "bench", note);
+    }
+}
+
 static void
 judge_md5(msp_judged *j)
 {
-    if (j->b == NULL)
+    if (j->b == NULL || is_unknown(j->n) || is_unknown(j->b))
         j->verdict = VERDICT_NA;
     else
         j->verdict = msp_str_eq(checksum(&j->n->md5), checksum(&j->b->md5)) ? VERDICT_PASS : VERDICT_DIFFERENT;
@@ -116,6 +139,7 @@ msp_judge_row(msp_judged *j, msp_compare_mode mode, const msp_measurer *m, bool 
 {
     j->consistent = grads_agree(j->n, j->b);
     j->unreadable = false;
+    j->cut = NULL;
     j->colour = MSP_ROW_PLAIN;
     j->bytes = 0;
     switch (mode) {
@@ -129,4 +153,5 @@ msp_judge_row(msp_judged *j, msp_compare_mode mode, const msp_measurer *m, bool 
         judge_md5(j);
         break;
     }
+    tell_parts(j, m);
 }

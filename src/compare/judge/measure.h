@@ -3,16 +3,18 @@
 #define MSP_COMPARE_MEASURE_H
 
 #include "compare/judge/judged.h"
+#include "compare/layout/whole.h"
 
 /* Differences and relative errors of the four statistics. j->b must be set. */
 void msp_measure_stats(msp_judged *j);
 
 typedef struct msp_measurer {
-    const char *dirs[2]; /* where the tensor files of NPU and bench lie */
-    int fds[2];          /* the same, open; -1: there is none */
-    bool open_to_all[2]; /* others can reach the files there, so each is looked at before it is read */
-    bool values;         /* torch_npu.hooks: a row's file is the text of its values itself */
-    int threads;         /* for one large tensor */
+    const char *dirs[2];       /* where the tensor files of NPU and bench lie */
+    int fds[2];                /* the same, open; -1: there is none */
+    bool open_to_all[2];       /* others can reach the files there, so each is looked at before it is read */
+    bool values;               /* torch_npu.hooks: a row's file is the text of its values itself */
+    int threads;               /* for one large tensor */
+    const msp_whole *whole[2]; /* what the rows' parts are; NULL: they have none */
 } msp_measurer;
 
 /*
@@ -30,6 +32,12 @@ void msp_measure_opened(const msp_measurer *m, msp_judged *j, const msp_tensor *
  */
 MSP_CHECK msp_status msp_measure_take(msp_tensor *out, const msp_measurer *m, int side, const msp_judged *j,
                                       msp_error *err);
+
+/* Was the file of a row's tensor, which is open and was read, cut short meanwhile? Then what was read may be zeros. */
+bool msp_measure_is_cut(const msp_measurer *m, int side, const msp_row *r, const msp_tensor *t);
+
+/* The same for both sides of a row: j->cut says which. */
+bool msp_measure_note_cut(const msp_measurer *m, msp_judged *j, const msp_tensor *n, const msp_tensor *b);
 
 /* Open the tensor file of a row: of the NPU side (0) or the bench side (1). An empty *out stays so when this fails. */
 MSP_CHECK msp_status msp_measure_open(msp_tensor *out, const msp_measurer *m, int side, const msp_row *r,

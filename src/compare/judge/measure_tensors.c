@@ -7,6 +7,7 @@
 #include <float.h>
 #include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include "compare/judge/measure.h"
 #include "text/pytext.h"
@@ -125,6 +126,23 @@ compared_as(msp_dtype t)
     return msp_dtype_class_of(t) == MSP_CLASS_FLOAT && t != MSP_F64 && t != MSP_F16 ? MSP_F32 : t;
 }
 
+/* The metrics of both, in words where they say nothing; n and b need no data unless they are scalars. */
+static void
+tell_metrics(msp_judged *j, const msp_metrics *r, const msp_tensor *n, const msp_tensor *b)
+{
+    if (n->ndim == 0) {
+        set_scalar(j, r, n, b);
+        return;
+    }
+    if (r->mismatches > 0) {
+        all_metrics(j, "N/A", "The Position of inf or nan in NPU and bench Tensor do not match.");
+        return;
+    }
+    if (compared_as(n->dtype) != compared_as(b->dtype))
+        msp_buf_text(&j->message, "Dtype of NPU and bench Tensor do not match.");
+    set_metrics(j, r, n, b);
+}
+
 void
 msp_measure_opened(const msp_measurer *m, msp_judged *j, const msp_tensor *n, const msp_tensor *b)
 {
@@ -139,17 +157,7 @@ msp_measure_opened(const msp_measurer *m, msp_judged *j, const msp_tensor *n, co
         all_metrics(j, "shape unmatched", "Shape of NPU and bench Tensor do not match. Skipped.");
         return;
     }
-    if (n->ndim == 0) {
-        set_scalar(j, &r, n, b);
-        return;
-    }
-    if (r.mismatches > 0) {
-        all_metrics(j, "N/A", "The Position of inf or nan in NPU and bench Tensor do not match.");
-        return;
-    }
-    if (compared_as(n->dtype) != compared_as(b->dtype))
-        msp_buf_text(&j->message, "Dtype of NPU and bench Tensor do not match.");
-    set_metrics(j, &r, n, b);
+    tell_metrics(j, &r, n, b);
 }
 
 static msp_status
@@ -176,6 +184,8 @@ msp_measure_open(msp_tensor *out, const msp_measurer *m, int side, const msp_row
     char name[NAME_MAX + 1];
     msp_status st;
 
+    if (r->whole != 0)
+        return msp_whole_tensor(out, m->whole[side], r, err);
     if (m->values)
         return msp_legacy_open_values(out, msp_row_file(r), err);
     /* a name with a slash would lead out of the dump */
@@ -197,7 +207,7 @@ msp_measure_take(msp_tensor *out, const msp_measurer *m, int side, const msp_jud
     const msp_row *r = side == 0 ? j->n : j->b;
     msp_status st;
 
-    if (j->ahead[side].len == 0)
+    if (j->ahead[side].len == 0 || r->whole != 0)
         return msp_measure_open(out, m, side, r, err);
     st = msp_tensor_parse(out, j->ahead[side].p, j->ahead[side].len, err);
     return st == MSP_OK ? MSP_OK : msp_error_prefix(err, st, "%s/%.*s: ", m->dirs[side], (int)r->file_len, r->file);
@@ -214,28 +224,113 @@ read_failed(msp_judged *j)
     msp_buf_text(&j->message, "] not found or read failed.");
 }
 
+bool
+msp_measure_is_cut(const msp_measurer *m, int side, const msp_row *r, const msp_tensor *t)
+{
+    char name[NAME_MAX + 1];
+
+    if (m->values || r->whole != 0)
+        return false; /* parts are looked at when they are put together */
+    snprintf(name, sizeof(name), "%.*s", (int)r->file_len, r->file);
+    return msp_tensor_check_at(t, m->fds[side], name, NULL) != MSP_OK;
+}
+
+bool
+msp_measure_note_cut(const msp_measurer *m, msp_judged *j, const msp_tensor *n, const msp_tensor *b)
+{
+    j->cut = msp_measure_is_cut(m, 0, j->n, n) ? j->n : msp_measure_is_cut(m, 1, j->b, b) ? j->b : NULL;
+    return j->cut != NULL;
+}
+
+/* One side in parts, each of which is compared with its place in the other: no copy is made. */
+static void
+measure_parts(const msp_measurer *m, msp_judged *j, int side)
+{
+    const msp_row *row = side == 0 ? j->n : j->b;
+    msp_tensor other, like;
+    msp_metrics r;
+    msp_status st = msp_measure_take(&other, m, 1 - side, j, NULL);
+
+    if (st != MSP_OK) {
+        j->cut = st != MSP_E_CHANGED ? NULL : side == 0 ? j->b : j->n;
+        read_failed(j);
+        return;
+    }
+    st = msp_whole_metrics(&r, &like, m->whole[side], row, side, &other, m->threads, NULL);
+    if (st == MSP_E_CHANGED)
+        j->cut = row;
+    else if (msp_measure_is_cut(m, 1 - side, side == 0 ? j->b : j->n, &other)) {
+        j->cut = side == 0 ? j->b : j->n;
+        st = MSP_E_CHANGED;
+    }
+    if (st == MSP_E_INVALID)
+        all_metrics(j, "shape unmatched", "Shape of NPU and bench Tensor do not match. Skipped.");
+    else if (st != MSP_OK)
+        read_failed(j);
+    else if (like.numel == 0)
+        all_metrics(j, "unsupported", "This is empty data, can not compare.");
+    else
+        tell_metrics(j, &r, side == 0 ? &like : &other, side == 0 ? &other : &like);
+    if (st == MSP_OK)
+        j->bytes =
+            like.numel * (int64_t)msp_dtype_size(like.dtype) + other.numel * (int64_t)msp_dtype_size(other.dtype);
+    msp_tensor_release(&other);
+}
+
 static void
 measure_files(const msp_measurer *m, msp_judged *j)
 {
     msp_tensor n, b;
+    msp_status st;
 
-    if (msp_measure_take(&n, m, 0, j, NULL) != MSP_OK) {
+    for (int side = 0; side < 2; side++)
+        if (m->whole[side] != NULL && msp_whole_has_slices(m->whole[side], side == 0 ? j->n : j->b)) {
+            measure_parts(m, j, side);
+            return;
+        }
+    st = msp_measure_take(&n, m, 0, j, NULL);
+    if (st != MSP_OK) {
+        j->cut = st == MSP_E_CHANGED ? j->n : NULL;
         read_failed(j);
         return;
     }
-    if (msp_measure_take(&b, m, 1, j, NULL) != MSP_OK) {
+    st = msp_measure_take(&b, m, 1, j, NULL);
+    if (st != MSP_OK) {
+        j->cut = st == MSP_E_CHANGED ? j->b : NULL;
         read_failed(j);
     } else {
         msp_measure_opened(m, j, &n, &b);
+        if (msp_measure_note_cut(m, j, &n, &b)) {
+            msp_buf_clear(&j->message);
+            read_failed(j);
+        }
         msp_tensor_release(&b);
     }
     msp_tensor_release(&n);
 }
 
+/* Numbers, texts, lists and None have a checksum of their text, None excepted; 1 and 1.0 are the same to a person. */
+static bool
+same_plain(const msp_row *n, const msp_row *b)
+{
+    double x, y;
+
+    if (msp_val_number(&n->stats[MSP_STAT_MAX], &x) && msp_val_number(&b->stats[MSP_STAT_MAX], &y))
+        return x == y || (isnan(x) && isnan(y));
+    return n->md5.kind == b->md5.kind &&
+           (n->md5.kind != VAL_TEXT || (n->md5.len == b->md5.len && memcmp(n->md5.as.p, b->md5.as.p, n->md5.len) == 0));
+}
+
 void
 msp_measure_tensors(const msp_measurer *m, msp_judged *j)
 {
-    if (j->n->file == NULL)
+    if (j->n->plain && j->b != NULL && j->b->plain)
+        all_metrics(j, "unsupported",
+                    same_plain(j->n, j->b) ? "No tensor but a plain value, the same on both sides."
+                                           : "No tensor but a plain value, another one on either side.");
+    else if (j->n->plain)
+        all_metrics(j, "unsupported", "No tensor but a plain value.");
+    else if (j->n->file == NULL)
         all_metrics(j, "unsupported", "NPU does not have data file.");
     else if (j->b == NULL)
         all_metrics(j, "unsupported", "Bench api/module unmatched.");

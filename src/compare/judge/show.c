@@ -24,11 +24,32 @@ static const char *const end_md5[] = {"NPU MD5", "BENCH MD5", "Requires_grad Con
 static const char *const stack_info[] = {"NPU_Stack_Info"};
 static const char *const data_name[] = {"Data_Name"};
 
+/* Wide enough for what stands in a column of a real dump; 0: the title decides. */
+double
+msp_show_width(const char *title)
+{
+    static const struct {
+        const char *title;
+        double width;
+    } wide[] = {{"NPU Name", 52},         {"Bench Name", 52},         {"Name", 52},      {"Err_message", 60},
+                {"NPU_Stack_Info", 80},   {"Data_Name", 60},          {"NPU Dtype", 18}, {"Bench Dtype", 18},
+                {"NPU Tensor Shape", 22}, {"Bench Tensor Shape", 22}, {"Cosine", 16},    {"EucDist", 18},
+                {"MaxAbsErr", 18},        {"MaxRelativeErr", 18},     {"NPU max", 18},   {"NPU min", 18},
+                {"NPU mean", 18},         {"NPU l2norm", 18},         {"Bench max", 18}, {"Bench min", 18},
+                {"Bench mean", 18},       {"Bench l2norm", 18},       {"Max diff", 18},  {"Min diff", 18},
+                {"Mean diff", 18},        {"L2norm diff", 18},        {"NPU MD5", 14},   {"BENCH MD5", 14}};
+
+    for (size_t i = 0; i < sizeof(wide) / sizeof(wide[0]); i++)
+        if (strcmp(wide[i].title, title) == 0)
+            return wide[i].width;
+    return 0;
+}
+
 static size_t
 add_titles(msp_column *out, size_t n, const char *const *titles, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        out[n + i] = (msp_column){titles[i], 0};
+        out[n + i] = (msp_column){titles[i], msp_show_width(titles[i])};
     return n + count;
 }
 

@@ -6,6 +6,9 @@
 
 enum { SHOW_MAX_COLUMNS = 28 };
 
+/* Of a column of a table with this title, in characters; 0: as the title is long. */
+double msp_show_width(const char *title);
+
 /* Fills out and returns how many columns there are. */
 size_t msp_show_columns(msp_column out[SHOW_MAX_COLUMNS], msp_compare_mode mode, bool stack);
 

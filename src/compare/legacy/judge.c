@@ -295,6 +295,8 @@ cannot_read(msp_judged *j, const msp_measurer *m, int side, const msp_error *err
     msp_buf path = {0};
 
     j->unreadable = true;
+    if (err->status == MSP_E_CHANGED)
+        j->cut = side == 0 ? j->n : j->b;
     all_words(j, m->values ? "cannot be calculated" : "Nan");
     if (err->status == MSP_E_NOT_FOUND && !m->values)
         msp_buf_printf(&j->message, "Dump file:%s not found", missing_file(m, side == 0 ? j->n : j->b, side, &path));
@@ -323,6 +325,11 @@ judge_tensors(msp_judged *j, const msp_legacy_look *look, const msp_measurer *m)
             judge_values(j, look, m, &n, &b);
         else
             judge_3(j, m, &n, &b);
+        if (msp_measure_note_cut(m, j, &n, &b)) {
+            msp_error_set(&err, MSP_E_CHANGED, "Dump file was cut short while it was read");
+            msp_buf_clear(&j->message);
+            cannot_read(j, m, j->cut == j->b, &err);
+        }
         msp_tensor_release(&b);
     }
     msp_tensor_release(&n);

@@ -15,7 +15,7 @@ static void
 add_titles(columns *c, const char *const *titles, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        c->out[c->n++] = (msp_column){titles[i], 0};
+        c->out[c->n++] = (msp_column){titles[i], msp_show_width(titles[i])};
 }
 
 #define ADD(...)                                                   \

@@ -207,8 +207,9 @@ classify(msp_str name, unsigned long long *rank, char stamp[32])
     msp_str s = {name.p, name.len - (xlsx ? 5 : csv ? 4 : 0)}, digits;
     name_kind otherwise = xlsx ? NAME_FOREIGN : NAME_NOT_OURS;
 
-    if ((!xlsx && !csv) || msp_str_starts(name, MSP_STR(".")) || msp_str_starts(name, MSP_STR("~$")))
-        return NAME_NOT_OURS; /* the last is Excel's lock on a file that is open */
+    if ((!xlsx && !csv) || msp_str_starts(name, MSP_STR(".")) || msp_str_starts(name, MSP_STR("~$")) ||
+        msp_str_starts(name, MSP_STR("job_table_")))
+        return NAME_NOT_OURS; /* "~$" is Excel's lock on a file that is open */
     if (take(&s, MSP_STR("debug_")) || take(&s, MSP_STR("multi_ranks_compare_merge")))
         return xlsx ? NAME_OTHER : NAME_NOT_OURS;
     if (!take(&s, MSP_STR("compare_result")))

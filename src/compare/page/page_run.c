@@ -7,8 +7,6 @@
 #include "core/file.h"
 #include "core/log.h"
 
-enum { BINS = 240 };
-
 msp_status
 msp_page_run_open(msp_page_run *out, const char *dir, const char *timestamp, size_t npairs, msp_error *err)
 {
@@ -155,8 +153,6 @@ put_texts(msp_json_writer *w, const char *key, char *const *texts, size_t n)
 static void
 put_suspect(msp_json_writer *w, const msp_compare_suspect *s)
 {
-    static const char *const inputs[] = {"unknown", "fine", "wrong"};
-
     msp_json_write_key(w, MSP_STR("suspect"));
     msp_json_begin_object(w);
     put_text(w, "name", s->npu_name);
@@ -164,7 +160,7 @@ put_suspect(msp_json_writer *w, const msp_compare_suspect *s)
     put_text(w, "call", s->api);
     put_text(w, "verdict", s->verdict);
     put_text(w, "message", s->message);
-    put_text(w, "inputs", inputs[s->inputs]);
+    put_text(w, "inputs", msp_inputs_state_text(s->inputs));
     put_text(w, "argument", s->argument);
     put_texts(w, "stack", s->stack, s->nstack);
     put_texts(w, "dtype", s->dtype, 2);
@@ -182,6 +178,21 @@ put_suspect(msp_json_writer *w, const msp_compare_suspect *s)
         msp_json_end_object(w);
     }
     msp_json_end_object(w);
+}
+
+/* The verdict's suspects after the first, which "suspect" is. */
+static void
+put_next_suspects(msp_json_writer *w, const msp_pair_verdict *v)
+{
+    msp_json_write_key(w, MSP_STR("then"));
+    msp_json_begin_array(w);
+    for (size_t i = 1; i < v->nsuspects; i++) {
+        msp_json_begin_object(w);
+        put_text(w, "call", v->suspects[i].api);
+        put_text(w, "reason", v->suspects[i].reason);
+        msp_json_end_object(w);
+    }
+    msp_json_end_array(w);
 }
 
 static void
@@ -203,21 +214,20 @@ put_counts(msp_json_writer *w, const msp_compare_counts *c)
 static void
 put_bins(msp_json_writer *w, const msp_page_part *part)
 {
-    msp_page_bin bins[BINS];
+    const msp_page_rest *rest = msp_page_part_rest(part);
 
-    msp_page_part_bins(part, bins, BINS);
     msp_json_write_key(w, MSP_STR("bins"));
     msp_json_begin_array(w);
-    for (size_t i = 0; i < BINS; i++) {
-        float e = bins[i].error;
+    for (size_t i = 0; i < PAGE_BINS; i++) {
+        float e = rest->bins[i].error;
 
         msp_json_write_f64(w, isinf(e) ? 1e38 : e);
-        msp_json_write_i64(w, bins[i].verdict);
-        msp_json_write_i64(w, bins[i].marks);
+        msp_json_write_i64(w, rest->bins[i].verdict);
+        msp_json_write_i64(w, rest->bins[i].marks);
     }
     msp_json_end_array(w);
-    put_int(w, "calls", (int64_t)msp_page_part_calls(part));
-    put_int(w, "shown_rows", msp_page_part_rows(part));
+    put_int(w, "calls", (int64_t)rest->calls);
+    put_int(w, "shown_rows", rest->rows);
 }
 
 static void
@@ -234,8 +244,15 @@ put_pair(msp_json_writer *w, const msp_compare_pair *p, const msp_page_part *par
     put_counts(w, &p->counts);
     if (part != NULL)
         put_bins(w, part);
-    if (p->suspect.found)
+    if (p->answer.blamed.found)
+        put_suspect(w, &p->answer.blamed);
+    else if (p->answer.sentence == NULL &&
+             p->suspect.found) /* a page made from tables: their limits are all there is */
         put_suspect(w, &p->suspect);
+    if (p->answer.sentence != NULL)
+        put_text(w, "sentence", p->answer.sentence);
+    put_texts(w, "notes", p->answer.notes, p->answer.nnotes);
+    put_next_suspects(w, &p->verdict);
     put_texts(w, "files", p->files, p->nfiles);
     msp_json_end_object(w);
 }
@@ -244,25 +261,22 @@ put_pair(msp_json_writer *w, const msp_compare_pair *p, const msp_page_part *par
 static size_t
 say_largest(msp_buf *text, const msp_page_run *page, const msp_compare_result *r)
 {
-    size_t pair = 0, call = SIZE_MAX;
-    float largest = -1, error;
+    const msp_page_rest *most = NULL;
+    size_t pair = 0;
 
     for (size_t i = 0; i < page->nparts; i++) {
-        size_t at = page->parts[i] != NULL ? msp_page_part_largest(page->parts[i], &error) : SIZE_MAX;
+        const msp_page_rest *rest = page->parts[i] != NULL ? msp_page_part_rest(page->parts[i]) : NULL;
 
-        if (at != SIZE_MAX && error > largest) {
-            largest = error;
+        if (rest != NULL && rest->largest_call != NULL && (most == NULL || rest->largest > most->largest)) {
+            most = rest;
             pair = i;
-            call = at;
         }
     }
-    if (call != SIZE_MAX && largest == 0)
+    if (most != NULL && most->largest == 0)
         msp_buf_text(text, " Every error that was measured is 0.");
-    else if (call != SIZE_MAX) {
-        msp_str name = msp_page_part_call_name(page->parts[pair], call);
-
-        msp_buf_printf(text, " The largest error is %.2g relative to the bench, of %.*s", (double)largest,
-                       (int)name.len, name.p);
+    else if (most != NULL) {
+        msp_buf_printf(text, " The largest error is %.2g relative to the bench, of %s", (double)most->largest,
+                       most->largest_call);
         if (r->npairs > 1)
             msp_buf_printf(text, " (%s)", r->pairs[pair].label);
         msp_buf_char(text, '.');
@@ -270,49 +284,58 @@ say_largest(msp_buf *text, const msp_page_run *page, const msp_compare_result *r
     return pair;
 }
 
-/* One sentence for the whole run: the first pair whose rows went wrong, in the order of steps and ranks. */
-static void
-put_verdict(msp_json_writer *w, const msp_page_run *page, const msp_compare_result *r)
+/* A page that is made from tables has no verdict but their limits'. */
+static size_t
+say_tables(msp_buf *text, const msp_page_run *page, const msp_compare_result *r, bool *wrong)
 {
     const msp_compare_pair *first = NULL;
-    int64_t wrong = 0, unmatched = 0;
     size_t bad_pairs = 0, pair = 0;
-    msp_buf text = {0};
 
     for (size_t i = 0; i < r->npairs; i++) {
-        const msp_compare_pair *p = &r->pairs[i];
-
-        wrong += p->counts.wrong;
-        unmatched += p->counts.unmatched;
-        bad_pairs += p->suspect.found;
-        if (first == NULL && p->suspect.found) {
-            first = p;
+        bad_pairs += r->pairs[i].suspect.found;
+        if (first == NULL && r->pairs[i].suspect.found) {
+            first = &r->pairs[i];
             pair = i;
         }
     }
-    if (first != NULL) {
-        const msp_compare_suspect *s = &first->suspect;
-
-        msp_buf_printf(&text, "%s is the first call that goes wrong", s->api);
-        if (first->label[0] != '\0' && r->npairs > 1)
-            msp_buf_printf(&text, " (%s)", first->label);
-        msp_buf_text(&text, s->inputs == MSP_INPUTS_FINE
-                                ? ": its inputs are still fine, so the difference is made in this call."
-                            : s->inputs == MSP_INPUTS_WRONG ? ": already what it takes is different."
-                                                            : ".");
-        if (bad_pairs > 1)
-            msp_buf_printf(&text, " %zu of %zu pairs have wrong rows.", bad_pairs, r->npairs);
-    } else if (r->nfailed == r->npairs) {
-        msp_buf_text(&text, "Nothing could be compared.");
-    } else {
-        msp_buf_text(&text, "No wrong row was found.");
-        pair = say_largest(&text, page, r);
-        if (unmatched > 0)
-            msp_buf_printf(&text, " %lld rows have no partner.", (long long)unmatched);
+    *wrong = first != NULL;
+    if (first == NULL && r->nfailed == r->npairs) {
+        msp_buf_text(text, "Nothing could be compared.");
+        return 0;
     }
+    if (first == NULL) {
+        msp_buf_text(text, "No row is beyond the manual's limits.");
+        return say_largest(text, page, r);
+    }
+    msp_buf_printf(text, "%s is the first call with a row beyond the manual's limits", first->suspect.api);
+    if (first->label[0] != '\0' && r->npairs > 1)
+        msp_buf_printf(text, " (%s; so have %zu of %zu tables)", first->label, bad_pairs, r->npairs);
+    msp_buf_char(text, '.');
+    return pair;
+}
+
+/* The sentence that the screen shows. */
+static void
+put_verdict(msp_json_writer *w, const msp_page_run *page, const msp_compare_result *r)
+{
+    bool bad = r->sentence != NULL && r->level == MSP_ANSWER_WRONG;
+    int64_t wrong = 0, unmatched = 0;
+    msp_buf text = {0};
+    size_t pair = r->told;
+    bool open = r->nfailed > 0;
+
+    for (size_t i = 0; i < r->npairs; i++) {
+        wrong += r->pairs[i].counts.wrong;
+        unmatched += r->pairs[i].counts.unmatched;
+    }
+    if (r->sentence != NULL)
+        msp_buf_printf(&text, "%s.", r->sentence);
+    else
+        pair = say_tables(&text, page, r, &bad);
+    open = open || unmatched > 0 || (r->sentence != NULL && r->level == MSP_ANSWER_NOT_JUDGED);
     msp_json_write_key(w, MSP_STR("verdict"));
     msp_json_begin_object(w);
-    put_text(w, "level", first != NULL ? "wrong" : r->nfailed > 0 || unmatched > 0 ? "open" : "fine");
+    put_text(w, "level", bad ? "wrong" : open ? "open" : "fine");
     put_text(w, "text", text.failed ? "" : text.p);
     put_int(w, "pair", (int64_t)pair);
     put_int(w, "wrong", wrong);

@@ -124,7 +124,6 @@ typedef struct reader {
     size_t ncolumns;
     int name, bench, verdict, npu_stack, message, dtype, shape; /* columns, -1: none */
     msp_buf stack_text; /* of the newest call: it stands in the first row only */
-    bool input_judged;  /* the call of the newest row had an input that could be judged */
 } reader;
 
 static msp_str
@@ -268,7 +267,7 @@ describe(reader *r, const msp_cell *cells, msp_str name, msp_str call)
     s->message = msp_result_text(cell_text(cells, r->message));
     s->dtype[0] = msp_result_text(cell_text(cells, r->dtype));
     s->shape[0] = msp_result_text(cell_text(cells, r->shape));
-    s->inputs = !output ? MSP_INPUTS_WRONG : r->input_judged ? MSP_INPUTS_FINE : MSP_INPUTS_UNKNOWN;
+    s->inputs = output ? MSP_INPUTS_UNKNOWN : MSP_INPUTS_WRONG; /* the table alone does not tell */
     return s->npu_name != NULL && s->bench_name != NULL && s->api != NULL && s->verdict != NULL && s->message != NULL &&
            s->dtype[0] != NULL && s->shape[0] != NULL;
 }
@@ -301,7 +300,6 @@ read_row(const msp_cell *given, size_t count, void *payload, msp_error *err)
     if (st != MSP_OK)
         return st;
     if (msp_page_part_calls(r->part) > before) {
-        r->input_judged = false;
         msp_buf_clear(&r->stack_text);
         msp_buf_str(&r->stack_text, cell_text(cells, r->npu_stack));
         st = msp_buf_status(&r->stack_text, err);
@@ -313,7 +311,6 @@ read_row(const msp_cell *given, size_t count, void *payload, msp_error *err)
             return msp_error_set(err, MSP_E_NOMEM, "out of memory");
         st = add_stack(r, call, err);
     }
-    r->input_judged |= !unmatched && msp_str_find(name, MSP_STR(".input")) != NULL;
     return st;
 }
 
@@ -370,8 +367,11 @@ read_json(reader *r, msp_error *err)
     for (size_t i = 0; st == MSP_OK && i < msp_json_count(rows); i++)
         st = read_json_line(msp_json_at(rows, i), read_row, r, err);
     msp_json_doc_release(&doc);
+    if (st != MSP_OK)
+        msp_error_prefix(err, st, "%s: ", r->path);
+    st = msp_map_blame(&map, AT_FDCWD, r->path, st, err);
     msp_map_close(&map);
-    return st == MSP_OK ? st : msp_error_prefix(err, st, "%s: ", r->path);
+    return st;
 }
 
 static msp_status

@@ -1,5 +1,6 @@
 /* outputs.c - see outputs.h. */
 #include "compare/pair/outputs.h"
+#include "compare/pair/verdict_table.h"
 
 #include "compare/legacy/legacy.h"
 #include "compare/run/run.h"
@@ -7,12 +8,6 @@
 #include "core/alloc.h"
 #include "core/path.h"
 #include "report/write/writer.h"
-
-const msp_outputs_format msp_outputs_formats[MSP_OUTPUTS_FORMATS] = {
-    {MSP_COMPARE_XLSX, MSP_TABLE_XLSX, "xlsx"},
-    {MSP_COMPARE_CSV, MSP_TABLE_CSV, "csv"},
-    {MSP_COMPARE_JSON, MSP_TABLE_JSON, "json"},
-};
 
 static msp_status
 no_memory(msp_error *err)
@@ -44,13 +39,8 @@ open_table(msp_outputs *o, msp_table_format format, const char *ext, msp_error *
         return st;
     if (format == MSP_TABLE_CSV)
         o->csv = i;
-    if (format == MSP_TABLE_XLSX) {
+    if (format == MSP_TABLE_XLSX)
         o->xlsx = i;
-        if (o->rule.coloured) {
-            opt.sheet = "Sheet";
-            opt.plain_header = true;
-        }
-    }
     return msp_table_open(&o->tables[i], o->paths[i], format, o->columns, o->ncolumns, &opt, err);
 }
 
@@ -86,6 +76,8 @@ msp_outputs_open(msp_outputs *out, const msp_outputs_rule *rule, msp_error *err)
     out->ncolumns = rule->legacy != NULL
                         ? msp_legacy_columns(out->columns, rule->mode, rule->legacy, rule->stack != NULL)
                         : msp_show_columns(out->columns, rule->mode, rule->stack != NULL);
+    if (rule->nothing)
+        return MSP_OK;
     st = rule->file != NULL ? MSP_OK : msp_path_make_dirs(rule->dir, err);
     if (st == MSP_OK)
         st = rule->diff_analyze ? open_analysis(out, err) : open_tables(out, err);
@@ -195,6 +187,47 @@ msp_status
 msp_outputs_lines(msp_outputs *o, msp_str lines, msp_error *err)
 {
     return msp_table_lines(o->tables[o->csv], lines, err);
+}
+
+static bool
+has_verdict(const msp_outputs *o, const msp_compare_pair *p)
+{
+    return p->answer.sentence != NULL && o->da == NULL && o->rule.legacy == NULL;
+}
+
+msp_status
+msp_outputs_verdict_sheet(msp_outputs *o, const msp_compare_pair *p, msp_error *err)
+{
+    msp_status st = MSP_OK;
+
+    for (size_t i = 0; has_verdict(o, p) && i < o->count && st == MSP_OK; i++)
+        if (i != o->csv)
+            st = msp_verdict_sheet(o->tables[i], p, i == o->xlsx ? VERDICT_SHEET_RESULTS : SIZE_MAX, err);
+    return st;
+}
+
+/* "<dir>/verdict_rank0_<time>.json" beside "<dir>/compare_result_rank0_<time>.csv". */
+msp_status
+msp_outputs_verdict_file(const msp_outputs *o, const msp_compare_pair *p, char ***files, size_t *nfiles, msp_error *err)
+{
+    const char *rest = strstr(o->rule.stem, "compare_result");
+    msp_buf stem = {0};
+    char *path;
+    msp_status st;
+
+    if (!has_verdict(o, p) || o->csv == SIZE_MAX)
+        return MSP_OK;
+    msp_buf_printf(&stem, "%.*sverdict%s", rest == NULL ? 0 : (int)(rest - o->rule.stem), o->rule.stem,
+                   rest == NULL ? "" : rest + strlen("compare_result"));
+    path = stem.failed ? NULL : msp_plan_file(o->rule.dir, stem.p, o->rule.timestamp, "json");
+    msp_buf_release(&stem);
+    if (path == NULL)
+        return no_memory(err);
+    st = msp_verdict_file(path, p, err);
+    if (st == MSP_OK && !msp_result_add(files, nfiles, msp_str_of(path)))
+        st = no_memory(err);
+    msp_free(path);
+    return st;
 }
 
 msp_status

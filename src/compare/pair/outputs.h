@@ -4,22 +4,14 @@
 
 #include "compare/first/analyze.h"
 #include "compare/judge/show.h"
-
-/* Every format that tables are written in, in the order in which they are opened. */
-typedef struct msp_outputs_format {
-    unsigned bit; /* MSP_COMPARE_* */
-    msp_table_format format;
-    const char *ext;
-} msp_outputs_format;
-
-enum { MSP_OUTPUTS_FORMATS = 3 };
-extern const msp_outputs_format msp_outputs_formats[MSP_OUTPUTS_FORMATS];
+#include "compare/run/formats.h"
 
 typedef struct msp_outputs_rule {
     const char *dir, *stem, *timestamp;
     unsigned formats;  /* MSP_COMPARE_* together */
     bool coloured;     /* the workbook has the form of a coloured one */
     bool diff_analyze; /* one JSON instead of tables */
+    bool nothing;      /* no files at all */
     int64_t rows, rank;
     int threads;
     msp_compare_mode mode;
@@ -53,6 +45,14 @@ bool msp_outputs_wants_lines(const msp_outputs *o);
 bool msp_outputs_only_lines(const msp_outputs *o); /* and nothing but it */
 void msp_outputs_line(const msp_outputs *o, const msp_shown *s, msp_buf *out);
 MSP_CHECK msp_status msp_outputs_lines(msp_outputs *o, msp_str lines, msp_error *err);
+
+/* The verdict on the pair as a sheet of workbook and json, before they are finished. Nothing for -da and the older
+ * tools. */
+MSP_CHECK msp_status msp_outputs_verdict_sheet(msp_outputs *o, const msp_compare_pair *p, msp_error *err);
+
+/* A csv has no sheets: beside it verdict_<...>.json is written, and its name added to the list. */
+MSP_CHECK msp_status msp_outputs_verdict_file(const msp_outputs *o, const msp_compare_pair *p, char ***files,
+                                              size_t *nfiles, msp_error *err);
 
 /* Put the files in their places and add their names to the list. */
 MSP_CHECK msp_status msp_outputs_finish(msp_outputs *o, char ***files, size_t *nfiles, msp_error *err);

@@ -3,13 +3,15 @@
  * (outputs.c); see pair.h for the parts. Nothing but the flattened rows grows with the dump.
  */
 #include "compare/pair/pair.h"
-#include "compare/verdict/verdict.h"
+#include "compare/verdict/replay.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 #include "compare/explain/advisor.h"
+#include "compare/explain/answer.h"
+#include "compare/explain/call.h"
 #include "compare/explain/suspect.h"
 #include "core/alloc.h"
 #include "core/log.h"
@@ -28,6 +30,7 @@ open_outputs(msp_pair *p)
                              .formats = opt->formats,
                              .coloured = p->highlight,
                              .diff_analyze = opt->diff_analyze,
+                             .nothing = opt->explain != NULL,
                              .rows = (int64_t)p->match.count,
                              .rank = p->out->rank,
                              .threads = opt->threads,
@@ -45,16 +48,38 @@ open_outputs(msp_pair *p)
     return msp_outputs_open(&p->outputs, &rule, p->err);
 }
 
+/*
+ * What the advisor speaks of: the row that the verdict blames or, where there is no verdict, the first beyond the
+ * manual's limits; -1: none.
+ */
+static int64_t
+advised_row(const msp_pair *p)
+{
+    if (!p->out->verdict.given || p->out->answer.sentence == NULL)
+        return p->advised;
+    return p->out->answer.blamed.found ? p->out->answer.blamed.row : -1;
+}
+
+static bool
+was_judged(const msp_pair *p)
+{
+    const msp_compare_counts *c = &p->out->counts;
+
+    if (p->out->verdict.given)
+        return p->out->answer.level != MSP_ANSWER_NOT_JUDGED;
+    return c->yes + c->no + c->clean + c->warning + c->pass + c->different > 0;
+}
+
 static msp_status
 advise(msp_pair *p)
 {
-    const msp_row *row = p->advised < 0 ? NULL : &p->sides[0].rows.rows[p->advised];
+    int64_t at = advised_row(p);
+    const msp_row *row = at < 0 ? NULL : &p->sides[0].rows.rows[at];
     msp_str name = row == NULL ? (msp_str){NULL, 0} : msp_row_name(row);
-    const msp_compare_counts *c = &p->out->counts;
-    bool any_judged = c->yes + c->no + c->clean + c->warning + c->pass + c->different > 0;
     bool ptdbg = p->look.form == MSP_LEGACY_PTDBG_2 || p->look.form == MSP_LEGACY_PTDBG_3;
-    const char *advice = ptdbg ? msp_advisor_text_ptdbg(name, any_judged) : msp_advisor_text(name, any_judged);
-    int64_t line = ptdbg ? p->advised + 2 : p->advised; /* there the header is line 1 */
+    const char *advice = ptdbg ? msp_advisor_text_ptdbg(name, was_judged(p)) : msp_advisor_text(name, was_judged(p));
+    msp_advisor_words words = {ptdbg ? at + 2 : at, /* there the header is line 1 */
+                               name, advice, msp_pair_is_legacy(p) ? NULL : p->out->answer.sentence};
     msp_status st;
     char *path;
 
@@ -63,39 +88,65 @@ advise(msp_pair *p)
     path = msp_plan_file(p->plan->out_dir, p->plan->advisor_stem, p->run->timestamp, "txt");
     p->out->advice = msp_result_text(msp_str_of(advice));
     p->out->advised = row == NULL ? NULL : msp_result_text(name);
-    p->out->advised_line = line;
+    p->out->advised_line = words.line;
     if (path == NULL || p->out->advice == NULL || (row != NULL && p->out->advised == NULL)) {
         msp_free(path);
         return msp_pair_no_memory(p);
     }
-    st = msp_advisor_write(path, line, name, advice, p->err);
+    st = msp_advisor_write(path, &words, p->err);
     if (st == MSP_OK && !msp_result_add(&p->out->files, &p->out->nfiles, msp_str_of(path)))
         st = msp_pair_no_memory(p);
     msp_free(path);
     return st;
 }
 
+/* All that explaining needs but for the row. */
+static msp_suspect_source
+suspect_source(msp_pair *p)
+{
+    return (msp_suspect_source){.rows = {&p->sides[0].rows, &p->sides[1].rows},
+                                .match = &p->match,
+                                .mode = p->out->mode,
+                                .stack = p->stack,
+                                .measurer = &p->measurer,
+                                .fuzzy = p->fuzzy,
+                                .legacy = msp_pair_look(p)};
+}
+
+/* The first row beyond the manual's limits, for the table's own line. */
 static msp_status
 describe_suspect(msp_pair *p)
 {
+    msp_suspect_source src = suspect_source(p);
     uint32_t partner;
-    msp_suspect_source src;
 
     if (p->suspect < 0)
         return MSP_OK;
     partner = p->match.bench[p->suspect];
-    src = (msp_suspect_source){.rows = {&p->sides[0].rows, &p->sides[1].rows},
-                               .match = &p->match,
-                               .mode = p->out->mode,
-                               .stack = p->stack,
-                               .measurer = &p->measurer,
-                               .row = {&p->sides[0].rows.rows[p->suspect],
-                                       partner == MATCH_NONE ? NULL : &p->sides[1].rows.rows[partner]},
-                               .verdict = p->suspect_verdict,
-                               .fuzzy = p->fuzzy,
-                               .legacy = msp_pair_look(p)};
+    src.row[0] = &p->sides[0].rows.rows[p->suspect];
+    src.row[1] = partner == MATCH_NONE ? NULL : &p->sides[1].rows.rows[partner];
+    src.verdict = p->suspect_verdict;
     p->out->suspect.row = p->suspect;
     return msp_suspect_describe(&p->out->suspect, &src, p->err);
+}
+
+static msp_status
+answer(msp_pair *p)
+{
+    msp_suspect_source src = suspect_source(p);
+    msp_answer_seen seen = {p->suspect, p->nonfinite, p->suspect_verdict};
+
+    if (p->match.matched == 0)
+        return MSP_OK; /* an error says why */
+    return msp_answer_make(p->out, &src, &seen, p->err);
+}
+
+static msp_status
+explain(msp_pair *p)
+{
+    msp_suspect_source src = suspect_source(p);
+
+    return p->run->opt->explain == NULL ? MSP_OK : msp_explain_call(p->out, &src, p->run->opt->explain, p->err);
 }
 
 /* Nothing matched: say what stands on either side, so that the reason can be seen. */
@@ -167,6 +218,34 @@ explain_unreadable(msp_pair *p)
                                                : "dump_tensor_data along with dump.json");
 }
 
+/* The table has what could be compared; somebody must know that files changed under it. */
+static msp_status
+explain_cut(msp_pair *p)
+{
+    if (p->cut_files == 0)
+        return MSP_OK;
+    if (p->cut_file == NULL)
+        return msp_pair_no_memory(p);
+    return msp_error_set(p->err, MSP_E_CHANGED,
+                         "%s%s was cut short while it was read: is it still being written or copied? Its row says so, "
+                         "the others are compared",
+                         p->cut_file, p->cut_files > 1 ? " and others" : "");
+}
+
+/* dump.json, stack.json and the lines of the older tools: rows and stacks are views of them. */
+static msp_status
+check_sides(msp_pair *p)
+{
+    msp_status st = MSP_OK;
+
+    for (int i = 0; i < 2 && st == MSP_OK; i++) {
+        st = msp_dump_check(p->sides[i].dump, p->err);
+        if (st == MSP_OK)
+            st = msp_map_check(&p->legacy[i].map, AT_FDCWD, p->sides[i].path, p->err);
+    }
+    return st == MSP_OK ? msp_stack_check(p->stack, p->err) : st;
+}
+
 /* Real data of which no row has any: arguments that are no tensors, or records that were written without their files.
  * Single values may well be numbers alone. */
 static msp_status
@@ -196,6 +275,17 @@ begin_page(msp_pair *p)
                               PAGE_RUN_ROWS / (int64_t)page->nparts, p->err);
 }
 
+static void
+note_cuts(msp_pair *p, size_t row, const msp_tensor *n, const msp_tensor *b)
+{
+    const msp_row *rows[2] = {&p->sides[0].rows.rows[row], &p->sides[1].rows.rows[p->match.bench[row]]};
+
+    if (msp_measure_is_cut(&p->measurer, 0, rows[0], n))
+        msp_pair_note_cut(p, rows[0], 0);
+    else if (msp_measure_is_cut(&p->measurer, 1, rows[1], b))
+        msp_pair_note_cut(p, rows[1], 1);
+}
+
 /* The elements of the rows that were chosen, as far as their files can still be read. */
 static msp_status
 look_at_elements(msp_pair *p)
@@ -218,6 +308,7 @@ look_at_elements(msp_pair *p)
             n.numel <= left) {
             left -= n.numel;
             msp_page_elements(&w, &n, &b, p->page.looked[i].shown);
+            note_cuts(p, row, &n, &b);
         }
         msp_tensor_release(&n);
         msp_tensor_release(&b);
@@ -249,20 +340,75 @@ end_page(msp_pair *p)
     return st;
 }
 
+/* Why the calls of this pair are not run again; NULL: they can be. Static text. */
+static const char *
+no_replay(const msp_pair *p)
+{
+    if (p->out->mode != MSP_MODE_REAL)
+        return "these are dumps of statistics";
+    if (p->out->framework[0] != MSP_PYTORCH || p->out->framework[1] != MSP_PYTORCH)
+        return "calls are run again with PyTorch, and not both dumps are of PyTorch";
+    if (p->whole[0] != NULL || p->whole[1] != NULL)
+        return "a side is put together from several ranks, whose calls are run with their own parts";
+    return p->run->opt->replay == NULL ? "it was not asked for" : NULL;
+}
+
+static msp_status
+judge_evidence(msp_pair *p, msp_evidence_list *list, msp_verdict_replay *replay)
+{
+    const char *const paths[2] = {p->sides[0].path, p->sides[1].path};
+    const char *why = no_replay(p);
+    msp_status st = MSP_OK;
+
+    if (why == NULL) {
+        if (!msp_run_progress(p->run, "replay", p->plan->label, 0, 0))
+            return msp_error_set(p->err, MSP_E_CANCELLED, "cancelled");
+        st = msp_verdict_run_again(replay, list, p->run->opt, paths, p->err);
+        why = replay->why_not;
+    }
+    if (st == MSP_OK)
+        st = msp_verdict_rank(&p->out->verdict, list, p->err);
+    if (st != MSP_OK)
+        return st;
+    p->out->verdict.replayed = replay->done;
+    p->out->verdict.replay_seconds = replay->seconds;
+    p->out->verdict.no_replay = why == NULL ? NULL : msp_result_text(msp_str_of(why));
+    return why != NULL && p->out->verdict.no_replay == NULL ? msp_pair_no_memory(p) : MSP_OK;
+}
+
 /* Checksums say nothing of sizes, and the rows of older tools and saved points are no calls of this form. */
 static msp_status
 give_verdict(msp_pair *p)
 {
+    msp_evidence_source src = {&p->sides[0].rows, &p->sides[1].rows, &p->match, p->diffs};
     msp_evidence_list list = {0};
+    msp_verdict_replay replay = {0};
     msp_status st = MSP_OK;
 
     if (p->out->mode == MSP_MODE_MD5 || p->plan->npu->kind != MSP_DUMP_API)
         return MSP_OK;
-    st = msp_evidence_from_rows(&list, &p->sides[0].rows, &p->sides[1].rows, &p->match, p->err);
+    st = msp_evidence_from_rows(&list, &src, p->err);
     if (st == MSP_OK)
-        st = msp_verdict_rank(&p->out->verdict, &list, p->err);
+        st = msp_evidence_find_start(&list, &src, p->err);
+    if (st == MSP_OK)
+        st = judge_evidence(p, &list, &replay);
     msp_evidence_release(&list);
+    msp_verdict_replay_release(&replay);
     return st;
+}
+
+/* What the answer for all ranks needs of this one. */
+static msp_status
+find_place(msp_pair *p)
+{
+    msp_job_source src = {.rows = {&p->sides[0].rows, &p->sides[1].rows},
+                          .match = &p->match,
+                          .stack = p->stack,
+                          .pair = p->out,
+                          .suspect = p->suspect,
+                          .nonfinite = p->nonfinite};
+
+    return p->plan->npu->kind != MSP_DUMP_API ? MSP_OK : msp_job_part_make(&p->job, &p->out->place, &src, p->err);
 }
 
 static msp_status
@@ -286,16 +432,32 @@ compare_rows(msp_pair *p)
     if (st == MSP_OK)
         st = end_page(p);
     if (st == MSP_OK)
+        st = give_verdict(p);
+    if (st == MSP_OK)
+        st = describe_suspect(p);
+    if (st == MSP_OK)
+        st = answer(p);
+    if (st == MSP_OK)
+        st = explain(p);
+    if (st == MSP_OK)
+        st = msp_outputs_verdict_sheet(&p->outputs, p->out, p->err);
+    if (st == MSP_OK)
+        st = check_sides(p);
+    if (st == MSP_OK)
         st = msp_outputs_finish(&p->outputs, &p->out->files, &p->out->nfiles, p->err);
+    if (st == MSP_OK)
+        st = msp_outputs_verdict_file(&p->outputs, p->out, &p->out->files, &p->out->nfiles, p->err);
     if (st == MSP_OK && p->mapping_path != NULL &&
         !msp_result_add(&p->out->files, &p->out->nfiles, msp_str_of(p->mapping_path)))
         st = msp_pair_no_memory(p);
     if (st == MSP_OK)
         st = advise(p);
     if (st == MSP_OK)
-        st = describe_suspect(p);
+        st = find_place(p);
     if (st == MSP_OK)
-        st = give_verdict(p);
+        st = check_sides(p);
+    if (st == MSP_OK)
+        st = explain_cut(p);
     if (st == MSP_OK)
         st = explain_unreadable(p);
     if (st == MSP_OK)
@@ -345,7 +507,7 @@ prepare(msp_pair *p)
     }
     p->fuzzy = opt->fuzzy && p->run->names == NULL && p->run->cross == NULL;
     p->highlight = opt->highlight && !opt->diff_analyze;
-    p->suspect = p->advised = -1;
+    p->suspect = p->advised = p->nonfinite = -1;
     return MSP_OK;
 }
 
@@ -369,9 +531,13 @@ release(msp_pair *p)
     msp_outputs_close(&p->outputs);
     msp_page_part_close(p->page.part);
     msp_pool_run(2, p->run->row_threads, release_side, p);
+    for (int i = 0; i < 2; i++)
+        msp_whole_close(p->whole[i]);
     msp_match_release(&p->match);
     msp_cross_pair_close(p->cross);
     msp_free(p->mapping_path);
+    msp_free(p->diffs);
+    msp_free(p->cut_file);
     msp_stack_close(p->own_stack);
 }
 
@@ -385,7 +551,7 @@ seconds_now(void)
 }
 
 void
-msp_pair_compare(msp_run *run, const msp_plan_pair *plan, msp_compare_pair *out, msp_da_rank **da)
+msp_pair_compare(msp_run *run, const msp_plan_pair *plan, msp_compare_pair *out, msp_pair_parts *parts)
 {
     msp_error err = {MSP_OK, ""};
     msp_pair p = {.run = run, .plan = plan, .out = out, .err = &err, .measurer.fds = {-1, -1}};
@@ -396,12 +562,15 @@ msp_pair_compare(msp_run *run, const msp_plan_pair *plan, msp_compare_pair *out,
         out->status = msp_pair_read(&p);
     if (out->status == MSP_OK)
         out->status = compare_rows(&p);
+    if (out->status != MSP_OK && out->status != MSP_E_CANCELLED && check_sides(&p) != MSP_OK)
+        out->status = MSP_E_CHANGED; /* whatever else it led to */
     if (out->status != MSP_OK)
         out->error = msp_result_text(msp_str_of(err.message));
-    if (da != NULL && (out->status == MSP_OK || out->status == MSP_E_NOT_FOUND)) {
-        *da = p.outputs.da;
+    if (out->status == MSP_OK || out->status == MSP_E_NOT_FOUND) {
+        parts->da = p.outputs.da;
         p.outputs.da = NULL;
     }
+    parts->job = p.job;
     release(&p);
     out->seconds = seconds_now() - start;
 }

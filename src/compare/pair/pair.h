@@ -6,6 +6,7 @@
 #define MSP_COMPARE_PAIR_H
 
 #include "compare/pair/blocks.h"
+#include "compare/job/job.h"
 #include "compare/legacy/legacy.h"
 #include "compare/page/page_run.h"
 #include "compare/pair/outputs.h"
@@ -36,14 +37,19 @@ typedef struct msp_pair {
     char *mapping_path; /* of what -lm found */
     msp_match match;
     msp_measurer measurer;
+    msp_whole *whole[2]; /* sides of several ranks; NULL: one */
     msp_outputs outputs;
     msp_page_feed page;
     bool highlight; /* the workbook has the form of a coloured one */
     bool colour;    /* rows are coloured: not for single values and checksums */
     bool fuzzy;
-    int64_t suspect, advised; /* row numbers, -1: none yet */
-    int64_t with_files;       /* rows with a tensor file on both sides */
+    int64_t suspect, advised, nonfinite; /* row numbers, -1: none yet */
+    int64_t with_files;                  /* rows with a tensor file on both sides */
+    int64_t cut_files;                   /* of tensors, that were cut short while they were read */
+    char *cut_file;                      /* the first of them */
     const char *suspect_verdict;
+    double *diffs; /* of each NPU row: relative difference of its elements, NaN where they were not compared */
+    msp_job_part *job;
 } msp_pair;
 
 static inline bool
@@ -78,6 +84,9 @@ MSP_CHECK msp_status msp_pair_read(msp_pair *p);
 
 /* The call stack, and a partner for each row; tells how many there are. */
 MSP_CHECK msp_status msp_pair_match(msp_pair *p);
+
+/* A tensor file of a row (of the bench: side 1) was cut short while it was read. */
+void msp_pair_note_cut(msp_pair *p, const msp_row *r, int side);
 
 /* Judge and write every row into the outputs, which are open; counts, and notes the first that is wrong. */
 MSP_CHECK msp_status msp_pair_rows(msp_pair *p);

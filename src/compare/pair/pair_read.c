@@ -132,6 +132,22 @@ read_legacy_sides(msp_pair *p)
     return MSP_OK;
 }
 
+/* ---- sides of several ranks ---------------------------------------------------------------------------------------
+ */
+
+/* The rows become those of the whole. */
+static void
+join_side(size_t i, void *payload)
+{
+    msp_pair *p = payload;
+    msp_pair_side *s = &p->sides[i];
+    const msp_dump_place *places = i == 0 ? p->plan->npu : p->plan->bench;
+    size_t n = i == 0 ? p->plan->nnpu : p->plan->nbench;
+
+    s->status = msp_whole_open(&p->whole[i], p->run->layout, (int)i, places, n, s->dump, &s->rows, &s->err);
+    p->measurer.whole[i] = p->whole[i];
+}
+
 /* ---- both kinds -------------------------------------------------------------------------------------------------- */
 
 msp_status
@@ -147,6 +163,8 @@ msp_pair_read(msp_pair *p)
     if (st != MSP_OK)
         return st;
     st = both_sides(p, flatten_side);
+    if (st == MSP_OK && p->run->layout != NULL && p->plan->npu->kind == MSP_DUMP_API)
+        st = both_sides(p, join_side);
     if (st == MSP_OK)
         st = choose_mode(p);
     for (int i = 0; i < 2; i++)

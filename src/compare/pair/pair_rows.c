@@ -28,6 +28,38 @@ skips_for_advice(const msp_pair *p, const msp_judged *j)
     return msp_pair_look(p) != NULL && msp_str_find(msp_row_name(j->n), MSP_STR("batch_norm")) != NULL;
 }
 
+/* Any difference at all, within limits or not. Texts are left out: those of a device differ in every call. */
+static bool
+differs(const msp_pair *p, const msp_judged *j)
+{
+    double x, y;
+
+    if (j->b == NULL)
+        return false;
+    if (p->out->mode == MSP_MODE_MD5)
+        return j->verdict == VERDICT_DIFFERENT && !(j->n->plain && j->n->stats[MSP_STAT_MAX].kind == VAL_TEXT);
+    if (p->out->mode == MSP_MODE_REAL && !j->n->plain) {
+        const msp_num *d = &j->metric[j->metric[METRIC_EUC_DIST].word == NULL ? METRIC_EUC_DIST : METRIC_MAX_ABS];
+
+        if (j->verdict == VERDICT_NO || (d->word == NULL && d->v != 0))
+            return true;
+    }
+    for (int i = 0; i < MSP_NSTATS; i++)
+        if (msp_val_number(&j->n->stats[i], &x) && msp_val_number(&j->b->stats[i], &y) && x != y &&
+            !(isnan(x) && isnan(y)))
+            return true;
+    return false;
+}
+
+static void
+note_difference(msp_pair *p, const msp_judged *j, int64_t row)
+{
+    if (!differs(p, j) || p->out->counts.differ++ > 0)
+        return;
+    p->out->first_differs = msp_result_text(msp_row_name(j->n));
+    p->out->first_differs_row = row;
+}
+
 static void
 count_row(msp_pair *p, const msp_judged *j, int64_t row)
 {
@@ -46,8 +78,13 @@ count_row(msp_pair *p, const msp_judged *j, int64_t row)
     c->unreadable += j->unreadable;
     p->with_files += j->n->file != NULL && j->b != NULL && j->b->file != NULL;
     p->out->tensor_bytes += j->bytes;
+    note_difference(p, j, row);
+    if (nonfinite && p->nonfinite < 0)
+        p->nonfinite = row;
     if (wrong && p->advised < 0 && !skips_for_advice(p, j))
         p->advised = row;
+    if (nonfinite && p->nonfinite < 0)
+        p->nonfinite = row;
     if (p->suspect < 0 && (wrong || nonfinite || j->colour == MSP_ROW_RED)) {
         p->suspect = row;
         p->suspect_verdict = wrong ? msp_verdict_text(j->verdict) : nonfinite ? "nan/inf" : "red";
@@ -148,6 +185,19 @@ tell_unreadable(msp_pair *p, const msp_judged *j)
     }
 }
 
+void
+msp_pair_note_cut(msp_pair *p, const msp_row *r, int side)
+{
+    msp_buf path = {0};
+
+    if (p->cut_files++ > 0)
+        return;
+    msp_buf_printf(&path, "%s/%.*s", p->measurer.dirs[side], (int)r->file_len, r->file);
+    p->cut_file = path.p;
+    if (p->out->unreadable == NULL && path.p != NULL)
+        p->out->unreadable = msp_result_text(msp_buf_view(&path));
+}
+
 /* Stacks come with the first row of a call. */
 static msp_status
 feed_page(msp_pair *p, const msp_judged *j, const msp_shown *s, size_t row, msp_error *err)
@@ -158,13 +208,30 @@ feed_page(msp_pair *p, const msp_judged *j, const msp_shown *s, size_t row, msp_
     return msp_page_feed_row(&p->page, j, api->name, s->cells, frames, row, err);
 }
 
+/* What the verdict wants of a row's elements: their distance, relative to the larger norm. */
+static void
+keep_difference(msp_pair *p, const msp_judged *j, size_t row)
+{
+    const msp_num *d = &j->metric[METRIC_EUC_DIST];
+    double a, b, norm;
+
+    if (p->out->mode != MSP_MODE_REAL || j->b == NULL || d->word != NULL || j->unreadable ||
+        !msp_val_number(&j->n->stats[MSP_STAT_NORM], &a) || !msp_val_number(&j->b->stats[MSP_STAT_NORM], &b))
+        return;
+    norm = fmax(fabs(a), fabs(b));
+    p->diffs[row] = d->v == 0 ? 0 : norm > 0 ? d->v / norm : 1;
+}
+
 static msp_status
 take_row(const msp_judged *j, const msp_shown *s, size_t row, void *payload, msp_error *err)
 {
     msp_pair *p = payload;
 
     count_row(p, j, (int64_t)row);
-    if (j->unreadable)
+    keep_difference(p, j, row);
+    if (j->cut != NULL)
+        msp_pair_note_cut(p, j->cut, j->cut == j->b);
+    else if (j->unreadable)
         tell_unreadable(p, j);
     if (msp_pair_look(p) != NULL && j->verdict == VERDICT_UNMATCHED && !p->run->opt->compare_only)
         msp_warning("The tensor name matches but the shape or dtype does not match: %.*s", (int)j->n->name_len,
@@ -248,8 +315,14 @@ list_bench_only(msp_pair *p)
 msp_status
 msp_pair_rows(msp_pair *p)
 {
-    msp_status st = run_blocks(p);
+    msp_status st;
 
+    p->diffs = msp_alloc(p->match.count + 1, sizeof(*p->diffs));
+    if (p->diffs == NULL)
+        return msp_pair_no_memory(p);
+    for (size_t i = 0; i < p->match.count; i++)
+        p->diffs[i] = NAN;
+    st = run_blocks(p);
     if (st == MSP_OK && p->look.form == MSP_LEGACY_HOOKS)
         st = list_bench_only(p);
     return st;

@@ -197,7 +197,7 @@ intern_shape(flattener *f, const msp_json *shape, uint32_t *id)
 /* The members of a leaf that are looked at, found in one walk over it. */
 typedef struct leaf_parts {
     const msp_json *type, *class_type, *value, *group_ranks, *dtype, *shape, *stats[MSP_NSTATS], *requires_grad,
-        *data_name, *md5;
+        *data_name, *md5, *device_mesh, *placements;
 } leaf_parts;
 
 static leaf_parts
@@ -218,7 +218,9 @@ parts_of(const msp_json *leaf)
                   {MSP_STR("data_name"), offsetof(leaf_parts, data_name)},
                   {MSP_STR("md5"), offsetof(leaf_parts, md5)},
                   {MSP_STR("class_type"), offsetof(leaf_parts, class_type)},
-                  {MSP_STR("group_ranks"), offsetof(leaf_parts, group_ranks)}};
+                  {MSP_STR("group_ranks"), offsetof(leaf_parts, group_ranks)},
+                  {MSP_STR("device_mesh"), offsetof(leaf_parts, device_mesh)},
+                  {MSP_STR("placements"), offsetof(leaf_parts, placements)}};
     enum { WANTED = sizeof(wanted) / sizeof(wanted[0]) };
     leaf_parts p = {0};
     size_t n = msp_json_count(leaf), k = 0;
@@ -274,8 +276,10 @@ add_null(flattener *f)
     msp_row *r = new_row(f);
     msp_status st = r == NULL ? no_memory(f) : name_row(f, r);
 
-    if (st == MSP_OK)
+    if (st == MSP_OK) {
+        r->plain = true;
         f->out->count++;
+    }
     return st;
 }
 
@@ -344,6 +348,7 @@ fill_plain(flattener *f, msp_row *r, const leaf_parts *p)
     msp_str type = msp_json_string(p->type);
     msp_val text = {0};
 
+    r->plain = true;
     if (!set_value_crc(f, r, value, value != NULL))
         return false;
     if (msp_str_eq(type, MSP_STR("torch.Size"))) {
@@ -436,6 +441,8 @@ add_leaf(flattener *f, const leaf_parts *p, uint32_t p2p)
     r->p2p = p2p;
     st = name_row_by_file(f, r, msp_json_string(p->data_name));
     if (st == MSP_OK && !fill_leaf(f, r, p))
+        st = no_memory(f);
+    if (st == MSP_OK && p->placements != NULL && !msp_rows_dtensor(f->out, &r->dtensor, p->device_mesh, p->placements))
         st = no_memory(f);
     if (st == MSP_OK)
         f->out->count++;

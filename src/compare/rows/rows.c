@@ -107,5 +107,6 @@ msp_rows_release(msp_rows *t)
     msp_free(t->apis);
     msp_free(t->texts);
     msp_free(t->p2p);
+    msp_free(t->dtensors);
     *t = (msp_rows){0};
 }

@@ -51,6 +51,9 @@ typedef struct msp_row {
     uint32_t p2p;          /* 1 + index into msp_rows.p2p, 0: this row is no P2POp */
     uint8_t state;         /* msp_row_state */
     uint8_t requires_grad; /* msp_flag */
+    bool plain;            /* no tensor: a number, a text, None; the value itself stands in the dump */
+    uint16_t dtensor;      /* 1 + index into msp_rows.dtensors, 0: none */
+    uint32_t whole;        /* 1 + number of its parts in a msp_whole, 0: it has none */
     msp_val stats[MSP_NSTATS];
     msp_val md5; /* VAL_NONE: the cell says N/A */
 } msp_row;
@@ -65,6 +68,22 @@ typedef struct msp_row_text {
 typedef struct msp_row_p2p {
     msp_str op, peer; /* as text */
 } msp_row_p2p;
+
+/* How a rank's part of a DTensor belongs to the whole: over each dimension of the mesh. */
+enum { DTENSOR_MAX_DIM = 8 };
+
+typedef enum msp_placement_kind { DTENSOR_REPLICATE = 0, DTENSOR_SHARD, DTENSOR_SUM, DTENSOR_OTHER } msp_placement_kind;
+
+typedef struct msp_row_dtensor {
+    int64_t *ranks; /* of the mesh, in row-major order */
+    size_t nranks;
+    int ndim;
+    int64_t sizes[DTENSOR_MAX_DIM];
+    struct {
+        msp_placement_kind kind;
+        int64_t dim; /* of the tensor, for shards */
+    } placements[DTENSOR_MAX_DIM];
+} msp_row_dtensor;
 
 typedef struct msp_row_api {
     msp_str name;
@@ -82,6 +101,8 @@ typedef struct msp_rows {
     msp_map text_ids;
     msp_row_p2p *p2p;
     size_t np2p, cap_p2p;
+    msp_row_dtensor *dtensors;
+    size_t ndtensors, cap_dtensors;
     bool has_md5; /* some leaf has a checksum of its own */
 } msp_rows;
 
@@ -129,6 +150,9 @@ typedef bool msp_rows_tick(size_t bytes, void *payload);
 MSP_CHECK msp_status msp_rows_flatten(msp_rows *out, const msp_dump *d, msp_rows_tick *tick, void *payload,
                                       msp_error *err);
 void msp_rows_release(msp_rows *t);
+
+/* The number of a DTensor's placement in t, from its leaf; 0: it has none that can be read. False: no memory. */
+bool msp_rows_dtensor(msp_rows *t, uint16_t *out, const msp_json *mesh, const msp_json *placements);
 
 /* The row has a file, and is called like it, without the extension. file lives as long as the rows, and is not empty.
  */

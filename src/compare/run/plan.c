@@ -4,7 +4,11 @@
  * Both layouts are sorted, so groups, steps and ranks are runs of neighbours. A run of one side is paired with a run of
  * the other level by level; what finds no partner becomes a pair that lacks a side, so that it is named in the result.
  */
+#include "compare/layout/layout.h"
+#include "compare/run/plan_join.h"
 #include "compare/run/run.h"
+
+#include <sys/stat.h>
 #include "core/alloc.h"
 #include "core/log.h"
 #include "core/path.h"
@@ -22,6 +26,7 @@ typedef struct planner {
     bool second;        /* the rank has a pair already: its advisor's file needs a name of its own */
     const char *suffix; /* of the older tools' tables */
     bool several;       /* a rank has several of their files */
+    const msp_layout *layout;
     msp_error *err;
 } planner;
 
@@ -44,6 +49,20 @@ msp_plan_file(const char *dir, const char *stem, const char *timestamp, const ch
     path = name.failed ? NULL : msp_path_join(dir, name.p);
     msp_buf_release(&name);
     return path;
+}
+
+static int64_t
+file_size(const msp_dump_place *p)
+{
+    struct stat st;
+
+    return p != NULL && stat(p->path, &st) == 0 ? (int64_t)st.st_size : 0;
+}
+
+int64_t
+msp_plan_weight(const msp_plan_pair *pair)
+{
+    return file_size(pair->npu) + file_size(pair->bench);
 }
 
 char *
@@ -427,11 +446,53 @@ rank_number(const msp_dump_place *p)
     return p->rank;
 }
 
+/* One group of the layout (NULL: all ranks) as one pair. */
+static msp_status
+pair_group(planner *p, run_of n, run_of b, const msp_layout_group *g)
+{
+    msp_dump_place *joined[2] = {NULL, NULL};
+    size_t count[2] = {0, 0};
+    msp_plan_pair *pair;
+    msp_status st = msp_plan_join(&joined[0], &count[0], n.first, n.count, g != NULL ? g->ranks[0] : NULL,
+                                  g != NULL ? g->n[0] : 0, "NPU", p->err);
+
+    if (st == MSP_OK)
+        st = msp_plan_join(&joined[1], &count[1], b.first, b.count, g != NULL ? g->ranks[1] : NULL,
+                           g != NULL ? g->n[1] : 0, "bench", p->err);
+    if (st == MSP_OK)
+        st = add_pair(p, &joined[0][0], &joined[1][0]);
+    if (st != MSP_OK) {
+        msp_free(joined[0]);
+        msp_free(joined[1]);
+        return st;
+    }
+    pair = &p->out->pairs[p->out->npairs - 1];
+    pair->nnpu = count[0];
+    pair->nbench = count[1];
+    pair->joined[0] = joined[0];
+    pair->joined[1] = joined[1];
+    return MSP_OK;
+}
+
+static msp_status
+pair_by_layout(planner *p, run_of n, run_of b)
+{
+    msp_status st = MSP_OK;
+
+    if (p->layout->ngroups == 0)
+        return pair_group(p, n, b, NULL);
+    for (size_t i = 0; i < p->layout->ngroups && st == MSP_OK; i++)
+        st = pair_group(p, n, b, &p->layout->groups[i]);
+    return st;
+}
+
 static msp_status
 pair_ranks(planner *p, run_of n, run_of b)
 {
     static const level ranks = {rank_name, rank_number, false, pair_files};
 
+    if (p->layout != NULL)
+        return pair_by_layout(p, n, b);
     return pair_level(p, &ranks, n, b);
 }
 
@@ -556,11 +617,12 @@ check_level(const msp_plan *plan, const msp_compare_options *opt, const char *wh
 }
 
 msp_status
-msp_plan_make(msp_plan *out, const msp_compare_options *opt, msp_error *err)
+msp_plan_make(msp_plan *out, const msp_compare_options *opt, const msp_layout *layout, msp_error *err)
 {
     planner p = {.out = out,
                  .output_dir = opt->output_dir != NULL ? opt->output_dir : "./output",
                  .suffix = opt->legacy != NULL && opt->legacy->suffix != NULL ? opt->legacy->suffix : "",
+                 .layout = layout,
                  .err = err};
     msp_status st = check_kinds(opt, err);
 
@@ -580,7 +642,7 @@ msp_plan_make(msp_plan *out, const msp_compare_options *opt, msp_error *err)
         return msp_error_set(err, MSP_E_INVALID, "%s and %s: both must be dump.json, or both debug.json", opt->npu_path,
                              opt->bench_path);
     st = check_level(out, opt, "step", step_name, err);
-    if (st == MSP_OK)
+    if (st == MSP_OK && layout == NULL)
         st = check_level(out, opt, "rank", rank_name, err);
     if (st != MSP_OK)
         return st;
@@ -595,6 +657,8 @@ msp_plan_release(msp_plan *p)
         msp_free(p->pairs[i].out_dir);
         msp_free(p->pairs[i].stem);
         msp_free(p->pairs[i].advisor_stem);
+        msp_free(p->pairs[i].joined[0]);
+        msp_free(p->pairs[i].joined[1]);
     }
     msp_free(p->pairs);
     msp_dump_layout_release(&p->npu);

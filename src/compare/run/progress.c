@@ -37,6 +37,15 @@ msp_run_progress(msp_run *run, const char *phase, const char *rank, int64_t rows
     return !run->cancelled;
 }
 
+bool
+msp_run_tick(msp_run *run)
+{
+    pthread_mutex_lock(&run->lock);
+    report(run, false);
+    pthread_mutex_unlock(&run->lock);
+    return !run->cancelled;
+}
+
 void
 msp_run_count(msp_run *run, int64_t bytes)
 {

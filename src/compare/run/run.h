@@ -14,6 +14,7 @@
 
 struct msp_plan;
 struct msp_page_run;
+struct msp_layout;
 
 typedef struct msp_run {
     const msp_compare_options *opt;
@@ -23,7 +24,8 @@ typedef struct msp_run {
     msp_name_map *names;       /* NULL: no data_mapping */
     struct msp_page_run *page; /* NULL: none is wanted */
     const struct msp_plan *plan;
-    const msp_cross *cross; /* NULL: no mapping across frameworks; it wins over names */
+    const struct msp_layout *layout; /* NULL: every rank is compared by itself */
+    const msp_cross *cross;          /* NULL: no mapping across frameworks; it wins over names */
 
     pthread_mutex_t lock; /* guards what is below */
     msp_compare_progress progress;
@@ -36,6 +38,8 @@ typedef struct msp_run {
  * added to the totals.
  */
 bool msp_run_progress(msp_run *run, const char *phase, const char *rank, int64_t rows, int64_t bytes);
+/* Nothing was done, but the caller may want to cancel. */
+bool msp_run_tick(msp_run *run);
 /* Count bytes, and tell nobody: for threads in which the caller's function must not run. */
 void msp_run_count(msp_run *run, int64_t bytes);
 void msp_run_expect(msp_run *run, int64_t rows, int64_t bytes);
@@ -47,7 +51,8 @@ bool msp_run_pair_done(msp_run *run);
 /* One pair of files to compare, or one that lacks a side. */
 typedef struct msp_plan_pair {
     const msp_dump_place *npu, *bench; /* NULL: this side has none */
-    size_t nnpu, nbench;               /* static graphs: folders of the pair, which lie side by side; else unused */
+    size_t nnpu, nbench;               /* with a layout and for static graphs: places of the pair, side by side */
+    msp_dump_place *joined[2];         /* with a layout: these places, whose texts are the plan's */
     char *label;                       /* "step0 rank1", "" for two files */
     char *out_dir;                     /* where its results go */
     char *stem;                        /* "compare_result_rank0" */
@@ -65,8 +70,12 @@ typedef struct msp_plan {
  * sides (with a warning where their numbers differ), else by number. MSP_E_INVALID when one path is a file and the
  * other a folder.
  */
-MSP_CHECK msp_status msp_plan_make(msp_plan *out, const msp_compare_options *opt, msp_error *err);
+MSP_CHECK msp_status msp_plan_make(msp_plan *out, const msp_compare_options *opt, const struct msp_layout *layout,
+                                   msp_error *err);
 void msp_plan_release(msp_plan *p);
+
+/* How much a pair is to read: the bytes of its JSON files. */
+int64_t msp_plan_weight(const msp_plan_pair *pair);
 
 /* "<dir>/<stem>_<time>.<ext>", or "<dir>/<stem>.<ext>" without a time (NULL); NULL when there is no memory. */
 char *msp_plan_file(const char *dir, const char *stem, const char *timestamp, const char *ext);
@@ -74,14 +83,21 @@ char *msp_plan_file(const char *dir, const char *stem, const char *timestamp, co
 /* "<folder of path>/<name>"; NULL when there is no memory. */
 char *msp_plan_beside(const char *path, const char *name);
 
-/* Compare one pair and write its results. out->status and out->error say what went wrong. *da (with diff_analyze): the
- * rank's part of the analysis, finished. */
-void msp_pair_compare(msp_run *run, const msp_plan_pair *plan, msp_compare_pair *out, msp_da_rank **da);
+/* What a pair leaves for the answers about all of them; NULL: nothing. */
+typedef struct msp_pair_parts {
+    msp_da_rank *da; /* with diff_analyze: the rank's part of the analysis, finished */
+    struct msp_job_part *job;
+} msp_pair_parts;
+
+/* Compare one pair and write its results. out->status and out->error say what went wrong. */
+void msp_pair_compare(msp_run *run, const msp_plan_pair *plan, msp_compare_pair *out, msp_pair_parts *parts);
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 
 /* A copy that msp_free() gives back; NULL when there is no memory. */
 char *msp_result_text(msp_str s);
+
+void msp_result_release_pair(msp_compare_pair *p);
 
 /* Append a copy of text to a list; false when there is no memory. */
 bool msp_result_add(char ***list, size_t *count, msp_str text);

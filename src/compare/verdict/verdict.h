@@ -1,6 +1,7 @@
 /*
- * verdict.h - evidence and its ranking. msp_evidence_from_rows() measures by statistics; whoever knows more about a
- * result (its tensors, a replay) sets local, shape and shape_text of its entry before msp_verdict_rank().
+ * verdict.h - evidence and its ranking. statistics.c measures every result by what the rows say of it, replay.c adds
+ * what came of running calls again, calibrate.c finds the device's own noise, limits.c says how far beyond it each
+ * result is, rank.c makes a verdict of it and words.c its sentences.
  */
 #ifndef MSP_COMPARE_VERDICT_H
 #define MSP_COMPARE_VERDICT_H
@@ -9,24 +10,166 @@
 #include "compare/rows/rows.h"
 #include "msprobe/verdict.h"
 
+/* ---- kinds of calls (classes.c) -----------------------------------------------------------------------------------
+ */
+
+/* Kernels that a device may compute in different precisions. */
+typedef enum msp_call_family {
+    MSP_FAMILY_NONE = 0,
+    MSP_FAMILY_PRODUCT,
+    MSP_FAMILY_CONVOLUTION,
+    MSP_FAMILY_ATTENTION,
+    MSP_FAMILY_RECURRENT
+} msp_call_family;
+
+typedef struct msp_call_nature {
+    msp_call_class cls;
+    msp_call_family family;
+    bool backward;
+    bool rounds_once; /* +, -, *: IEEE 754 leaves no choice */
+    bool chance;      /* dropout, random numbers */
+    bool hands_on;    /* may give back the very tensor that it took, and with it the gradients of who made that */
+} msp_call_nature;
+
+/* By the API's name and which result it is ("output.2"). */
+msp_call_nature msp_verdict_nature(msp_str api, msp_str at);
+msp_call_class msp_verdict_class(msp_str api);
+
+/* "add" of "Tensor.__add__.0.forward". */
+msp_str msp_verdict_operation(msp_str api);
+
+/* ---- evidence -----------------------------------------------------------------------------------------------------
+ */
+
+/* What gave a result away. */
+typedef enum msp_sign {
+    MSP_SIGN_NONE = 0,
+    MSP_SIGN_GROWTH,    /* no replay: differs by more than its inputs' difference explains */
+    MSP_SIGN_NONFINITE, /* NaN or inf where there should be none */
+    MSP_SIGN_BENCH_NONFINITE,
+    MSP_SIGN_BENCH,   /* the bench's result is the one that is off */
+    MSP_SIGN_INEXACT, /* a copy, a choice or an integer is not what it must be */
+    MSP_SIGN_ERROR,   /* the error as a whole */
+    MSP_SIGN_ELEMENT, /* single elements */
+    MSP_SIGN_BIAS,
+    MSP_SIGN_CUT,      /* cut off instead of rounded */
+    MSP_SIGN_ROUNDING, /* an operation that IEEE 754 defines is not rounded as it says */
+    MSP_SIGN_FACTOR,   /* a small factor on everything */
+    MSP_SIGN_UNLIKE,   /* rounds unlike all other calls of its kind */
+    MSP_SIGN_SAVED,    /* its own gradients show it: what it kept for them is off */
+    MSP_SIGN_START     /* it takes weights or data that the runs do not share */
+} msp_sign;
+
+/* One result of one call. Differences and errors are relative to the result's own scale. */
+typedef struct msp_evidence {
+    const char *name; /* of the call, borrowed: "Functional.relu.0.forward"; not terminated */
+    size_t name_len;
+    msp_str bench, at;   /* the partner's name (empty: none) and the result's ("output.0"), borrowed */
+    uint32_t call, slot; /* position of the call in the run, of the result in the call */
+    msp_call_nature nature;
+    msp_dtype dtype, types[2]; /* the coarser of both sides; each side's */
+    int64_t n;                 /* elements, -1: unknown */
+    double diff_in;            /* largest difference among what the call took */
+    double diff_out;           /* of the result between the runs */
+    bool tensors;              /* diff_out was measured on elements, not on statistics */
+    bool nonfinite;            /* NaN or inf on one side only */
+    bool one_type;             /* both sides have the same element type */
+    const char *not_judged;    /* why; borrowed, NULL: judged */
+
+    /* replay: what the call adds in either run, borrowed; NULL: not replayed */
+    const msp_local *local[2];
+    double inherited;
+
+    /* filled on the way to the verdict */
+    double added, noise; /* calibrate.c, in unit roundoffs: beyond the bench's error; what the device may add */
+    double peer_share, peer_slope; /* largest among other calls of its kind; -1: there are too few */
+    double expected, times, ratio; /* limits.c, as in msp_verdict_result */
+    msp_sign sign;
+} msp_evidence;
+
+/* Something that a call took, that no recorded call has made, and that the runs do not share (start.c). */
+typedef struct msp_start {
+    uint32_t call; /* the first that takes it */
+    msp_str api, bench, at;
+    double diff, others; /* how far the runs are apart in it, and in three quarters of what else they begin with */
+    bool weights;        /* it has a gradient */
+} msp_start;
+
 typedef struct msp_evidence_list {
     msp_evidence *items; /* in the order of the run */
     size_t count;
+    msp_start *starts; /* likewise */
+    size_t nstarts;
 } msp_evidence_list;
 
-/* By the API's name alone: "Functional.linear.0.forward" is a matrix product. */
-msp_call_class msp_verdict_class(msp_str api);
+/* What is known of both sides. diffs: a relative difference for each NPU row that was measured on elements, else NaN;
+ * NULL: none was. */
+typedef struct msp_evidence_source {
+    const msp_rows *npu, *bench;
+    const msp_match *match;
+    const double *diffs;
+} msp_evidence_source;
 
 /*
- * One entry for each output row of the NPU side. Names point into npu, which must outlive the list. MSP_E_NOMEM; the
- * list is to be released in any case.
+ * One entry for each output row of the NPU side (statistics.c). Names point into the rows, which must outlive the list.
+ * MSP_E_NOMEM; the list is to be released in any case.
  */
-MSP_CHECK msp_status msp_evidence_from_rows(msp_evidence_list *out, const msp_rows *npu, const msp_rows *bench,
-                                            const msp_match *match, msp_error *err);
+MSP_CHECK msp_status msp_evidence_from_rows(msp_evidence_list *out, const msp_evidence_source *src, msp_error *err);
 void msp_evidence_release(msp_evidence_list *list);
 
-/* Fill inherited, expected and ratio of every entry, and the verdict. MSP_E_NOMEM. */
+/* The relative difference of an NPU row and its partner: INFINITY where one side alone is not finite, NaN where it is
+ * not known. */
+double msp_evidence_difference(const msp_evidence_source *src, size_t row);
+
+/* How far the statistics of two rows are apart, scaled by what each can resolve. Infinite: not finite on one side only;
+ * NaN: there are none. */
+double msp_verdict_row_difference(const msp_rows *npu, const msp_row *n, const msp_row *b);
+
+/* What the runs do not begin with alike (start.c): weights, statistics of a norm, data. MSP_E_NOMEM. */
+MSP_CHECK msp_status msp_evidence_find_start(msp_evidence_list *list, const msp_evidence_source *src, msp_error *err);
+
+/* ---- from evidence to verdict --------------------------------------------------------------------------------------
+ */
+
+/* Fill added, noise, peer_share and peer_slope of what was replayed. until: the last call that says something about the
+ * device's noise, where enough do. MSP_E_NOMEM. */
+MSP_CHECK msp_status msp_verdict_calibrate(msp_evidence_list *list, uint32_t until, msp_error *err);
+
+/* Fill expected, times, ratio and sign. MSP_E_NOMEM. */
+MSP_CHECK msp_status msp_verdict_limits(msp_evidence_list *list, double noise[MSP_CALL_NCLASSES], msp_error *err);
+
+/* All of it, and the verdict. MSP_E_NOMEM. */
 MSP_CHECK msp_status msp_verdict_rank(msp_pair_verdict *out, msp_evidence_list *list, msp_error *err);
 void msp_verdict_release(msp_pair_verdict *v);
+void msp_verdict_forget_results(msp_pair_verdict *v); /* a run of many ranks need not keep all of them */
+
+/* The sentences (words.c). False: out of memory. */
+MSP_CHECK bool msp_verdict_words_suspect(msp_verdict_suspect *s, const msp_evidence *e);
+MSP_CHECK bool msp_verdict_words_start(msp_verdict_suspect *s, const msp_start *start);
+MSP_CHECK bool msp_verdict_words_sentence(msp_pair_verdict *v);
+MSP_CHECK bool msp_verdict_words_facts(msp_pair_verdict *v, const msp_evidence_list *list);
+
+/* ---- memory --------------------------------------------------------------------------------------------------------
+ */
+
+/* An owned copy; NULL: out of memory. msp_verdict_take() empties b. */
+char *msp_verdict_copy(msp_str s);
+char *msp_verdict_take(msp_buf *b);
+
+/* A list of owned texts grows by one, a copy of text or what stood in b. False: out of memory. */
+MSP_CHECK bool msp_verdict_add_text(msp_verdict_texts *list, msp_str text);
+MSP_CHECK bool msp_verdict_add_take(msp_verdict_texts *list, msp_buf *b);
+
+static inline msp_str
+msp_evidence_name(const msp_evidence *e)
+{
+    return (msp_str){e->name, e->name_len};
+}
+
+static inline bool
+msp_evidence_replayed(const msp_evidence *e)
+{
+    return e->local[0] != NULL && e->local[1] != NULL;
+}
 
 #endif

@@ -16,6 +16,9 @@ msp_table_read(const char *path, const msp_table_sink *sink, msp_error *err)
         st = msp_xlsx_read(map.addr, map.size, sink, err);
     else
         st = msp_csv_read(map.addr, map.size, sink, err);
+    if (st != MSP_OK)
+        msp_error_prefix(err, st, "%s: ", path);
+    st = msp_map_blame(&map, AT_FDCWD, path, st, err);
     msp_map_close(&map);
-    return st == MSP_OK ? st : msp_error_prefix(err, st, "%s: ", path);
+    return st;
 }

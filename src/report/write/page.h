@@ -81,18 +81,33 @@ MSP_CHECK msp_status msp_page_part_parent(msp_page_part *p, msp_str name, msp_st
 /* A block of the caller's own: any bytes, usually JSON. */
 MSP_CHECK msp_status msp_page_part_block(msp_page_part *p, const char *name, msp_str bytes, msp_error *err);
 
-/* Write what is left. Then bins (n of them) get the largest error and the worst verdict over equal shares of the calls.
- */
+/* Write what is left. Only what msp_page_part_rest() says is known then: a page of many parts keeps little of each. */
 MSP_CHECK msp_status msp_page_part_finish(msp_page_part *p, msp_error *err);
+
+enum { PAGE_BINS = 240 };
 
 typedef struct msp_page_bin {
     float error; /* of outputs; -1: no call here has one */
     uint8_t verdict, marks;
 } msp_page_bin;
 
-void msp_page_part_bins(const msp_page_part *p, msp_page_bin *bins, size_t n);
-/* The call whose outputs are off most, and by how much; SIZE_MAX: none was measured. */
-size_t msp_page_part_largest(const msp_page_part *p, float *error);
+/* What is left of a finished part. */
+typedef struct msp_page_rest {
+    char *file; /* where its blocks are */
+    int64_t rows;
+    size_t calls;
+    float largest;                /* error of the call whose outputs are off most; -1: none was measured */
+    char *largest_call;           /* its name; NULL: none */
+    msp_page_bin bins[PAGE_BINS]; /* the largest error and the worst verdict over equal shares of the calls */
+} msp_page_rest;
+
+const msp_page_rest *msp_page_part_rest(const msp_page_part *p);
+
+/* A part that another process has finished; rest is left empty, and the file is now this part's. MSP_E_NOMEM. */
+MSP_CHECK msp_status msp_page_part_adopt(msp_page_part **out, msp_page_rest *rest_take, msp_error *err);
+
+/* Free a finished part and leave its file to whoever adopts it. */
+void msp_page_part_leave(msp_page_part *p);
 
 int64_t msp_page_part_rows(const msp_page_part *p); /* that are in the page */
 

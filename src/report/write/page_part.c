@@ -92,6 +92,7 @@ typedef struct producer {
 
 struct msp_page_part {
     msp_file file;
+    msp_page_rest rest;
     msp_arena arena;
     int column_of[NROLES];           /* -1: the table has no such column */
     size_t kept[MAX_COLUMNS], nkept; /* columns that are in the page */
@@ -140,7 +141,7 @@ no_memory(msp_error *err)
 const char *
 msp_page_part_path(const msp_page_part *p)
 {
-    return p->file.temp;
+    return p->rest.file != NULL ? p->rest.file : p->file.temp;
 }
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
@@ -1030,6 +1031,69 @@ release_work(msp_page_part *p)
     msp_map_release(&p->texts);
 }
 
+static void
+take_bins(msp_page_part *p)
+{
+    msp_page_bin *bins = p->rest.bins;
+
+    for (size_t i = 0; i < PAGE_BINS; i++)
+        bins[i] = (msp_page_bin){.error = -1};
+    for (size_t i = 0; i < p->ncalls; i++) {
+        const page_call *c = &p->calls[i];
+        msp_page_bin *b = &bins[i * PAGE_BINS / p->ncalls];
+
+        if (c->error > b->error)
+            b->error = c->error;
+        if (c->verdict > b->verdict)
+            b->verdict = c->verdict;
+        b->marks |= c->marks;
+    }
+}
+
+static char *
+copy_text(const char *s, size_t len)
+{
+    char *copy = msp_alloc(len + 1, 1);
+
+    if (copy != NULL) {
+        memcpy(copy, s, len);
+        copy[len] = '\0';
+    }
+    return copy;
+}
+
+/* Take out what the page's head says of the part, and give everything else back. */
+static msp_status
+reduce(msp_page_part *p, msp_error *err)
+{
+    msp_page_rest *r = &p->rest;
+    const msp_str *name = NULL;
+
+    take_bins(p);
+    r->rows = (int64_t)p->rows;
+    r->calls = p->ncalls;
+    r->largest = -1;
+    for (size_t i = 0; i < p->ncalls; i++)
+        if (p->calls[i].error > r->largest) {
+            r->largest = p->calls[i].error;
+            name = &p->call_names[i];
+        }
+    if (name != NULL && (r->largest_call = copy_text(name->p, name->len)) == NULL)
+        return no_memory(err);
+    r->file = copy_text(p->file.temp, strlen(p->file.temp));
+    if (r->file == NULL)
+        return no_memory(err);
+    msp_map_release(&p->nodes);
+    msp_arena_release(&p->arena);
+    msp_free(p->calls);
+    msp_free(p->call_names);
+    msp_free(p->node_parents);
+    p->calls = NULL;
+    p->call_names = NULL;
+    p->node_parents = NULL;
+    return MSP_OK;
+}
+
 msp_status
 msp_page_part_finish(msp_page_part *p, msp_error *err)
 {
@@ -1059,38 +1123,46 @@ msp_page_part_finish(msp_page_part *p, msp_error *err)
             st = msp_file_cannot_write(p->file.path, errno, err);
     }
     release_work(p);
-    return st;
+    return st == MSP_OK ? reduce(p, err) : st;
+}
+
+const msp_page_rest *
+msp_page_part_rest(const msp_page_part *p)
+{
+    return &p->rest;
+}
+
+msp_status
+msp_page_part_adopt(msp_page_part **out, msp_page_rest *rest_take, msp_error *err)
+{
+    msp_page_part *p = *out = msp_alloc_zero(1, sizeof(*p));
+
+    if (p == NULL)
+        return no_memory(err);
+    p->file = MSP_FILE_NONE;
+    p->rest = *rest_take;
+    *rest_take = (msp_page_rest){0};
+    p->rows = (size_t)p->rest.rows;
+    return MSP_OK;
+}
+
+static void
+release_rest(msp_page_rest *r)
+{
+    msp_free(r->file);
+    msp_free(r->largest_call);
+    *r = (msp_page_rest){0};
 }
 
 void
-msp_page_part_bins(const msp_page_part *p, msp_page_bin *bins, size_t n)
+msp_page_part_leave(msp_page_part *p)
 {
-    for (size_t i = 0; i < n; i++)
-        bins[i] = (msp_page_bin){.error = -1};
-    for (size_t i = 0; i < p->ncalls; i++) {
-        const page_call *c = &p->calls[i];
-        msp_page_bin *b = &bins[i * n / p->ncalls];
-
-        if (c->error > b->error)
-            b->error = c->error;
-        if (c->verdict > b->verdict)
-            b->verdict = c->verdict;
-        b->marks |= c->marks;
-    }
-}
-
-size_t
-msp_page_part_largest(const msp_page_part *p, float *error)
-{
-    size_t found = SIZE_MAX;
-
-    *error = -1;
-    for (size_t i = 0; i < p->ncalls; i++)
-        if (p->calls[i].error > *error) {
-            *error = p->calls[i].error;
-            found = i;
-        }
-    return found;
+    if (p == NULL)
+        return;
+    release_rest(&p->rest);
+    msp_free(p->file.path);
+    p->file = MSP_FILE_NONE;
+    msp_page_part_close(p);
 }
 
 int64_t
@@ -1105,7 +1177,10 @@ msp_page_part_close(msp_page_part *p)
     if (p == NULL)
         return;
     release_work(p);
+    if (p->file.path == NULL && p->rest.file != NULL)
+        unlink(p->rest.file); /* adopted */
     msp_file_abandon(&p->file);
+    release_rest(&p->rest);
     msp_map_release(&p->nodes);
     msp_arena_release(&p->arena);
     msp_free(p->calls);

@@ -140,19 +140,22 @@ the_advice_follows_from_where_the_first_wrong_row_stands(void **state)
 }
 
 static void
-the_advisor_writes_three_lines(void **state)
+the_advisor_writes_three_lines_and_the_verdict(void **state)
 {
     const char *path = scratch_path("advisor.txt");
+    msp_advisor_words words = {11, MSP_STR("F.x.0.forward.output.0"), "Look.", "Wrong: F.x"};
     msp_error err;
     size_t size;
     char *text;
 
     (void)state;
-    assert_int_equal(msp_advisor_write(path, 11, MSP_STR("F.x.0.forward.output.0"), "Look.", &err), MSP_OK);
+    assert_int_equal(msp_advisor_write(path, &words, &err), MSP_OK);
     assert_int_equal(msp_file_read(&text, &size, path, 1 << 20, &err), MSP_OK);
-    assert_string_equal(text, "Line: 11\nSuspect Nodes: F.x.0.forward.output.0\nExpert Advice: Look.\n");
+    assert_string_equal(text, "Line: 11\nSuspect Nodes: F.x.0.forward.output.0\nExpert Advice: Look.\n"
+                              "Verdict: Wrong: F.x.\n");
     msp_free(text);
-    assert_int_equal(msp_advisor_write(path, -1, (msp_str){NULL, 0}, "Fine.", &err), MSP_OK);
+    words = (msp_advisor_words){-1, {NULL, 0}, "Fine.", NULL};
+    assert_int_equal(msp_advisor_write(path, &words, &err), MSP_OK);
     assert_int_equal(msp_file_read(&text, &size, path, 1 << 20, &err), MSP_OK);
     assert_string_equal(text, "Line: NA\nSuspect Nodes: NA\nExpert Advice: Fine.\n");
     msp_free(text);
@@ -168,7 +171,7 @@ main(void)
         TEST(a_missing_file_is_not_found),
         TEST(no_failing_allocation_leaks),
         TEST(the_advice_follows_from_where_the_first_wrong_row_stands),
-        TEST(the_advisor_writes_three_lines),
+        TEST(the_advisor_writes_three_lines_and_the_verdict),
     };
 
     return cmocka_run_group_tests(tests, NULL, remove_scratch);

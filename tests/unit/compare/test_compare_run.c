@@ -118,10 +118,17 @@ the_first_wrong_row_is_described(void **state)
     assert_string_equal(p->suspect.diff[MSP_STAT_MAX], "2.0");
     assert_string_equal(p->suspect.rel[MSP_STAT_MAX], "200.0%");
     assert_string_equal(p->suspect.stats[0][MSP_STAT_MAX], "3.0");
-    assert_int_equal(p->suspect.inputs, MSP_INPUTS_FINE);
+    assert_int_equal(p->suspect.inputs, MSP_INPUTS_EQUAL);
+    assert_int_equal(p->answer.level, MSP_ANSWER_WRONG);
+    assert_int_equal(res.level, MSP_ANSWER_WRONG);
+    assert_string_equal(res.sentence, p->answer.sentence);
+    assert_int_equal(p->answer.blamed.row, 3);
+    assert_int_equal(p->counts.differ, 1);
+    assert_string_equal(p->first_differs, "Torch.mul.0.forward.output.0");
+    assert_int_equal(p->answer.nnotes, 2); /* rows without partner, on either side */
     assert_int_equal(p->suspect.nstack, 2);
     assert_string_equal(p->suspect.stack[0], "File train.py, line 3");
-    assert_int_equal(p->nfiles, 2); /* the table and the advisor's text */
+    assert_int_equal(p->nfiles, 3); /* the table, the verdict and the advisor's text */
     msp_compare_result_release(&res);
 }
 
@@ -139,6 +146,7 @@ a_nan_on_one_side_only_is_wrong(void **state)
     assert_int_equal(res.pairs[0].counts.wrong, 1);
     assert_int_equal(res.pairs[0].counts.nonfinite, 1);
     assert_string_equal(res.pairs[0].suspect.verdict, "Warning");
+    assert_int_equal(res.level, MSP_ANSWER_WRONG);
     msp_compare_result_release(&res);
 }
 

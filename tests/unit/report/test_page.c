@@ -39,12 +39,15 @@ add_row(msp_page_part *p, const char *call, const char *name, double max, double
     return msp_page_part_row(p, msp_str_of(call), cells, MSP_ROW_PLAIN, NULL);
 }
 
+#define SMALL_HEAD "{\"x\": \"</script>\xe2\x80\xa8&\"}"
+
+/* A finished part; *out is to be closed in any case. */
 static msp_status
-write_small(const char *path)
+open_small(msp_page_part **out, const char *path)
 {
     msp_str frame = MSP_STR("File train.py, line 3, in forward, \n y = f(x)");
-    msp_page_part *p;
-    msp_status st = msp_page_part_open(&p, path, columns, NCOLUMNS, 1000, NULL);
+    msp_status st = msp_page_part_open(out, path, columns, NCOLUMNS, 1000, NULL);
+    msp_page_part *p = *out;
 
     if (st != MSP_OK)
         return st;
@@ -57,10 +60,17 @@ write_small(const char *path)
         st = add_row(p, "b.0.forward", "b.0.forward.input.0", 3, 1, "Yes");
     if (st == MSP_OK)
         st = msp_page_part_parent(p, MSP_STR("a.0.forward"), MSP_STR("Module.m"), NULL);
+    return st == MSP_OK ? msp_page_part_finish(p, NULL) : st;
+}
+
+static msp_status
+write_small(const char *path)
+{
+    msp_page_part *p = NULL;
+    msp_status st = open_small(&p, path);
+
     if (st == MSP_OK)
-        st = msp_page_part_finish(p, NULL);
-    if (st == MSP_OK)
-        st = msp_page_write(path, MSP_STR("{\"x\": \"</script>\xe2\x80\xa8&\"}"), &p, 1, NULL);
+        st = msp_page_write(path, MSP_STR(SMALL_HEAD), &p, 1, NULL);
     msp_page_part_close(p);
     return st;
 }
@@ -98,9 +108,8 @@ static void
 a_call_has_its_worst_rows_verdict_and_its_outputs_error(void **state)
 {
     char *path = msp_path_join(scratch_dir(), "p.html");
+    const msp_page_bin *bins[3];
     msp_page_part *p;
-    msp_page_bin bins[3];
-    float error;
 
     (void)state;
     assert_int_equal(msp_page_part_open(&p, path, columns, NCOLUMNS, 1000, NULL), MSP_OK);
@@ -108,15 +117,58 @@ a_call_has_its_worst_rows_verdict_and_its_outputs_error(void **state)
     assert_int_equal(add_row(p, "a", "a.output.0", 2, 5, "No"), MSP_OK);
     assert_int_equal(add_row(p, "b", "b.output.0", (double)NAN, 0, "Yes"), MSP_OK);
     assert_int_equal(add_row(p, "c", "c.output.0", 1, 0.1, "Yes"), MSP_OK);
-    msp_page_part_bins(p, bins, 3);
-    assert_true(bins[0].error == 0.5f && bins[0].verdict == PAGE_WRONG);
-    assert_true((bins[0].marks & PAGE_MARK_INPUT_WRONG) == 0 && (bins[0].marks & PAGE_MARK_OUTPUT_WRONG) != 0);
+    assert_int_equal(msp_page_part_finish(p, NULL), MSP_OK);
+    for (size_t i = 0; i < 3; i++) /* three calls in as many shares of the bins */
+        bins[i] = &msp_page_part_rest(p)->bins[i * PAGE_BINS / 3];
+    assert_true(bins[0]->error == 0.5f && bins[0]->verdict == PAGE_WRONG);
+    assert_true((bins[0]->marks & PAGE_MARK_INPUT_WRONG) == 0 && (bins[0]->marks & PAGE_MARK_OUTPUT_WRONG) != 0);
     /* NaN on one side alone is wrong, whatever the table's own verdict says */
-    assert_true(isinf(bins[1].error) && bins[1].verdict == PAGE_WRONG && (bins[1].marks & PAGE_MARK_NONFINITE) != 0);
-    assert_true(bins[2].verdict == PAGE_FINE && fabsf(bins[2].error - 0.01f) < 1e-6f);
-    assert_int_equal(msp_page_part_largest(p, &error), 1);
+    assert_true(isinf(bins[1]->error) && bins[1]->verdict == PAGE_WRONG && (bins[1]->marks & PAGE_MARK_NONFINITE) != 0);
+    assert_true(bins[2]->verdict == PAGE_FINE && fabsf(bins[2]->error - 0.01f) < 1e-6f);
+    assert_string_equal(msp_page_part_rest(p)->largest_call, "b");
     msp_page_part_close(p);
     assert_int_equal(files_in_scratch(), 0);
+    msp_free(path);
+}
+
+static char *
+copy_of(const char *s)
+{
+    char *copy = msp_alloc(strlen(s) + 1, 1);
+
+    assert_non_null(copy);
+    return strcpy(copy, s);
+}
+
+/* Another process finishes a part: the page is the same as from its own. */
+static void
+an_adopted_part_makes_the_same_page(void **state)
+{
+    char *path = msp_path_join(scratch_dir(), "p.html"), *own, *adopted;
+    msp_page_part *p, *q;
+    msp_page_rest rest;
+    size_t size[2];
+
+    (void)state;
+    assert_int_equal(write_small(path), MSP_OK);
+    assert_int_equal(msp_file_read(&own, &size[0], path, 1 << 24, NULL), MSP_OK);
+    assert_int_equal(open_small(&p, path), MSP_OK);
+    rest = *msp_page_part_rest(p);
+    rest.file = copy_of(rest.file);
+    rest.largest_call = copy_of(rest.largest_call);
+    msp_page_part_leave(p);
+    assert_int_equal(files_in_scratch(), 2); /* the page and what was left */
+    assert_int_equal(msp_page_part_adopt(&q, &rest, NULL), MSP_OK);
+    assert_null(rest.file);
+    assert_int_equal(msp_page_write(path, MSP_STR(SMALL_HEAD), &q, 1, NULL), MSP_OK);
+    assert_int_equal(msp_file_read(&adopted, &size[1], path, 1 << 24, NULL), MSP_OK);
+    assert_int_equal(size[0], size[1]);
+    assert_memory_equal(own, adopted, size[0]);
+    msp_page_part_close(q);
+    assert_int_equal(files_in_scratch(), 1);
+    msp_free(own);
+    msp_free(adopted);
+    unlink(path);
     msp_free(path);
 }
 
@@ -170,6 +222,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_head_cannot_end_its_element),
                                        cmocka_unit_test(a_call_has_its_worst_rows_verdict_and_its_outputs_error),
+                                       cmocka_unit_test(an_adopted_part_makes_the_same_page),
                                        cmocka_unit_test(rows_beyond_the_limit_are_kept_where_they_are_wrong),
                                        cmocka_unit_test(without_memory_it_fails_and_leaves_nothing)};
 

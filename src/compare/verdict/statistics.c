@@ -1,51 +1,11 @@
 /*
- * evidence.c - what statistics say about each result. A difference is scaled by what its quantity can resolve: a mean
+ * statistics.c - what statistics say about each result. A difference is scaled by what its quantity can resolve: a mean
  * by the root mean square, a minimum or maximum by the largest magnitude, a norm by itself.
  */
 #include "compare/verdict/verdict.h"
 
 #include <math.h>
 #include "core/alloc.h"
-
-static bool
-name_has_any(msp_str op, const char *const *words, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (msp_str_find(op, msp_str_of(words[i])) != NULL)
-            return true;
-    return false;
-}
-
-/* "linear" of "Functional.linear.0.forward". */
-static msp_str
-operation_of(msp_str api)
-{
-    const char *dot = memchr(api.p, '.', api.len), *end;
-    msp_str op = api;
-
-    if (dot == NULL)
-        return api;
-    op = (msp_str){dot + 1, api.len - (size_t)(dot + 1 - api.p)};
-    end = memchr(op.p, '.', op.len);
-    if (end != NULL)
-        op.len = (size_t)(end - op.p);
-    return op;
-}
-
-msp_call_class
-msp_verdict_class(msp_str api)
-{
-    static const char *const matmul[] = {"linear", "matmul", "conv",   "attention", "lstm", "gru", "rnn", "bmm",
-                                         "addmm",  "einsum", "Linear", "Conv",      "LSTM", "GRU", "RNN"};
-    static const char *const move[] = {"reshape", "transpose", "permute",     "view",    "cat",         "stack",
-                                       "chunk",   "split",     "gather",      "expand",  "flatten",     "contiguous",
-                                       "getitem", "where",     "masked_fill", "squeeze", "index_select"};
-    msp_str op = operation_of(api);
-
-    if (msp_str_eq(op, MSP_STR("mm")) || name_has_any(op, matmul, sizeof(matmul) / sizeof(matmul[0])))
-        return MSP_CALL_MATMUL;
-    return name_has_any(op, move, sizeof(move) / sizeof(move[0])) ? MSP_CALL_MOVE : MSP_CALL_VECTOR;
-}
 
 typedef struct stat_diff {
     bool known, nonfinite;
@@ -82,34 +42,58 @@ row_difference(const msp_rows *npu, const msp_row *n, const msp_row *b)
     return out;
 }
 
-static const msp_row *
-partner_of(const msp_match *match, const msp_rows *bench, size_t row)
+double
+msp_verdict_row_difference(const msp_rows *npu, const msp_row *n, const msp_row *b)
 {
-    return match->bench[row] == MATCH_NONE ? NULL : &bench->rows[match->bench[row]];
+    stat_diff d = row_difference(npu, n, b);
+
+    return d.known ? d.value : NAN;
+}
+
+static const msp_row *
+partner_of(const msp_evidence_source *src, size_t row)
+{
+    uint32_t b = src->match->bench[row];
+
+    return b == MATCH_NONE ? NULL : &src->bench->rows[b];
+}
+
+/* Of elements where they were compared, else of statistics. */
+static stat_diff
+difference_of(const msp_evidence_source *src, size_t row)
+{
+    stat_diff d = row_difference(src->npu, &src->npu->rows[row], partner_of(src, row));
+
+    if (src->diffs == NULL || isnan(src->diffs[row]) || d.nonfinite)
+        return d;
+    return (stat_diff){true, isinf(src->diffs[row]), src->diffs[row]};
+}
+
+double
+msp_evidence_difference(const msp_evidence_source *src, size_t row)
+{
+    stat_diff d = partner_of(src, row) == NULL ? (stat_diff){false, false, 0} : difference_of(src, row);
+
+    return d.known ? d.value : NAN;
 }
 
 /* The largest difference among the rows of a call: all of them, or those that go in. */
 static double
-call_difference(const msp_rows *npu, const msp_rows *bench, const msp_match *match, const msp_row_api *api, bool all)
+call_difference(const msp_evidence_source *src, const msp_row_api *api, bool all)
 {
     double most = 0;
 
-    for (size_t i = api->first; i < api->first + api->count; i++) {
-        const msp_row *b = partner_of(match, bench, i);
-
-        if (b == NULL || (!all && npu->rows[i].state >= STATE_OUTPUT))
-            continue;
-        most = fmax(most, row_difference(npu, &npu->rows[i], b).value);
-    }
+    for (size_t i = api->first; i < api->first + api->count; i++)
+        if (partner_of(src, i) != NULL && !src->npu->rows[i].plain && (all || src->npu->rows[i].state < STATE_OUTPUT))
+            most = fmax(most, difference_of(src, i).value);
     return most;
 }
 
 /* A gradient depends on what the forward call took and gave as well. */
 static double
-inputs_difference(const msp_rows *npu, const msp_rows *bench, const msp_match *match, const msp_map *calls,
-                  const msp_row_api *api, msp_buf *scratch)
+inputs_difference(const msp_evidence_source *src, const msp_map *calls, const msp_row_api *api, msp_buf *scratch)
 {
-    double most = call_difference(npu, bench, match, api, false);
+    double most = call_difference(src, api, false);
     msp_map_entry *forward;
 
     if (!msp_str_ends(api->name, MSP_STR(".backward")))
@@ -119,7 +103,7 @@ inputs_difference(const msp_rows *npu, const msp_rows *bench, const msp_match *m
     msp_buf_text(scratch, "forward");
     forward = scratch->failed ? NULL : msp_map_get(calls, msp_buf_view(scratch));
     if (forward != NULL)
-        most = fmax(most, call_difference(npu, bench, match, &npu->apis[forward->value], true));
+        most = fmax(most, call_difference(src, &src->npu->apis[forward->value], true));
     return most;
 }
 
@@ -138,14 +122,14 @@ coarser(msp_dtype a, msp_dtype b)
 
 /* The largest norm among what a call took, on the bench. */
 static double
-inputs_norm(const msp_rows *npu, const msp_rows *bench, const msp_match *match, const msp_row_api *api)
+inputs_norm(const msp_evidence_source *src, const msp_row_api *api)
 {
     double most = 0, v;
 
     for (size_t i = api->first; i < api->first + api->count; i++) {
-        const msp_row *b = partner_of(match, bench, i);
+        const msp_row *b = partner_of(src, i);
 
-        if (b != NULL && npu->rows[i].state < STATE_OUTPUT && msp_val_number(&b->stats[MSP_STAT_NORM], &v) &&
+        if (b != NULL && src->npu->rows[i].state < STATE_OUTPUT && msp_val_number(&b->stats[MSP_STAT_NORM], &v) &&
             isfinite(v))
             most = fmax(most, v);
     }
@@ -165,58 +149,74 @@ cancels(const msp_row *n, const msp_row *b, double norm_in, msp_dtype type)
            fmax(fabs(x), fabs(y)) < 64 * unit * norm_in;
 }
 
-static void
-fill_evidence(msp_evidence *e, const msp_rows *npu, const msp_rows *bench, const msp_row *n, const msp_row *b)
+/* "output.0" of "Functional.relu.0.forward.output.0". */
+static msp_str
+result_of(const msp_rows *rows, const msp_row *row)
 {
+    msp_str name = msp_row_name(row), api = rows->apis[row->api].name;
+
+    if (name.len <= api.len + 1 || memcmp(name.p, api.p, api.len) != 0)
+        return name;
+    return (msp_str){name.p + api.len + 1, name.len - api.len - 1};
+}
+
+static void
+fill_evidence(msp_evidence *e, const msp_evidence_source *src, size_t row, double norm_in)
+{
+    const msp_row *n = &src->npu->rows[row], *b = partner_of(src, row);
     stat_diff d;
 
-    e->dtype = npu->texts[n->dtype].dtype;
-    e->n = npu->texts[n->shape].numel;
-    e->local = NAN;
+    e->dtype = e->types[0] = e->types[1] = src->npu->texts[n->dtype].dtype;
+    e->n = src->npu->texts[n->shape].numel;
+    e->inherited = NAN;
+    e->at = result_of(src->npu, n);
     if (b == NULL) {
         e->not_judged = "no partner";
         return;
     }
-    e->one_type = bench->texts[b->dtype].dtype == e->dtype;
-    e->dtype = coarser(e->dtype, bench->texts[b->dtype].dtype);
-    d = row_difference(npu, n, b);
+    e->bench = src->bench->apis[b->api].name;
+    e->types[1] = src->bench->texts[b->dtype].dtype;
+    e->one_type = e->types[1] == e->dtype;
+    e->dtype = coarser(e->dtype, e->types[1]);
+    d = difference_of(src, row);
     e->diff_out = d.value;
     e->nonfinite = d.nonfinite;
+    e->tensors = src->diffs != NULL && !isnan(src->diffs[row]);
     if (!d.known)
         e->not_judged = "no statistics";
     else if (!is_float(e->dtype) && !d.nonfinite)
         e->not_judged = "no floating-point numbers";
+    else if (!d.nonfinite && cancels(n, b, norm_in, e->dtype))
+        e->not_judged = "cancels to rounding";
 }
 
 static msp_status
-collect_evidence(msp_evidence_list *out, const msp_rows *npu, const msp_rows *bench, const msp_match *match,
-                 const msp_map *calls, msp_error *err)
+collect_evidence(msp_evidence_list *out, const msp_evidence_source *src, const msp_map *calls, msp_error *err)
 {
     msp_buf scratch = {0};
     bool failed;
 
-    for (size_t a = 0; a < npu->napis; a++) {
-        const msp_row_api *api = &npu->apis[a];
-        double in = inputs_difference(npu, bench, match, calls, api, &scratch);
-        double norm_in = inputs_norm(npu, bench, match, api);
+    for (size_t a = 0; a < src->npu->napis; a++) {
+        const msp_row_api *api = &src->npu->apis[a];
+        double in = inputs_difference(src, calls, api, &scratch), norm_in = inputs_norm(src, api);
         uint32_t slot = 0;
 
         for (size_t i = api->first; i < api->first + api->count; i++) {
             msp_evidence *e = &out->items[out->count];
 
-            if (npu->rows[i].state < STATE_OUTPUT)
+            if (src->npu->rows[i].state < STATE_OUTPUT)
                 continue;
             *e = (msp_evidence){.name = api->name.p,
                                 .name_len = api->name.len,
                                 .call = (uint32_t)a,
                                 .slot = slot++,
-                                .backward = msp_str_ends(api->name, MSP_STR(".backward")),
-                                .cls = msp_verdict_class(api->name),
                                 .diff_in = in};
-            fill_evidence(e, npu, bench, &npu->rows[i], partner_of(match, bench, i));
-            if (e->not_judged == NULL && !e->nonfinite &&
-                cancels(&npu->rows[i], partner_of(match, bench, i), norm_in, e->dtype))
-                e->not_judged = "cancels to rounding";
+            fill_evidence(e, src, i, norm_in);
+            e->nature = msp_verdict_nature(api->name, e->at);
+            if (e->nature.hands_on && e->nature.backward && e->slot > 0 && e->not_judged == NULL)
+                e->not_judged = "a gradient of the call before";
+            if (e->nature.chance && e->not_judged == NULL)
+                e->not_judged = "random: its numbers depend on chance";
             out->count++;
         }
     }
@@ -226,9 +226,9 @@ collect_evidence(msp_evidence_list *out, const msp_rows *npu, const msp_rows *be
 }
 
 msp_status
-msp_evidence_from_rows(msp_evidence_list *out, const msp_rows *npu, const msp_rows *bench, const msp_match *match,
-                       msp_error *err)
+msp_evidence_from_rows(msp_evidence_list *out, const msp_evidence_source *src, msp_error *err)
 {
+    const msp_rows *npu = src->npu;
     msp_map calls = {0};
     msp_status st = MSP_OK;
     bool added;
@@ -241,7 +241,7 @@ msp_evidence_from_rows(msp_evidence_list *out, const msp_rows *npu, const msp_ro
         if (msp_map_put(&calls, npu->apis[a].name, (int64_t)a, &added) == NULL)
             st = msp_error_set(err, MSP_E_NOMEM, "out of memory");
     if (st == MSP_OK)
-        st = collect_evidence(out, npu, bench, match, &calls, err);
+        st = collect_evidence(out, src, &calls, err);
     msp_map_release(&calls);
     return st;
 }
@@ -250,5 +250,6 @@ void
 msp_evidence_release(msp_evidence_list *list)
 {
     msp_free(list->items);
+    msp_free(list->starts);
     *list = (msp_evidence_list){0};
 }

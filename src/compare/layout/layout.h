@@ -1,0 +1,66 @@
+/*
+ * layout.h - how the parts of a tensor on several ranks make the whole: the yaml of --layout.
+ *
+ *     groups:                 # which ranks of either side are compared with each other; without it all with all
+ *       - npu: [0, 1]
+ *         bench: [0]
+ *     parts:                  # the first that fits a row's name counts
+ *       - name: "*.q_proj.*.output.*"
+ *         how: concat         # or sum, replicate, skip
+ *         axis: -1            # of concat; negative ones count from the end
+ *         ranks: [0, 1]       # in the order of the parts; without it those of the group
+ *         side: npu           # or bench; without it npu
+ *
+ * In a name * stands for any text and ? for one character. skip leaves the rows out on both sides.
+ */
+#ifndef MSP_COMPARE_LAYOUT_H
+#define MSP_COMPARE_LAYOUT_H
+
+#include "core/arena.h"
+#include "core/map.h"
+#include "core/str.h"
+
+typedef enum msp_layout_how { LAYOUT_REPLICATE = 0, LAYOUT_CONCAT, LAYOUT_SUM, LAYOUT_SKIP } msp_layout_how;
+
+/* "replicate", "concat", "sum", "skip". */
+const char *msp_layout_how_text(msp_layout_how how);
+
+typedef struct msp_layout_rule {
+    int side; /* 0: NPU, 1: bench */
+    msp_str pattern;
+    msp_layout_how how;
+    int axis;
+    int64_t *ranks;
+    size_t nranks; /* 0: those of the group */
+} msp_layout_rule;
+
+typedef struct msp_layout_group {
+    int64_t *ranks[2]; /* of NPU and bench, none of them empty */
+    size_t n[2];
+} msp_layout_group;
+
+typedef struct msp_layout {
+    msp_arena arena;
+    msp_layout_rule *rules;
+    size_t nrules;
+    msp_map exact;  /* names without * and ?, to the first rule that has it: there may be one for every row */
+    size_t *others; /* numbers of the rules with * or ?, in their order */
+    size_t nothers;
+    msp_layout_group *groups;
+    size_t ngroups; /* 0: all with all */
+} msp_layout;
+
+/*
+ * MSP_E_FORMAT (no yaml), MSP_E_INVALID (a key or value that means nothing; the message says where), MSP_E_LIMIT,
+ * MSP_E_NOMEM. out is to be released in any case.
+ */
+MSP_CHECK msp_status msp_layout_parse(msp_layout *out, const char *text, size_t size, msp_error *err);
+
+/* The same from a file, whose path stands before the message; MSP_E_NOT_FOUND, MSP_E_IO. */
+MSP_CHECK msp_status msp_layout_load(msp_layout *out, const char *path, msp_error *err);
+void msp_layout_release(msp_layout *l);
+
+/* The rule for a row of a side, or NULL. skip applies to both sides. */
+const msp_layout_rule *msp_layout_find(const msp_layout *l, int side, msp_str name);
+
+#endif

@@ -1,0 +1,22 @@
+/*
+ * propose.h - a layout from the dumps themselves: --layout auto.
+ *
+ * One side is of one rank and has every tensor whole. Of the parts of the same name on the other side's ranks the
+ * shapes say what they can be: sizes along one axis that add up are a concatenation, the whole's own shape is a replica
+ * or a summand. Statistics (of real data those of the records too) decide between the latter two, and must agree with
+ * what is proposed in most rows of a pattern before it becomes a rule. Names that differ in the number of the call
+ * alone are one pattern where all of them are put together in the same way; else each has a rule of its own.
+ */
+#ifndef MSP_COMPARE_PROPOSE_H
+#define MSP_COMPARE_PROPOSE_H
+
+#include "compare/rows/rows.h"
+
+/*
+ * Append to out the yaml for the n dumps at parts, which are of side 0 (NPU) or 1, against the one at whole. Errors as
+ * of msp_rows_flatten(); MSP_E_NOT_FOUND when nothing can be said of any row.
+ */
+MSP_CHECK msp_status msp_layout_propose(msp_buf *out, int side, const msp_dump_place *parts, size_t n,
+                                        const msp_dump_place *whole, msp_error *err);
+
+#endif

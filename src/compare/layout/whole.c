@@ -1,0 +1,559 @@
+/* whole.c - see whole.h. */
+#include "compare/layout/whole_parts.h"
+
+#include "core/alloc.h"
+#include "core/path.h"
+#include "core/vec.h"
+
+static msp_status
+no_memory(msp_error *err)
+{
+    return msp_error_set(err, MSP_E_NOMEM, "out of memory while parts are put together");
+}
+
+bool
+msp_whole_shape(msp_str text, int64_t shape[MSP_MAX_NDIM], int *ndim)
+{
+    size_t i = 1;
+
+    *ndim = 0;
+    if (text.len < 2 || text.p[0] != '[' || text.p[text.len - 1] != ']')
+        return false;
+    while (i < text.len - 1) {
+        int64_t v = 0;
+        size_t from = i;
+
+        for (; i < text.len && text.p[i] >= '0' && text.p[i] <= '9'; i++)
+            if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, text.p[i] - '0', &v))
+                return false;
+        if (i == from || *ndim == MSP_MAX_NDIM)
+            return false;
+        shape[(*ndim)++] = v;
+        while (i < text.len - 1 && (text.p[i] == ',' || text.p[i] == ' '))
+            i++;
+    }
+    return true;
+}
+
+/* ---- members ----------------------------------------------------------------------------------------------------- */
+
+static msp_status
+name_rows(msp_whole_member *m, msp_error *err)
+{
+    for (size_t i = 0; i < m->rows->count; i++)
+        if (msp_map_put(&m->names, msp_row_name(&m->rows->rows[i]), (int64_t)i, NULL) == NULL)
+            return no_memory(err);
+    return MSP_OK;
+}
+
+static msp_status
+open_member(msp_whole_member *m, const msp_dump_place *place, const msp_dump *lead, msp_error *err)
+{
+    msp_status st = msp_dump_open(&m->dump, place->path, err);
+
+    if (st == MSP_OK && strcmp(msp_dump_task_text(m->dump), msp_dump_task_text(lead)) != 0)
+        return msp_error_set(err, MSP_E_INVALID, "%s: its task is %s, that of the rank beside it is %s", place->path,
+                             msp_dump_task_text(m->dump), msp_dump_task_text(lead));
+    if (st == MSP_OK) {
+        st = msp_rows_flatten(&m->own, m->dump, NULL, NULL, err);
+        if (st != MSP_OK)
+            msp_error_prefix(err, st, "%s: ", place->path);
+    }
+    m->rows = &m->own;
+    return st;
+}
+
+static char *
+tensor_dir(const char *path)
+{
+    msp_str dir = msp_path_dir(path);
+    char *copy = msp_alloc(dir.len + 1, 1), *joined = NULL;
+
+    if (copy != NULL) {
+        memcpy(copy, dir.p, dir.len);
+        copy[dir.len] = '\0';
+        joined = msp_path_join(copy, "dump_tensor_data");
+    }
+    msp_free(copy);
+    return joined;
+}
+
+static msp_status
+open_members(msp_whole *w, const msp_dump_place *places, const msp_dump *lead, const msp_rows *rows, msp_error *err)
+{
+    msp_status st = MSP_OK;
+
+    for (size_t i = 0; i < w->nmembers && st == MSP_OK; i++) {
+        msp_whole_member *m = &w->members[i];
+
+        m->rank = places[i].rank == MSP_DUMP_NO_NUMBER ? 0 : places[i].rank;
+        m->path = places[i].path;
+        m->rows = rows;
+        m->dir = tensor_dir(places[i].path);
+        if (m->dir == NULL)
+            return no_memory(err);
+        if (i > 0)
+            st = open_member(m, &places[i], lead, err);
+        if (st == MSP_OK)
+            st = name_rows(m, err);
+    }
+    return st;
+}
+
+static const msp_row *
+row_of(const msp_whole_member *m, msp_str name)
+{
+    const msp_map_entry *e = msp_map_get(&m->names, name);
+
+    return e != NULL ? &m->rows->rows[e->value] : NULL;
+}
+
+/* ---- how a row is put together ----------------------------------------------------------------------------------- */
+
+/* Which members have the parts, in their order; taken together, what to do with them. */
+typedef struct recipe {
+    msp_layout_how how;
+    int axis;
+    bool asked; /* the layout or the record says so */
+    const char *note;
+    const int64_t *ranks; /* NULL: all members */
+    size_t nranks;
+    int64_t own[1024]; /* room for the ranks of a mesh */
+} recipe;
+
+/* Of a mesh of several dimensions the ranks beside `rank` along the one that is sharded; all where none is. */
+static void
+read_mesh(recipe *r, const msp_row_dtensor *d, int64_t rank)
+{
+    size_t stride = 1, at = 0;
+    int along = -1, sharded = 0;
+
+    r->asked = true;
+    r->how = LAYOUT_REPLICATE;
+    for (int i = 0; i < d->ndim; i++)
+        if (d->placements[i].kind != DTENSOR_REPLICATE) {
+            along = i;
+            sharded++;
+        }
+    if (sharded > 1) {
+        r->note = "it is sharded over more than one dimension of its mesh";
+        return;
+    }
+    if (along >= 0) {
+        r->how = d->placements[along].kind == DTENSOR_SHARD ? LAYOUT_CONCAT : LAYOUT_SUM;
+        r->axis = (int)d->placements[along].dim;
+        if (d->placements[along].kind == DTENSOR_OTHER)
+            r->note = "its parts are neither shards nor summands";
+    }
+    while (at < d->nranks && d->ranks[at] != rank)
+        at++;
+    for (int i = d->ndim - 1; i > along && along >= 0; i--)
+        stride *= (size_t)d->sizes[i];
+    r->ranks = r->own;
+    for (size_t i = 0; i < d->nranks && r->nranks < sizeof(r->own) / sizeof(r->own[0]); i++) {
+        size_t size = along >= 0 ? (size_t)d->sizes[along] : 1;
+
+        if (along < 0 || (i % stride == at % stride && i / (stride * size) == at / (stride * size)))
+            r->own[r->nranks++] = d->ranks[i];
+    }
+}
+
+static void
+find_recipe(recipe *out, const msp_whole *w, const msp_rows *t, const msp_row *r, int64_t rank)
+{
+    const msp_layout_rule *rule = msp_layout_find(w->layout, w->side, msp_row_name(r));
+
+    out->how = LAYOUT_REPLICATE;
+    out->axis = 0;
+    out->asked = false;
+    out->note = NULL;
+    out->ranks = NULL;
+    out->nranks = 0;
+    if (rule != NULL) {
+        out->how = rule->how;
+        out->axis = rule->axis;
+        out->asked = true;
+        out->ranks = rule->ranks;
+        out->nranks = rule->nranks;
+    } else if (r->dtensor != 0) {
+        read_mesh(out, &t->dtensors[r->dtensor - 1], rank);
+    }
+}
+
+static msp_whole_member *
+member_of(msp_whole *w, int64_t rank)
+{
+    for (size_t i = 0; i < w->nmembers; i++)
+        if (w->members[i].rank == rank)
+            return &w->members[i];
+    return NULL;
+}
+
+/* ---- one row ----------------------------------------------------------------------------------------------------- */
+
+/* The parts of a row while it is put together. */
+typedef struct gathering {
+    const msp_row **rows;
+    size_t n;
+    int64_t shape[MSP_MAX_NDIM];
+    int ndim;
+} gathering;
+
+static const char *
+say(msp_whole *w, const char *format, ...)
+{
+    msp_buf text = {0};
+    va_list args;
+    char *copy;
+
+    va_start(args, format);
+    msp_buf_vprintf(&text, format, args);
+    va_end(args);
+    copy = text.failed ? NULL : msp_arena_text(&w->arena, text.p, text.len);
+    msp_buf_release(&text);
+    return copy != NULL ? copy : "out of memory";
+}
+
+static bool
+add_part(msp_whole *w, gathering *g, uint32_t member, const msp_row *r)
+{
+    msp_str file = {r->file, r->file_len};
+
+    if (!msp_vec_grow((void **)&w->parts, &w->cap_parts, w->nparts + 1, sizeof(*w->parts)))
+        return false;
+    w->parts[w->nparts++] = (msp_whole_part){.member = member, .file = r->file != NULL ? file : (msp_str){0}};
+    g->rows[g->n++] = r;
+    return true;
+}
+
+/* The parts in their order; a member that lacks one is a note, and what is asked for cannot be done. */
+static bool
+collect_parts(msp_whole *w, gathering *g, recipe *how, msp_str name)
+{
+    size_t n = how->ranks != NULL ? how->nranks : w->nmembers;
+
+    for (size_t i = 0; i < n; i++) {
+        msp_whole_member *m = how->ranks != NULL ? member_of(w, how->ranks[i]) : &w->members[i];
+        const msp_row *r = m != NULL ? row_of(m, name) : NULL;
+
+        if (r == NULL && how->how != LAYOUT_REPLICATE && how->note == NULL)
+            how->note = say(w, "rank %lld has no part of it", (long long)(m != NULL ? m->rank : how->ranks[i]));
+        if (r != NULL && !add_part(w, g, (uint32_t)(m - w->members), r))
+            return false;
+    }
+    return true;
+}
+
+/* The whole's shape from those of the parts, and each part's share of it. */
+static void
+join_shapes(msp_whole *w, gathering *g, recipe *how)
+{
+    msp_whole_part *parts = &w->parts[w->nparts - g->n];
+    int axis = -1;
+
+    for (size_t i = 0; i < g->n && how->note == NULL; i++) {
+        const msp_rows *t = w->members[parts[i].member].rows;
+        int64_t shape[MSP_MAX_NDIM];
+        int ndim;
+
+        if (!msp_whole_shape(msp_row_shape(t, g->rows[i]), shape, &ndim)) {
+            how->note = "a part has no shape";
+            return;
+        }
+        parts[i].numel = t->texts[g->rows[i]->shape].numel;
+        if (i == 0) {
+            g->ndim = ndim;
+            memcpy(g->shape, shape, sizeof(g->shape));
+            axis = how->axis < 0 ? how->axis + ndim : how->axis;
+            if (how->how == LAYOUT_CONCAT && (axis < 0 || axis >= ndim)) {
+                how->note = say(w, "it has no axis %d", how->axis);
+                return;
+            }
+            how->axis = axis;
+            parts[i].extent = how->how == LAYOUT_CONCAT ? shape[axis] : 0;
+            continue;
+        }
+        if (ndim != g->ndim ||
+            !msp_str_eq(msp_row_dtype(t, g->rows[i]), msp_row_dtype(w->members[parts[0].member].rows, g->rows[0])))
+            how->note = "its parts have different types or numbers of dimensions";
+        for (int d = 0; d < ndim && how->note == NULL; d++)
+            if (shape[d] != g->shape[d] && !(how->how == LAYOUT_CONCAT && d == axis))
+                how->note = "the shapes of its parts do not go together";
+        if (how->note == NULL && how->how == LAYOUT_CONCAT) {
+            parts[i].extent = shape[axis];
+            if (__builtin_add_overflow(g->shape[axis], shape[axis], &g->shape[axis]))
+                how->note = "its shape is too large";
+        }
+    }
+}
+
+/* Replicas must be the same, by checksums where there are any. */
+static void
+check_replicas(msp_whole *w, const gathering *g, recipe *how)
+{
+    const msp_whole_part *parts = &w->parts[w->nparts - g->n];
+
+    for (size_t i = 1; i < g->n && how->note == NULL; i++) {
+        const msp_row *a = g->rows[0], *b = g->rows[i];
+        bool same = true;
+        double x, y;
+
+        if (a->md5.kind == VAL_TEXT && b->md5.kind == VAL_TEXT)
+            same = a->md5.len == b->md5.len && memcmp(a->md5.as.p, b->md5.as.p, a->md5.len) == 0;
+        for (int k = 0; k < MSP_NSTATS && same; k++)
+            if (msp_val_number(&a->stats[k], &x) && msp_val_number(&b->stats[k], &y))
+                same = x == y || (x != x && y != y);
+        if (!same)
+            how->note = say(w, "the replicas on ranks %lld and %lld are not equal",
+                            (long long)w->members[parts[0].member].rank, (long long)w->members[parts[i].member].rank);
+    }
+}
+
+static bool
+intern_shape(msp_rows *t, msp_row *r, const gathering *g)
+{
+    msp_buf text = {0};
+    int64_t numel = 1;
+    bool ok;
+
+    msp_buf_char(&text, '[');
+    for (int i = 0; i < g->ndim; i++) {
+        msp_buf_printf(&text, "%s%lld", i > 0 ? ", " : "", (long long)g->shape[i]);
+        if (__builtin_mul_overflow(numel, g->shape[i], &numel))
+            numel = -1;
+    }
+    msp_buf_char(&text, ']');
+    ok = !text.failed && msp_rows_intern(t, msp_buf_view(&text), &r->shape);
+    if (ok)
+        t->texts[r->shape].numel = numel;
+    msp_buf_release(&text);
+    return ok;
+}
+
+/* The row keeps its place, and says of its tensor what the parts make of it. */
+static bool
+join_parts(msp_whole *w, msp_rows *t, msp_row *r, const gathering *g)
+{
+    msp_whole_row *whole = &w->rows[w->nrows - 1];
+
+    if (!intern_shape(t, r, g) || !msp_whole_statistics(w, t, r, whole, g->rows, g->shape, g->ndim))
+        return false;
+    for (size_t i = 0; i < g->n; i++)
+        if (g->rows[i]->file == NULL)
+            r->file = NULL;
+    return true;
+}
+
+/* One part alone stands for the row: the first replica, or the row itself where its parts do not go together. */
+static bool
+keep_one(msp_whole *w, msp_row *r, gathering *g, uint32_t member, const recipe *how)
+{
+    size_t first = w->nparts - g->n;
+
+    w->nparts = first;
+    if (how->note == NULL && g->n > 0) {
+        w->nparts = first + 1;
+        memcpy(r->stats, g->rows[0]->stats, sizeof(r->stats));
+        r->md5 = g->rows[0]->md5;
+        r->file = g->rows[0]->file;
+        r->file_len = g->rows[0]->file_len;
+        return true;
+    }
+    g->n = 0;
+    return add_part(w, g, member, r);
+}
+
+static bool
+add_whole(msp_whole *w, msp_row *r, size_t first, const recipe *how)
+{
+    if (!msp_vec_grow((void **)&w->rows, &w->cap_rows, w->nrows + 1, sizeof(*w->rows)))
+        return false;
+    w->rows[w->nrows++] = (msp_whole_row){how->how, how->axis, first, w->nparts - first, how->note};
+    r->whole = (uint32_t)w->nrows;
+    return true;
+}
+
+/* A tensor's row of a member, as the layout or its record says. What nobody asks for stays as it is. */
+static bool
+put_together(msp_whole *w, msp_rows *t, msp_row *r, uint32_t member, recipe *how)
+{
+    gathering g = {0};
+    size_t first = w->nparts;
+    bool ok;
+
+    find_recipe(how, w, t, r, w->members[member].rank);
+    if (t->texts[r->dtype].dtype == MSP_DTYPE_NONE || how->how == LAYOUT_SKIP || (!how->asked && member == 0))
+        return true;
+    g.rows = msp_alloc((how->ranks != NULL ? how->nranks : w->nmembers) + 1, sizeof(*g.rows));
+    ok = g.rows != NULL;
+    if (ok && how->asked && how->note == NULL)
+        ok = collect_parts(w, &g, how, msp_row_name(r));
+    if (ok && how->note == NULL && g.n > 0 && how->how != LAYOUT_REPLICATE)
+        join_shapes(w, &g, how);
+    if (ok && how->how == LAYOUT_REPLICATE)
+        check_replicas(w, &g, how);
+    if (ok && (how->note != NULL || g.n == 0 || how->how == LAYOUT_REPLICATE)) {
+        bool odd = how->note != NULL && how->how == LAYOUT_REPLICATE && g.n > 1; /* replicas that are not equal */
+        const char *note = how->note;
+
+        how->note = odd ? NULL : note;
+        ok = keep_one(w, r, &g, member, how);
+        how->note = note;
+        how->how = LAYOUT_REPLICATE;
+        ok = ok && add_whole(w, r, first, how);
+    } else if (ok) {
+        ok = add_whole(w, r, first, how) && join_parts(w, t, r, &g);
+    }
+    msp_free(g.rows);
+    return ok;
+}
+
+/* ---- all rows ---------------------------------------------------------------------------------------------------- */
+
+/* Rows that the layout skips are taken out; the calls stay. */
+static void
+drop_skipped(const msp_whole *w, msp_rows *t)
+{
+    size_t kept = 0;
+
+    for (size_t a = 0; a < t->napis; a++) {
+        size_t from = t->apis[a].first, end = from + t->apis[a].count;
+
+        t->apis[a].first = kept;
+        for (size_t i = from; i < end; i++) {
+            const msp_layout_rule *rule = msp_layout_find(w->layout, w->side, msp_row_name(&t->rows[i]));
+
+            if (rule == NULL || rule->how != LAYOUT_SKIP)
+                t->rows[kept++] = t->rows[i];
+        }
+        t->apis[a].count = kept - t->apis[a].first;
+    }
+    t->count = kept;
+}
+
+/* A call that only this member has, such as those of its stage of a pipeline, behind all others. */
+static bool
+append_call(msp_whole *w, msp_rows *t, uint32_t member, const msp_row_api *api)
+{
+    const msp_rows *from = w->members[member].rows;
+    msp_row_api *grown = msp_realloc(t->apis, t->napis + 1, sizeof(*t->apis));
+    msp_row_api *to;
+
+    if (grown == NULL)
+        return false;
+    t->apis = grown;
+    to = &t->apis[t->napis++];
+    *to = (msp_row_api){api->name, t->count, 0};
+    for (size_t i = api->first; i < api->first + api->count; i++) {
+        const msp_row *r = &from->rows[i];
+        msp_row *copy = msp_rows_new(t);
+
+        if (copy == NULL)
+            return false;
+        *copy = *r;
+        copy->api = (uint32_t)(t->napis - 1);
+        copy->p2p = 0;
+        if (!msp_rows_intern(t, from->texts[r->dtype].text, &copy->dtype) ||
+            !msp_rows_intern(t, from->texts[r->shape].text, &copy->shape))
+            return false;
+        t->texts[copy->dtype].dtype = from->texts[r->dtype].dtype;
+        t->texts[copy->shape].numel = from->texts[r->shape].numel;
+        copy->dtensor = 0;
+        t->count++;
+        to->count++;
+    }
+    return true;
+}
+
+static msp_status
+append_others(msp_whole *w, msp_rows *t, recipe *how, msp_error *err)
+{
+    msp_map seen = {0};
+    bool ok = true;
+
+    for (size_t i = 0; ok && i < t->napis; i++)
+        ok = msp_map_put(&seen, t->apis[i].name, 0, NULL) != NULL;
+    for (size_t m = 1; ok && m < w->nmembers; m++)
+        for (size_t i = 0; ok && i < w->members[m].rows->napis; i++) {
+            const msp_row_api *api = &w->members[m].rows->apis[i];
+            size_t first = t->count;
+            bool added = false;
+
+            ok = msp_map_put(&seen, api->name, 0, &added) != NULL;
+            if (!ok || !added)
+                continue;
+            ok = append_call(w, t, (uint32_t)m, api);
+            for (size_t k = first; ok && k < t->count; k++)
+                ok = put_together(w, t, &t->rows[k], (uint32_t)m, how);
+        }
+    msp_map_release(&seen);
+    return ok ? MSP_OK : no_memory(err);
+}
+
+msp_status
+msp_whole_open(msp_whole **out, const msp_layout *layout, int side, const msp_dump_place *places, size_t n,
+               const msp_dump *lead, msp_rows *rows, msp_error *err)
+{
+    msp_whole *w = *out = msp_alloc_zero(1, sizeof(*w));
+    size_t count = rows->count;
+    msp_rows before;
+    recipe *how;
+    msp_status st;
+
+    if (w == NULL)
+        return no_memory(err);
+    w->layout = layout;
+    w->side = side;
+    w->members = msp_alloc_zero(n, sizeof(*w->members));
+    if (w->members == NULL)
+        return no_memory(err);
+    w->nmembers = n;
+    /* the first member's rows as they were: those that are put together change under its name */
+    before = *rows;
+    before.rows = msp_arena_alloc(&w->arena, count + 1, sizeof(*before.rows));
+    if (before.rows == NULL)
+        return no_memory(err);
+    memcpy(before.rows, rows->rows, count * sizeof(*before.rows));
+    how = msp_alloc(1, sizeof(*how));
+    st = how == NULL ? no_memory(err) : open_members(w, places, lead, &before, err);
+    for (size_t i = 0; i < count && st == MSP_OK; i++) {
+        before.texts = rows->texts; /* they grow with new shapes */
+        before.ntexts = rows->ntexts;
+        if (!put_together(w, rows, &rows->rows[i], 0, how))
+            st = no_memory(err);
+    }
+    before.texts = rows->texts;
+    if (st == MSP_OK)
+        st = append_others(w, rows, how, err);
+    msp_free(how);
+    w->members[0].rows = NULL;
+    if (st == MSP_OK)
+        drop_skipped(w, rows);
+    return st;
+}
+
+void
+msp_whole_close(msp_whole *w)
+{
+    if (w == NULL)
+        return;
+    for (size_t i = 0; w->members != NULL && i < w->nmembers; i++) {
+        msp_whole_member *m = &w->members[i];
+
+        msp_map_release(&m->names);
+        msp_rows_release(&m->own);
+        msp_dump_close(m->dump);
+        msp_free(m->dir);
+    }
+    msp_free(w->members);
+    msp_free(w->rows);
+    msp_free(w->parts);
+    msp_arena_release(&w->arena);
+    msp_free(w);
+}
+
+const char *
+msp_whole_note(const msp_whole *w, const msp_row *r)
+{
+    return r->whole != 0 ? w->rows[r->whole - 1].note : NULL;
+}

@@ -1,0 +1,321 @@
+/* whole_data.c - the elements of a whole: see whole.h. */
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include "compare/layout/whole_parts.h"
+#include "core/alloc.h"
+#include "dtype/convert.h"
+#include "dump/dump_read.h"
+#include "io/tensor_file.h"
+#include "kernels/gather.h"
+
+/* ---- parts ------------------------------------------------------------------------------------------------------- */
+
+static msp_status
+path_of(msp_buf *out, const msp_whole *w, const msp_whole_part *p, msp_error *err)
+{
+    if (p->file.len == 0 || p->file.len > NAME_MAX || memchr(p->file.p, '/', p->file.len) != NULL)
+        return msp_error_set(err, MSP_E_INVALID, "%.*s: no name of a file in dump_tensor_data", (int)p->file.len,
+                             p->file.len > 0 ? p->file.p : "");
+    msp_buf_printf(out, "%s/%.*s", w->members[p->member].dir, (int)p->file.len, p->file.p);
+    return msp_buf_status(out, err);
+}
+
+/* By its path: threads that read have tables of descriptors of their own, in which no folder of ours is open. */
+static msp_status
+open_part(msp_tensor *out, const msp_whole *w, const msp_whole_part *p, msp_error *err)
+{
+    msp_buf path = {0};
+    msp_status st;
+
+    *out = (msp_tensor){0};
+    st = path_of(&path, w, p, err);
+    if (st == MSP_OK)
+        st = msp_dump_check_owner(path.p, err);
+    if (st == MSP_OK)
+        st = msp_tensor_open(out, path.p, err);
+    msp_buf_release(&path);
+    return st;
+}
+
+/* The parts' tensors, all open. */
+typedef struct open_parts {
+    msp_tensor *tensors;
+    size_t n;
+    msp_tensor like; /* the whole's type and shape; no data */
+} open_parts;
+
+static void
+close_parts(open_parts *p)
+{
+    for (size_t i = 0; i < p->n; i++)
+        msp_tensor_release(&p->tensors[i]);
+    msp_free(p->tensors);
+}
+
+static msp_status
+join_like(open_parts *p, const msp_whole_row *r, msp_error *err)
+{
+    msp_tensor *like = &p->like;
+    int64_t shape[MSP_MAX_NDIM];
+
+    memcpy(shape, p->tensors[0].shape, sizeof(shape));
+    for (size_t i = 1; i < p->n; i++) {
+        const msp_tensor *t = &p->tensors[i];
+        bool ok = t->ndim == p->tensors[0].ndim && t->dtype == p->tensors[0].dtype;
+
+        for (int d = 0; ok && d < t->ndim; d++)
+            ok = t->shape[d] == p->tensors[0].shape[d] || (r->how == LAYOUT_CONCAT && d == r->axis);
+        if (ok && r->how == LAYOUT_CONCAT)
+            ok = r->axis < t->ndim && !__builtin_add_overflow(shape[r->axis], t->shape[r->axis], &shape[r->axis]);
+        if (!ok)
+            return msp_error_set(err, MSP_E_INVALID, "the files of its parts do not go together");
+    }
+    return msp_tensor_view(like, NULL, p->tensors[0].dtype, p->tensors[0].ndim, shape, err);
+}
+
+static msp_status
+open_all(open_parts *p, const msp_whole *w, const msp_whole_row *r, msp_error *err)
+{
+    msp_status st = MSP_OK;
+
+    *p = (open_parts){.tensors = msp_alloc_zero(r->n, sizeof(*p->tensors))};
+    if (p->tensors == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    for (; p->n < r->n && st == MSP_OK; p->n++)
+        st = open_part(&p->tensors[p->n], w, &w->parts[r->first + p->n], err);
+    return st == MSP_OK ? join_like(p, r, err) : st;
+}
+
+/* MSP_E_CHANGED when a file was cut short while it was read. */
+static msp_status
+check_parts(const open_parts *p, const msp_whole *w, const msp_whole_row *r, msp_error *err)
+{
+    msp_status st = MSP_OK;
+
+    for (size_t i = 0; i < p->n && st == MSP_OK; i++) {
+        msp_buf path = {0};
+
+        st = path_of(&path, w, &w->parts[r->first + i], err);
+        if (st == MSP_OK)
+            st = msp_tensor_check_at(&p->tensors[i], AT_FDCWD, path.p, err);
+        msp_buf_release(&path);
+    }
+    return st;
+}
+
+/* ---- one tensor out of them -------------------------------------------------------------------------------------- */
+
+/* The elements of a part in their places of the whole: runs of the axis and everything inside it. */
+static void
+put_slice(char *to, const open_parts *p, size_t part, int axis, int64_t offset)
+{
+    const msp_tensor *t = &p->tensors[part];
+    size_t size = msp_dtype_size(t->dtype);
+    int64_t inner = 1, outer = 1, step;
+    msp_gather g;
+
+    for (int d = axis + 1; d < t->ndim; d++)
+        inner *= t->shape[d];
+    for (int d = 0; d < axis; d++)
+        outer *= t->shape[d];
+    step = p->like.shape[axis] * inner;
+    msp_gather_init(&g, t);
+    for (int64_t i = 0; i < outer && t->numel > 0; i++) {
+        int64_t run = t->shape[axis] * inner;
+        char *at = to + (size_t)(i * step + offset * inner) * size;
+        const void *from = msp_gather_block(&g, i * run, run, at);
+
+        if (from != at)
+            memcpy(at, from, (size_t)run * size);
+    }
+}
+
+static double
+as_double(msp_dtype t, const void *p)
+{
+    return msp_dtype_load_f64(t, p);
+}
+
+static void
+store(msp_dtype t, void *to, double v)
+{
+    float f = (float)v;
+    uint16_t h;
+
+    switch (t) {
+    case MSP_F64:
+        memcpy(to, &v, sizeof(v));
+        break;
+    case MSP_F32:
+        memcpy(to, &f, sizeof(f));
+        break;
+    default:
+        h = t == MSP_F16 ? msp_f32_to_f16(f) : msp_f32_to_bf16(f);
+        memcpy(to, &h, sizeof(h));
+    }
+}
+
+/* Added up in double and rounded once. */
+static msp_status
+put_sum(char *to, const open_parts *p, msp_error *err)
+{
+    enum { BLOCK = 512 };
+    msp_dtype type = p->like.dtype;
+    size_t size = msp_dtype_size(type);
+    double sums[BLOCK];
+    char room[BLOCK * 8];
+
+    if (type != MSP_F64 && type != MSP_F32 && type != MSP_F16 && type != MSP_BF16)
+        return msp_error_set(err, MSP_E_UNSUPPORTED, "a sum of %s is not put together", msp_dtype_torch_name(type));
+    for (int64_t at = 0; at < p->like.numel; at += BLOCK) {
+        int64_t n = p->like.numel - at < BLOCK ? p->like.numel - at : BLOCK;
+
+        for (size_t i = 0; i < p->n; i++) {
+            msp_gather g;
+            const char *from;
+
+            msp_gather_init(&g, &p->tensors[i]);
+            from = msp_gather_block(&g, at, n, room);
+            for (int64_t k = 0; k < n; k++)
+                sums[k] = (i > 0 ? sums[k] : 0) + as_double(type, from + (size_t)k * size);
+        }
+        for (int64_t k = 0; k < n; k++)
+            store(type, to + (size_t)(at + k) * size, sums[k]);
+    }
+    return MSP_OK;
+}
+
+static msp_status
+join(msp_tensor *out, const open_parts *p, const msp_whole_row *r, msp_error *err)
+{
+    char *data = msp_alloc((size_t)p->like.numel + 1, msp_dtype_size(p->like.dtype));
+    int64_t offset = 0;
+    msp_status st = MSP_OK;
+
+    if (data == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    if (r->how == LAYOUT_SUM)
+        st = put_sum(data, p, err);
+    for (size_t i = 0; i < p->n && r->how == LAYOUT_CONCAT; i++) {
+        put_slice(data, p, i, r->axis, offset);
+        offset += p->tensors[i].shape[r->axis];
+    }
+    if (st != MSP_OK) {
+        msp_free(data);
+        return st;
+    }
+    *out = p->like;
+    out->data = data;
+    out->owner = data;
+    out->release_owner = msp_free;
+    return MSP_OK;
+}
+
+msp_status
+msp_whole_tensor(msp_tensor *out, const msp_whole *w, const msp_row *row, msp_error *err)
+{
+    const msp_whole_row *r = &w->rows[row->whole - 1];
+    open_parts p;
+    msp_status st;
+
+    *out = (msp_tensor){0};
+    if (r->n == 1)
+        return open_part(out, w, &w->parts[r->first], err);
+    st = open_all(&p, w, r, err);
+    if (st == MSP_OK)
+        st = join(out, &p, r, err);
+    if (st == MSP_OK && (st = check_parts(&p, w, r, err)) != MSP_OK)
+        msp_tensor_release(out);
+    close_parts(&p);
+    return st;
+}
+
+bool
+msp_whole_has_slices(const msp_whole *w, const msp_row *row)
+{
+    return row->whole != 0 && w->rows[row->whole - 1].n > 1 && w->rows[row->whole - 1].how == LAYOUT_CONCAT;
+}
+
+/* ---- part by part ------------------------------------------------------------------------------------------------ */
+
+/* The place of a part in the other side's tensor: a view. */
+static msp_tensor
+slice_of(const msp_tensor *t, int axis, int64_t offset, int64_t extent)
+{
+    msp_tensor s = *t;
+
+    s.data = (const char *)t->data + (size_t)(offset * t->strides[axis]) * msp_dtype_size(t->dtype);
+    s.shape[axis] = extent;
+    s.numel = t->shape[axis] > 0 ? t->numel / t->shape[axis] * extent : 0;
+    s.owner = NULL;
+    s.release_owner = NULL;
+    return s;
+}
+
+static void
+add_metrics(msp_metrics *all, const msp_metrics *m)
+{
+    all->count += m->count;
+    all->dot += m->dot;
+    all->sq_n += m->sq_n;
+    all->sq_b += m->sq_b;
+    all->euc_dist += m->euc_dist * m->euc_dist; /* of squares, until the end */
+    all->max_abs_err = m->max_abs_err > all->max_abs_err || isnan(m->max_abs_err) ? m->max_abs_err : all->max_abs_err;
+    all->max_rel_err = m->max_rel_err > all->max_rel_err || isnan(m->max_rel_err) ? m->max_rel_err : all->max_rel_err;
+    all->below_1e3 += m->below_1e3;
+    all->below_5e3 += m->below_5e3;
+    all->inf_sign += m->inf_sign;
+    all->mismatches += m->mismatches;
+    all->nonfinite += m->nonfinite;
+}
+
+/* 1 - (d^2 - (|n| - |b|)^2) / (2 |n| |b|) is the cosine too, and keeps its digits where both sides are nearly equal. */
+static double
+cosine_of(const msp_metrics *m)
+{
+    static const double eps = 2.220446049250313e-16;
+    double n = sqrt(m->sq_n), b = sqrt(m->sq_b), d = m->euc_dist;
+
+    if (n <= eps || b <= eps)
+        return n <= eps && b <= eps ? 1 : NAN;
+    if (m->dot < 0.5 * n * b)
+        return m->dot / (n * b);
+    return 1 - (d * d - (n - b) * (n - b)) / (2 * n * b);
+}
+
+msp_status
+msp_whole_metrics(msp_metrics *out, msp_tensor *like, const msp_whole *w, const msp_row *row, int side,
+                  const msp_tensor *other, int threads, msp_error *err)
+{
+    const msp_whole_row *r = &w->rows[row->whole - 1];
+    int64_t offset = 0;
+    open_parts p;
+    msp_status st = open_all(&p, w, r, err);
+
+    *out = (msp_metrics){.max_abs_index = -1, .max_rel_index = -1, .first_mismatch = -1, .rmse = NAN, .mape = NAN};
+    if (st == MSP_OK) {
+        *like = p.like;
+        if (!msp_tensor_same_shape(like, other))
+            st = msp_error_set(err, MSP_E_INVALID, "the shapes differ");
+    }
+    for (size_t i = 0; i < p.n && st == MSP_OK; i++) {
+        const msp_tensor *part = &p.tensors[i];
+        msp_tensor slice = slice_of(other, r->axis, offset, part->shape[r->axis]);
+        msp_metrics m;
+
+        offset += part->shape[r->axis];
+        if (part->numel == 0)
+            continue;
+        st = msp_metrics_brief(&m, side == 0 ? part : &slice, side == 0 ? &slice : part, threads, err);
+        if (st == MSP_OK)
+            add_metrics(out, &m);
+    }
+    if (st == MSP_OK)
+        st = check_parts(&p, w, r, err);
+    out->euc_dist = sqrt(out->euc_dist);
+    out->cosine = cosine_of(out);
+    close_parts(&p);
+    return st;
+}

@@ -1,0 +1,52 @@
+/* whole_parts.h - what the files of msp_whole share: whole.c makes the rows, whole_stats.c their numbers, whole_data.c
+ * reads tensors. */
+#ifndef MSP_COMPARE_WHOLE_PARTS_H
+#define MSP_COMPARE_WHOLE_PARTS_H
+
+#include "compare/layout/whole.h"
+#include "core/map.h"
+
+typedef struct msp_whole_member {
+    int64_t rank;
+    const char *path;
+    msp_dump *dump; /* NULL for the first, whose rows and dump are the caller's */
+    msp_rows own;
+    const msp_rows *rows;
+    msp_map names; /* of the rows, to the first that has it */
+    char *dir;     /* dump_tensor_data, which need not be there */
+} msp_whole_member;
+
+typedef struct msp_whole_part {
+    uint32_t member;
+    msp_str file;          /* its data_name; empty: none */
+    int64_t numel, extent; /* extent: its size along the axis */
+} msp_whole_part;
+
+/* A row of several parts, or of one that another member has. */
+typedef struct msp_whole_row {
+    msp_layout_how how;
+    int axis;
+    size_t first, n; /* in parts */
+    const char *note;
+} msp_whole_row;
+
+struct msp_whole {
+    msp_arena arena;
+    const msp_layout *layout;
+    int side;
+    msp_whole_member *members;
+    size_t nmembers;
+    msp_whole_row *rows; /* msp_row.whole - 1 counts them */
+    size_t nrows, cap_rows;
+    msp_whole_part *parts;
+    size_t nparts, cap_parts;
+};
+
+/* The sizes in a shape's text, "[2, 3]". False: it is none. */
+bool msp_whole_shape(msp_str text, int64_t shape[MSP_MAX_NDIM], int *ndim);
+
+/* The statistics and checksum of the whole, from its n parts' rows; shape is the whole's. False: no memory. */
+bool msp_whole_statistics(msp_whole *w, msp_rows *t, msp_row *r, const msp_whole_row *how, const msp_row *const *rows,
+                          const int64_t *shape, int ndim);
+
+#endif

@@ -1,0 +1,94 @@
+/* whole_stats.c - what the parts' statistics and checksums say of the whole: see whole.h. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <zlib.h>
+#include "compare/layout/whole_parts.h"
+
+static const msp_val unknown = {.kind = VAL_TEXT, .len = 3, .as.p = "N/A"};
+
+/* The numbers of one statistic over all parts that have elements. False: one of them is none. */
+static bool
+fold(double *out, int which, const msp_row *const *rows, const msp_whole_part *parts, size_t n, msp_layout_how how)
+{
+    double sum = 0, most = 0, numel = 0, v;
+    size_t seen = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (parts[i].numel == 0)
+            continue;
+        if (parts[i].numel < 0 || !msp_val_number(&rows[i]->stats[which], &v))
+            return false;
+        if (which == MSP_STAT_MAX)
+            most = seen == 0 || v > most || isnan(v) ? v : most;
+        else if (which == MSP_STAT_MIN)
+            most = seen == 0 || v < most || isnan(v) ? v : most;
+        else if (which == MSP_STAT_NORM)
+            sum += v * v;
+        else
+            sum += how == LAYOUT_CONCAT ? v * (double)parts[i].numel : v;
+        numel += (double)parts[i].numel;
+        seen++;
+    }
+    *out = which == MSP_STAT_MAX || which == MSP_STAT_MIN ? most
+           : which == MSP_STAT_NORM                       ? sqrt(sum)
+           : how == LAYOUT_CONCAT                         ? sum / numel
+                                                          : sum;
+    return seen > 0;
+}
+
+/* Parts that lie behind each other in the whole's memory: nothing of size above 1 stands before their axis. */
+static bool
+is_behind_each_other(const msp_whole_row *how, const int64_t *shape)
+{
+    for (int i = 0; i < how->axis; i++)
+        if (shape[i] != 1)
+            return false;
+    return how->how == LAYOUT_CONCAT;
+}
+
+static bool
+join_checksums(msp_val *out, msp_whole *w, const msp_row *const *rows, const msp_whole_part *parts, size_t n,
+               int64_t element)
+{
+    uLong crc = 0;
+    char text[16], *copy;
+
+    for (size_t i = 0; i < n; i++) {
+        const msp_val *v = &rows[i]->md5;
+        char hex[9] = "", *end = hex;
+        uLong part;
+
+        if (v->kind != VAL_TEXT || v->len != 8 || parts[i].numel < 0 || element <= 0)
+            return true;
+        memcpy(hex, v->as.p, 8);
+        part = strtoul(hex, &end, 16);
+        if (*end != '\0')
+            return true;
+        crc = crc32_combine(crc, part, (z_off_t)(parts[i].numel * element));
+    }
+    copy = msp_arena_text(&w->arena, text, (size_t)snprintf(text, sizeof(text), "%08lx", (unsigned long)crc));
+    if (copy == NULL)
+        return false;
+    *out = (msp_val){.kind = VAL_TEXT, .len = 8, .as.p = copy};
+    return true;
+}
+
+bool
+msp_whole_statistics(msp_whole *w, msp_rows *t, msp_row *r, const msp_whole_row *how, const msp_row *const *rows,
+                     const int64_t *shape, int ndim)
+{
+    const msp_whole_part *parts = &w->parts[how->first];
+
+    (void)ndim;
+    for (int i = 0; i < MSP_NSTATS; i++) {
+        bool knows = how->how == LAYOUT_CONCAT || i == MSP_STAT_MEAN;
+        double v;
+
+        r->stats[i] =
+            knows && fold(&v, i, rows, parts, how->n, how->how) ? (msp_val){.kind = VAL_FLOAT, .as.f = v} : unknown;
+    }
+    r->md5 = unknown;
+    return !is_behind_each_other(how, shape) ||
+           join_checksums(&r->md5, w, rows, parts, how->n, (int64_t)msp_dtype_size(t->texts[r->dtype].dtype));
+}

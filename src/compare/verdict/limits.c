@@ -1,0 +1,279 @@
+/*
+ * limits.c - how far beyond what it may be each result is, and by what sign. What was replayed is judged by its own
+ * error; what was not by the growth of the difference from inputs to result.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include "compare/verdict/ordinary.h"
+#include "compare/verdict/verdict.h"
+#include "core/alloc.h"
+
+/* Recurrent layers may round between steps or not: the device's choice. */
+#define RECURRENT 2.5
+/* The bench is blamed where it is so many times the limit off, and the NPU a third of that at most. */
+#define BENCH_OFF 3.0
+/* Beyond any limit, where there is no number: a choice, an integer, a copy. Clear, see rank.c. */
+#define CERTAIN 10.0
+#define LIKELY  1.3
+
+/* ---- replayed ---------------------------------------------------------------------------------------------------- */
+
+/* An alarm by this sign, unless a stronger one is there. */
+static void
+raise_alarm(msp_evidence *e, double ratio, msp_sign sign)
+{
+    if (ratio <= e->ratio)
+        return;
+    e->ratio = ratio;
+    if (ratio > 1)
+        e->sign = sign;
+}
+
+/* Root mean square that is allowed, in unit roundoffs. */
+static double
+allowed_of(const msp_evidence *e, const msp_ordinary *o)
+{
+    double bench = e->local[1]->rms / msp_local_roundoff(e->dtype);
+    double allowed = sqrt(bench * bench + e->noise * e->noise + o->floor * o->floor);
+
+    return e->nature.family == MSP_FAMILY_RECURRENT ? RECURRENT * allowed : allowed;
+}
+
+/* More elements, larger extremes: the limit is for a thousand. */
+static double
+growth_of_extremes(int64_t n)
+{
+    return n <= 1000 ? 1 : sqrt(log((double)n) / log(1000));
+}
+
+/* Truncation in 16-bit types shows as a bias of half a unit in the last place. */
+static bool
+is_biased(const msp_evidence *e)
+{
+    const msp_local *a = e->local[0], *b = e->local[1];
+    double error = fmax(a->spread, 0.05) / sqrt((double)a->biased);
+
+    return e->dtype != MSP_F32 && e->dtype != MSP_F64 && a->biased >= 24 && fabs(a->bias) > 0.3 &&
+           fabs(a->bias) > 8 * error && fabs(b->bias) < 0.15;
+}
+
+/*
+ * 16-bit results of sums in float32 are nearly all correctly rounded, and where they are not, then everywhere: a device
+ * that stores partial sums in the type does so in all products.
+ */
+static void
+judge_rounding(msp_evidence *e)
+{
+    const msp_local *a = e->local[0], *b = e->local[1];
+    double n = (double)a->count, u = msp_local_roundoff(e->dtype), more = (double)(a->differ - b->differ) / n;
+    double slope = fabs(a->slope) / u;
+
+    if (e->dtype == MSP_F32 || e->dtype == MSP_F64 || a->count < 64)
+        return;
+    if (e->peer_share >= 0 && more > 0.04 && more * n > 20 && more > 4 * e->peer_share + 0.01)
+        raise_alarm(e, 1.2, MSP_SIGN_UNLIKE);
+    if (e->peer_slope >= 0 && !e->nature.backward && slope > 0.2 && slope > 2.5 * fabs(b->slope) / u &&
+        slope > 2.5 * e->peer_slope && slope * sqrt(n) / 0.3 > 30)
+        raise_alarm(e, LIKELY, MSP_SIGN_FACTOR);
+    if (a->max > 4 * u && b->max < 1.5 * u && (double)a->differ < 0.01 * n && (double)b->differ < 0.01 * n)
+        raise_alarm(e, LIKELY, MSP_SIGN_ELEMENT);
+}
+
+static void
+judge_bench(msp_evidence *e, const msp_ordinary *o)
+{
+    double u = msp_local_roundoff(e->dtype), own = e->local[0]->rms / u, bench = e->local[1]->rms / u;
+    double most = BENCH_OFF * o->limit * sqrt(o->cap * o->cap + o->floor * o->floor);
+
+    if (e->one_type && bench > most && own < bench / 3)
+        raise_alarm(e, bench / most, MSP_SIGN_BENCH);
+}
+
+static void
+judge_error(msp_evidence *e)
+{
+    const msp_local *a = e->local[0], *b = e->local[1];
+    msp_ordinary o = msp_ordinary_of(e->nature.cls, e->dtype);
+    double u = msp_local_roundoff(e->dtype), allowed = allowed_of(e, &o), rms = a->rms / u, max = a->max / u;
+
+    e->expected = allowed * u;
+    e->times = rms / allowed;
+    raise_alarm(e, rms / (o.limit * allowed), MSP_SIGN_ERROR);
+    raise_alarm(e, max / (growth_of_extremes(a->count) * fmax(o.most * allowed, 3 * b->max / u)), MSP_SIGN_ELEMENT);
+    if (is_biased(e))
+        raise_alarm(e, LIKELY, MSP_SIGN_BIAS);
+    if (a->shape == MSP_SHAPE_TOWARD_ZERO && b->shape != MSP_SHAPE_TOWARD_ZERO)
+        raise_alarm(e, LIKELY, MSP_SIGN_CUT);
+    if (e->nature.rounds_once && e->one_type && a->count >= 32 && b->differ == 0 && a->differ > 0)
+        raise_alarm(e, CERTAIN, MSP_SIGN_ROUNDING);
+    judge_rounding(e);
+    judge_bench(e, &o);
+}
+
+static void
+judge_replayed(msp_evidence *e)
+{
+    const msp_local *a = e->local[0], *b = e->local[1];
+    bool exact = msp_local_roundoff(a->dtype) == 0 || e->nature.cls == MSP_CALL_MOVE;
+
+    e->expected = e->times = e->ratio = 0;
+    if (a->bad > 0 && b->bad == 0)
+        raise_alarm(e, INFINITY, MSP_SIGN_NONFINITE);
+    else if (b->bad > 0 && a->bad == 0)
+        raise_alarm(e, INFINITY, MSP_SIGN_BENCH_NONFINITE);
+    else if (exact && a->differ > 0 && b->differ == 0)
+        raise_alarm(e, CERTAIN, MSP_SIGN_INEXACT);
+    else if (!exact)
+        judge_error(e);
+    if (e->sign != MSP_SIGN_ERROR)
+        e->times = fmax(e->times, e->ratio);
+}
+
+/* The largest ratio among the gradients of a forward call's result. */
+static double
+worst_gradient(const msp_evidence_list *list, size_t forward)
+{
+    const msp_evidence *e = &list->items[forward];
+    double worst = 0;
+
+    for (size_t k = forward + 1; k < list->count; k++) {
+        const msp_evidence *g = &list->items[k];
+
+        if (g->nature.backward && g->not_judged == NULL && g->ratio > worst && g->name_len == e->name_len + 1 &&
+            memcmp(g->name, e->name, e->name_len - 7) == 0)
+            worst = g->ratio;
+    }
+    return worst;
+}
+
+/*
+ * What goes wrong in a forward call shows in its gradients, too, which are computed from what it has kept, and there it
+ * may be clearer. A loss is one number, in which little can be seen: it is named where that number is remarkable.
+ */
+static void
+blame_forward(msp_evidence_list *list)
+{
+    enum { FEW = 32 };
+
+    for (size_t i = 0; i < list->count; i++) {
+        msp_evidence *e = &list->items[i];
+        double worst;
+
+        if (!msp_evidence_replayed(e) || e->nature.backward || e->not_judged != NULL || e->name_len < 8 ||
+            !(e->ratio > (e->local[0]->count > FEW ? 1 : 0.4)))
+            continue;
+        worst = worst_gradient(list, i);
+        if (worst <= 1 || worst <= e->ratio)
+            continue;
+        if (e->ratio <= 1)
+            e->sign = MSP_SIGN_SAVED;
+        e->ratio = worst;
+    }
+}
+
+/* ---- not replayed ------------------------------------------------------------------------------------------------ */
+
+/* How much of its inputs' difference a call may hand on: larger gains are rare in the models measured. */
+#define GAIN 6.0
+/* Times what is explained. On benign pairs of bench/truth 6 gives no alarm and 3 gives one in five. */
+#define ALARM 6.0
+
+enum { NTYPES = 4, ENOUGH = 3 };
+
+static int
+type_index(msp_dtype t)
+{
+    return t == MSP_BF16 ? 3 : t == MSP_F16 ? 2 : t == MSP_F32 ? 1 : 0;
+}
+
+/* Ordinary precisions, by class and type (float64, float32, float16, bfloat16). Matrix units of float32: 11 bits
+ * (TF32) at the least. */
+static const double floors[MSP_CALL_NCLASSES][NTYPES] = {{0x1p-51, 0x1p-22, 0x1p-11, 0x1p-8},
+                                                         {0x1p-51, 0x1p-22, 0x1p-11, 0x1p-8},
+                                                         {0x1p-53, 0x1p-24, 0x1p-12, 0x1p-9}};
+static const double caps[MSP_CALL_NCLASSES][NTYPES] = {{0x1p-48, 0x1p-11, 0x1p-10, 0x1p-7},
+                                                       {0x1p-48, 0x1p-20, 0x1p-10, 0x1p-7},
+                                                       {0x1p-53, 0x1p-24, 0x1p-12, 0x1p-9}};
+
+/* What a call adds to the difference that it took, if it hands that on as it is. */
+static double
+grown_error(const msp_evidence *e)
+{
+    return e->diff_out > e->diff_in ? sqrt(e->diff_out * e->diff_out - e->diff_in * e->diff_in) : 0;
+}
+
+static int
+compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/*
+ * The device's own noise: the median of what calls of the class add, over those that add anything beyond what they
+ * took. Fewer than ENOUGH of them are single cases, which is what a fault looks like.
+ */
+static double
+class_noise(const msp_evidence_list *list, double *room, int cls, int type)
+{
+    double least = floors[cls][type], middle;
+    size_t n = 0;
+
+    for (size_t i = 0; i < list->count; i++) {
+        const msp_evidence *e = &list->items[i];
+
+        if (e->not_judged == NULL && !e->nonfinite && (int)e->nature.cls == cls && type_index(e->dtype) == type &&
+            grown_error(e) > least)
+            room[n++] = grown_error(e);
+    }
+    if (n < ENOUGH)
+        return least;
+    qsort(room, n, sizeof(*room), compare_doubles);
+    middle = fmin(room[n / 2], caps[cls][type]);
+    return sqrt(least * least + middle * middle);
+}
+
+/* By the difference between the runs alone. */
+static void
+judge_growth(msp_evidence *e, double noise)
+{
+    e->inherited = fmin(e->diff_out, GAIN * e->diff_in);
+    e->expected = noise;
+    if (!isfinite(e->diff_in)) /* what it took was broken already */
+        e->times = 0;
+    else
+        e->times = e->nonfinite ? INFINITY : e->diff_out / (GAIN * e->diff_in + e->expected);
+    e->ratio = e->times / ALARM;
+    if (e->ratio > 1)
+        e->sign = e->nonfinite ? MSP_SIGN_NONFINITE : MSP_SIGN_GROWTH;
+}
+
+msp_status
+msp_verdict_limits(msp_evidence_list *list, double noise[MSP_CALL_NCLASSES], msp_error *err)
+{
+    double grown[MSP_CALL_NCLASSES][NTYPES], *room = msp_alloc_zero(list->count + 1, sizeof(*room));
+
+    if (room == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    for (int c = 0; c < MSP_CALL_NCLASSES; c++) {
+        for (int t = 0; t < NTYPES; t++)
+            grown[c][t] = class_noise(list, room, c, t);
+        noise[c] = grown[c][1];
+    }
+    msp_free(room);
+    for (size_t i = 0; i < list->count; i++) {
+        msp_evidence *e = &list->items[i];
+
+        e->sign = MSP_SIGN_NONE;
+        e->expected = e->times = e->ratio = 0;
+        if (e->not_judged != NULL)
+            continue;
+        if (msp_evidence_replayed(e))
+            judge_replayed(e);
+        else
+            judge_growth(e, grown[e->nature.cls][type_index(e->dtype)]);
+    }
+    blame_forward(list);
+    return MSP_OK;
+}

@@ -1,0 +1,188 @@
+"""msprobe compare of real jobs with one fault each: the job's answer names the rank and call first, and the clean job is clean."""
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from collecting import R, begin, finish, fill, ranks, torch, write_config
+
+if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
+    pytest.skip("this torch has no gloo", allow_module_level=True)
+
+import torch.distributed as dist  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+
+COMMAND = os.path.join(os.path.dirname(sys.executable), "msprobe")
+if not os.path.exists(COMMAND):
+    pytest.skip("the command is not installed beside this interpreter", allow_module_level=True)
+
+
+def compare(folder, *options, code=0):
+    done = subprocess.run([COMMAND, "compare", "npu/dump", "bench/dump", "-o", "out", "--json", "--no-html", *options], text=True,
+                          capture_output=True, timeout=120, cwd=folder)
+    assert done.returncode == code, done.stderr
+    return json.loads(done.stdout)
+
+
+def both(folder, body, npu, bench, task="statistics", worlds=None):
+    """Two jobs, body(debugger, rank, what) each with its own what."""
+    for side, what, world in (("npu", npu, (worlds or (3, 3))[0]), ("bench", bench, (worlds or (3, 3))[1])):
+        (folder / side).mkdir()
+        ranks(folder / side, lambda d, rank: body(d, rank, what), world, task=task)
+
+
+def roles(said):
+    return {row["rank"]: row["role"] for row in said["job"]["table"]}
+
+
+# ---- data parallel ---------------------------------------------------------------------------------------------------
+
+def data_parallel(d, rank, factors):
+    """Two updates of one layer; a rank's gradient is multiplied by its factor, as a wrong loss scale would."""
+    weight, bias = R(5, 4, seed=1), torch.zeros(5)
+    d.start()
+    for update in range(2):
+        x = R(6, 4, seed=10 * update + rank)
+        y = F.gelu(F.linear(x, weight, bias))
+        grad = torch.matmul(y.t(), x)
+        grad = torch.mul(grad, factors.get((update, rank), 1.0))
+        dist.all_reduce(grad)
+        weight = torch.sub(weight, grad, alpha=0.01)
+    d.stop()
+    d.step()
+
+
+def test_a_clean_job_is_clean(tmp_path):
+    both(tmp_path, data_parallel, {}, {})
+    said = compare(tmp_path)
+    assert said["job"]["first"] is None and said["job"]["notes"] == [] and set(roles(said).values()) == {"clean"}
+
+
+@pytest.mark.parametrize("task", ["statistics", "tensor"])
+def test_a_doubled_gradient_is_named_and_the_others_inherit_it_by_the_all_reduce(tmp_path, task):
+    both(tmp_path, data_parallel, {(0, 2): 2.0}, {}, task)
+    said = compare(tmp_path)
+    assert roles(said) == {0: "inherited", 1: "inherited", 2: "first"}
+    first = said["job"]["table"][said["job"]["first"]]
+    assert first["first_wrong"] == "Torch.mul.0.forward" and any("data_parallel" in frame for frame in first["stack"])
+    assert said["job"]["inherited"] == 2
+    assert said["job"]["table"][0]["inherited_through"] == "Distributed.all_reduce.0.forward"
+
+
+def test_the_second_update_comes_after_the_first(tmp_path):
+    both(tmp_path, data_parallel, {(1, 0): 3.0}, {})
+    said = compare(tmp_path)
+    assert said["job"]["table"][said["job"]["first"]]["rank"] == 0
+    first = said["job"]["table"][0]
+    assert first["first_wrong"] == "Torch.mul.1.forward" and first["waited_for"] == "Distributed.all_reduce.0.forward"
+
+
+def test_one_ranks_all_reduce_result_is_named(tmp_path):
+    """Altered where it was written: gloo itself makes no such fault."""
+    both(tmp_path, data_parallel, {}, {})
+    path = tmp_path / "npu/dump/step0/rank1/dump.json"
+    doc = json.loads(path.read_text())
+    for record in doc["data"]["Distributed.all_reduce.1.forward"]["output"]:
+        record.update({k: 2 * record[k] for k in ("Max", "Min", "Mean", "Norm")})
+    path.write_text(json.dumps(doc))
+    said = compare(tmp_path)
+    assert said["job"]["table"][said["job"]["first"]]["rank"] == 1
+    assert said["job"]["table"][1]["first_wrong"] == "Distributed.all_reduce.1.forward"
+
+
+def test_a_killed_rank_is_said_first(tmp_path):
+    def body(d, rank, killed):
+        weight = R(5, 4, seed=1)
+        d.start()
+        y = F.linear(R(6, 4, seed=rank), weight)
+        dist.all_reduce(y)
+        dist.barrier()
+        for i in range(4):
+            y = F.gelu(y)
+            if killed and rank == 1 and i == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+        d.stop()
+        d.step()
+
+    from msprobe.pytorch import PrecisionDebugger
+
+    for side, killed in (("npu", True), ("bench", False)):
+        (tmp_path / side).mkdir()
+        path = write_config(tmp_path / side, task="statistics")
+
+        def run(rank, path=path, side=side, killed=killed):
+            dist.init_process_group("gloo", init_method="file://%s" % (tmp_path / side / "store"), rank=rank, world_size=2)
+            body(PrecisionDebugger(path), rank, killed)
+
+        begun = []
+        for rank in range(2):
+            own = tmp_path / side / ("process%d" % rank)
+            own.mkdir()
+            begun.append(begin(own, lambda rank=rank: run(rank)))
+        statuses = [finish(b, 120)[0] for b in begun]
+        assert (statuses[1] != 0) == killed
+    done = subprocess.run([COMMAND, "compare", "npu/dump", "bench/dump", "-o", "out", "--json", "--no-html"], text=True,
+                          capture_output=True, timeout=120, cwd=tmp_path)
+    notes = json.loads(done.stdout)["job"]["notes"]
+    assert len(notes) == 1 and notes[0].startswith("step0 rank1: ") and "the NPU side stops early" in notes[0], done.stderr
+
+
+# ---- pipeline --------------------------------------------------------------------------------------------------------
+
+def pipeline(d, rank, factors):
+    """Three stages; each multiplies by its factor and hands on."""
+    d.start()
+    x = R(4, 4, seed=7) if rank == 0 else torch.zeros(4, 4)
+    if rank > 0:
+        dist.recv(x, rank - 1)
+    y = torch.tanh(torch.mul(x, factors.get(rank, 1.0)))
+    if rank < 2:
+        dist.send(y, rank + 1)
+    d.stop()
+    d.step()
+
+
+def test_a_stage_of_a_pipeline_is_named_and_the_next_ones_inherit_it(tmp_path):
+    both(tmp_path, pipeline, {1: 5.0}, {})
+    said = compare(tmp_path)
+    assert roles(said) == {0: "clean", 1: "first", 2: "inherited"}
+    assert said["job"]["table"][1]["first_wrong"] == "Torch.mul.0.forward"
+    assert said["job"]["table"][2]["inherited_through"] == "Distributed.recv.0.forward"
+
+
+# ---- tensor parallel -------------------------------------------------------------------------------------------------
+
+def tensor_parallel(d, rank, how):
+    """Two layers: the first sharded by its outputs, the second by its inputs. how: None on one rank, else what is done to the weight."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    x, first, second = R(4, 6, seed=1), R(8, 6, seed=2), R(6, 8, seed=3)
+    if how is not None:
+        mesh = init_device_mesh("cpu", (2,))
+        x = distribute_tensor(x, mesh, [Replicate()])
+        first = distribute_tensor(how(first), mesh, [Shard(0)])
+        second = distribute_tensor(second, mesh, [Shard(1)])
+    d.start()
+    h = F.linear(x, first)
+    h = torch.relu(h)
+    F.linear(h, second)
+    d.stop()
+    d.step()
+
+
+@pytest.mark.parametrize("task", ["statistics", "tensor"])
+def test_tensor_parallel_by_dtensor_is_the_run_of_one_rank(tmp_path, task):
+    pytest.importorskip("torch.distributed.tensor")
+    both(tmp_path, tensor_parallel, lambda w: w, None, task, (2, 1))
+    pair, = compare(tmp_path, "--layout", "records", "--fail-on", "no")["pairs"]
+    assert pair["counts"]["unmatched"] == 0 and pair["counts"]["matched"] >= 7
+
+
+def test_shards_on_the_wrong_ranks_are_named(tmp_path):
+    pytest.importorskip("torch.distributed.tensor")
+    both(tmp_path, tensor_parallel, lambda w: w.roll(4, 0), None, "tensor", (2, 1))
+    pair, = compare(tmp_path, "--layout", "records")["pairs"]
+    assert pair["first_wrong"]["npu_name"] == "Functional.linear.0.forward.input.1"
