@@ -256,6 +256,9 @@ audit_step(msp_audit_step *s, msp_audit_replicas *replicas, msp_error *err)
         st = msp_audit_align(s, err);
     if (st == MSP_OK) {
         msp_pool_run(s->nsets, s->threads, check_set, s);
+        for (size_t i = 0; i < s->nsets && read == MSP_OK; i++)
+            if (s->sets[i].lost != NULL)
+                read = msp_audit_cut_error(s->sets[i].loser, s->sets[i].lost->data_name, err);
         st = tell_sets(s, err);
     }
     if (st == MSP_OK)

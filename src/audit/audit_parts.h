@@ -99,6 +99,7 @@ typedef struct msp_audit_rank {
     size_t records;
     msp_str last; /* name of the last record */
     bool cut, has_order;
+    msp_str lost; /* a tensor file that was cut short while it was read */
     msp_status status;
     msp_error err;
 } msp_audit_rank;
@@ -111,6 +112,8 @@ typedef struct msp_audit_set {
     int64_t step;
     bool complete;
     /* what the check found */
+    const msp_audit_tensor *lost; /* its file was cut short while it was read */
+    const msp_audit_rank *loser;
     bool wrong;
     size_t blamed; /* index */
     char what[512];
@@ -159,5 +162,11 @@ msp_audit_rank *msp_audit_rank_of(const msp_audit_step *s, int64_t number);
 /* Map the file of a tensor. MSP_E_NOT_FOUND when the record names none. */
 MSP_CHECK msp_status msp_audit_open_tensor(msp_tensor *out, const msp_audit_rank *r, const msp_audit_tensor *t,
                                            msp_error *err);
+
+/* Was the file that a tensor was opened from cut short since? */
+bool msp_audit_is_cut(const msp_tensor *view, const msp_audit_rank *r, const msp_audit_tensor *t);
+
+/* "dump_tensor_data/x.pt of rank 1 was cut short ...". Returns MSP_E_CHANGED. */
+msp_status msp_audit_cut_error(const msp_audit_rank *r, msp_str file, msp_error *err);
 
 #endif

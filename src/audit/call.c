@@ -7,6 +7,7 @@
 #include "core/path.h"
 #include "core/vec.h"
 #include "dump/dump_read.h"
+#include "io/tensor_file.h"
 #include "msprobe/stats.h"
 
 /* Where an argument stands: its place, and its name when it is given by keyword. */
@@ -270,21 +271,39 @@ read_ints(msp_audit_rank *r, const msp_json *v, size_t *n)
     return all;
 }
 
+/* Of several groups with the same ranks, all but the first have a number behind a dot: "2a3070ce.1". */
+static int64_t
+number_of_group(const msp_json *said)
+{
+    msp_str id = msp_json_string(msp_json_get(said, "group_id"));
+    int64_t n = 0;
+
+    size_t i = 0;
+
+    while (i < id.len && id.p[i] != '.')
+        i++;
+    while (++i < id.len && id.p[i] >= '0' && id.p[i] <= '9' && n < INT32_MAX)
+        n = 10 * n + (id.p[i] - '0');
+    return n;
+}
+
 /*
- * The group: "distributed" says it for every call ({"group_ranks": [...], "group_name": "0", "order": 7}); in dumps
- * without it the argument says it, and no argument means all ranks.
+ * The group: said, the call's "distributed", says it for every call ({"group_ranks": [...], "group_id": "2a3070ce",
+ * "order": 7}), and who is its root or the other end of a message; in dumps without it the argument says it, and no
+ * argument means all ranks.
  */
 static void
-read_group(msp_audit_rank *r, msp_audit_call *c, const msp_json *record, const msp_json *group)
+read_group(msp_audit_rank *r, msp_audit_call *c, const msp_json *said, const msp_json *group)
 {
-    const msp_json *said = msp_json_get(record, "distributed");
-    msp_str name = msp_json_string(msp_json_get(said, "group_name"));
+    const int64_t number = number_of_group(said);
     msp_buf text = {0};
 
     c->order = -1;
     if (msp_json_kind_of(said) == MSP_JSON_OBJECT) {
         (void)msp_json_to_i64(msp_json_get(said, "order"), &c->order);
         c->ranks = read_ints(r, msp_json_get(said, "group_ranks"), &c->nranks);
+        if (!msp_json_to_i64(msp_json_get(said, "root"), &c->root))
+            (void)msp_json_to_i64(msp_json_get(said, "peer"), &c->root);
         r->has_order = r->has_order || c->ranks != NULL;
     }
     if (c->ranks == NULL)
@@ -293,8 +312,8 @@ read_group(msp_audit_rank *r, msp_audit_call *c, const msp_json *record, const m
         msp_buf_printf(&text, "%s%lld", i == 0 ? "[" : ", ", (long long)c->ranks[i]);
     if (c->nranks > 0)
         msp_buf_char(&text, ']');
-    if (name.len > 0)
-        msp_buf_printf(&text, " \"%.*s\"", (int)(name.len < 64 ? name.len : 64), name.p);
+    if (number > 0)
+        msp_buf_printf(&text, " (group %lld of these ranks)", (long long)number + 1);
     c->group = keep(r, msp_buf_view(&text));
     msp_buf_release(&text);
 }
@@ -344,6 +363,7 @@ read_batch(msp_audit_rank *r, msp_str name, size_t at, const msp_json *record)
                                     {"irecv", MSP_AUDIT_RECV, NO_ARG, NO_ARG, NO_ARG, NO_ARG, NO_ARG, true}};
     const msp_json *before = argument_of(record, (argument){0, "p2p_op_list"});
     const msp_json *after = argument_after(record, (argument){0, "p2p_op_list"});
+    const msp_json *said = msp_json_get(msp_json_get(record, "distributed"), "messages");
 
     for (size_t i = 0; i < msp_json_count(before); i++) {
         const msp_json *op = msp_json_at(before, i);
@@ -357,7 +377,7 @@ read_batch(msp_audit_rank *r, msp_str name, size_t at, const msp_json *record)
         *c = (msp_audit_call){.op = one[kind].op, .record = at, .name = name, .root = -1};
         (void)read_int(msp_json_get(op, "peer"), &c->root);
         (void)read_int(msp_json_get(op, "tag"), &c->tag);
-        read_group(r, c, NULL, NULL);
+        read_group(r, c, msp_json_at(said, i), NULL);
         if (!read_tensors(r, &c->in, msp_json_get(op, "tensor")) ||
             !read_tensors(r, &c->out, msp_json_get(msp_json_at(after, i), "tensor")))
             return false;
@@ -384,9 +404,9 @@ read_call(msp_audit_rank *r, msp_str name, msp_str api, size_t at, const msp_jso
         return false;
     c = &r->calls[r->ncalls];
     *c = (msp_audit_call){.op = s->op, .record = at, .name = keep(r, name), .root = -1};
-    read_group(r, c, record, argument_of(record, s->group));
+    read_group(r, c, msp_json_get(record, "distributed"), argument_of(record, s->group));
     c->reduce = read_reduce(argument_of(record, s->reduce));
-    if (s->root.at >= 0 && !read_int(argument_of(record, s->root), &c->root) && c->op != MSP_AUDIT_RECV)
+    if (s->root.at >= 0 && c->root < 0 && !read_int(argument_of(record, s->root), &c->root) && c->op != MSP_AUDIT_RECV)
         c->root = 0; /* gather's and scatter's default */
     if (c->op == MSP_AUDIT_SEND || c->op == MSP_AUDIT_RECV)
         (void)read_int(argument_of(record, (argument){3, "tag"}), &c->tag);
@@ -415,7 +435,7 @@ absorb(uint64_t h, const void *p, size_t n)
 }
 
 static uint64_t
-digest_of(const msp_audit_rank *r, const msp_audit_tensor *t)
+digest_of(msp_audit_rank *r, const msp_audit_tensor *t)
 {
     uint64_t h = 0xcbf29ce484222325u;
     msp_tensor whole;
@@ -429,6 +449,8 @@ digest_of(const msp_audit_rank *r, const msp_audit_tensor *t)
         msp_fingerprint f = msp_fingerprint_of(&whole);
 
         h = absorb(h, &f, sizeof(f));
+        if (msp_audit_is_cut(&whole, r, t))
+            r->lost = keep(r, t->data_name);
         msp_tensor_release(&whole);
     }
     return h;
@@ -502,6 +524,10 @@ msp_audit_rank_read(msp_audit_rank *r, msp_error *err)
     if (r->records > 0)
         last.p = msp_dump_name(d, r->records - 1, &last.len);
     r->last = keep(r, last);
+    if (st == MSP_OK && r->lost.len > 0)
+        st = msp_audit_cut_error(r, r->lost, err);
+    if (msp_dump_check(d, err) != MSP_OK)
+        st = MSP_E_CHANGED;
     msp_dump_close(d);
     return st;
 }
@@ -516,19 +542,51 @@ msp_audit_rank_release(msp_audit_rank *r)
     *r = (msp_audit_rank){0};
 }
 
+static void
+path_of(msp_buf *path, const msp_audit_rank *r, msp_str file)
+{
+    msp_str dir = msp_path_dir(r->place->path);
+
+    msp_buf_str(path, dir);
+    msp_buf_text(path, "/dump_tensor_data/");
+    msp_buf_str(path, file);
+}
+
+bool
+msp_audit_is_cut(const msp_tensor *view, const msp_audit_rank *r, const msp_audit_tensor *t)
+{
+    msp_buf path = {0};
+    bool cut;
+
+    path_of(&path, r, t->data_name);
+    cut = !path.failed && msp_tensor_check_at(view, AT_FDCWD, path.p, NULL) != MSP_OK;
+    msp_buf_release(&path);
+    return cut;
+}
+
+msp_status
+msp_audit_cut_error(const msp_audit_rank *r, msp_str file, msp_error *err)
+{
+    msp_buf path = {0};
+    msp_status st;
+
+    path_of(&path, r, file);
+    st = msp_error_set(err, MSP_E_CHANGED, "%s: was cut short while it was read: is it still being written or copied?",
+                       path.failed ? "" : path.p);
+    msp_buf_release(&path);
+    return st;
+}
+
 msp_status
 msp_audit_open_tensor(msp_tensor *out, const msp_audit_rank *r, const msp_audit_tensor *t, msp_error *err)
 {
-    msp_str dir = msp_path_dir(r->place->path);
     msp_buf path = {0};
     msp_status st;
 
     *out = (msp_tensor){0};
     if (t->data_name.len == 0 || memchr(t->data_name.p, '/', t->data_name.len) != NULL)
         return msp_error_set(err, MSP_E_NOT_FOUND, "no file is recorded");
-    msp_buf_str(&path, dir);
-    msp_buf_text(&path, "/dump_tensor_data/");
-    msp_buf_str(&path, t->data_name);
+    path_of(&path, r, t->data_name);
     st = msp_buf_status(&path, err);
     if (st == MSP_OK)
         st = msp_tensor_open(out, path.p, err);

@@ -33,6 +33,7 @@ typedef struct claim {
 /* Files of the set that are open, by the record that names them. */
 typedef struct open_file {
     const msp_audit_tensor *tensor;
+    const msp_audit_rank *rank;
     msp_tensor view;
     bool ok;
 } open_file;
@@ -58,7 +59,7 @@ view_of(checker *c, const part *p)
     if (c->nfiles == c->cap)
         return NULL;
     f = &c->files[c->nfiles++];
-    *f = (open_file){.tensor = p->tensor};
+    *f = (open_file){.tensor = p->tensor, .rank = c->set->ranks[p->rank]};
     f->ok = msp_audit_open_tensor(&f->view, c->set->ranks[p->rank], p->tensor, &err) == MSP_OK;
     if (f->ok && (f->view.numel != p->tensor->numel || f->view.dtype != p->tensor->dtype)) {
         msp_tensor_release(&f->view);
@@ -795,6 +796,18 @@ run_check(checker *k, part *in, const msp_audit_call *any)
     }
 }
 
+/* What was read of a file that was cut short proves nothing. */
+static void
+note_cut(checker *k, const open_file *f)
+{
+    if (!msp_audit_is_cut(&f->view, f->rank, f->tensor))
+        return;
+    k->set->lost = f->tensor;
+    k->set->loser = f->rank;
+    k->set->wrong = false;
+    k->set->by = MSP_BY_NOTHING;
+}
+
 void
 msp_audit_check(msp_audit_set *set)
 {
@@ -813,8 +826,10 @@ msp_audit_check(msp_audit_set *set)
     if (in != NULL && k.inputs != NULL && k.files != NULL && any != NULL)
         run_check(&k, in, any);
     for (size_t i = 0; i < k.nfiles; i++)
-        if (k.files[i].ok)
+        if (k.files[i].ok) {
+            note_cut(&k, &k.files[i]);
             msp_tensor_release(&k.files[i].view);
+        }
     msp_free(k.files);
     msp_free(k.inputs);
     msp_free(in);
