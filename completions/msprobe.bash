@@ -4,7 +4,7 @@ _msprobe()
     local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD - 1]}" command="" i
     for ((i = 1; i < COMP_CWORD; i++)); do
         case "${COMP_WORDS[i]}" in
-        compare|merge_result|audit|parse|report|run_ut|multi_run_ut|acc_check|multi_acc_check|api_precision_compare|run_overflow_check|help)
+        compare|show|diff|merge_result|audit|parse|report|explain|repro|run_ut|multi_run_ut|acc_check|multi_acc_check|api_precision_compare|run_overflow_check|help)
             command="${COMP_WORDS[i]}"
             break ;;
         esac
@@ -27,6 +27,10 @@ _msprobe()
         compopt -o filenames
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
         return ;;
+    compare:--layout)
+        compopt -o filenames
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+        return ;;
     compare:--cell_mapping|compare:-cm)
         compopt -o filenames
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
@@ -42,6 +46,8 @@ _msprobe()
     compare:--format)
         mapfile -t COMPREPLY < <(compgen -W 'xlsx csv json' -- "$cur")
         return ;;
+    compare:--replay-only)
+        return ;;
     compare:--fail-on)
         mapfile -t COMPREPLY < <(compgen -W 'no warning any' -- "$cur")
         return ;;
@@ -51,6 +57,19 @@ _msprobe()
         mapfile -t COMPREPLY < <(compgen -W 'pytorch mindspore' -- "$cur")
         return ;;
     compare:--threads)
+        return ;;
+    show:--framework|show:-f)
+        mapfile -t COMPREPLY < <(compgen -W 'pytorch mindspore' -- "$cur")
+        return ;;
+    show:--threads)
+        return ;;
+    diff:--fail-on)
+        mapfile -t COMPREPLY < <(compgen -W 'no any' -- "$cur")
+        return ;;
+    diff:--framework|diff:-f)
+        mapfile -t COMPREPLY < <(compgen -W 'pytorch mindspore' -- "$cur")
+        return ;;
+    diff:--threads)
         return ;;
     merge_result:--input_dir|merge_result:-i)
         compopt -o filenames
@@ -87,6 +106,20 @@ _msprobe()
         mapfile -t COMPREPLY < <(compgen -W 'pytorch mindspore' -- "$cur")
         return ;;
     report:--threads)
+        return ;;
+    explain:--framework|explain:-f)
+        mapfile -t COMPREPLY < <(compgen -W 'pytorch mindspore' -- "$cur")
+        return ;;
+    explain:--threads)
+        return ;;
+    repro:--output_dir|repro:-o)
+        compopt -o filenames
+        mapfile -t COMPREPLY < <(compgen -d -- "$cur")
+        return ;;
+    repro:--framework|repro:-f)
+        mapfile -t COMPREPLY < <(compgen -W 'pytorch mindspore' -- "$cur")
+        return ;;
+    repro:--threads)
         return ;;
     run_ut:--api_info_file|run_ut:-api_info)
         compopt -o filenames
@@ -225,17 +258,21 @@ _msprobe()
     run_overflow_check:--threads)
         return ;;
     help:*)
-        mapfile -t COMPREPLY < <(compgen -W 'compare merge_result audit parse report run_ut multi_run_ut acc_check multi_acc_check api_precision_compare run_overflow_check help' -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W 'compare show diff merge_result audit parse report explain repro run_ut multi_run_ut acc_check multi_acc_check api_precision_compare run_overflow_check help' -- "$cur")
         return ;;
     esac
     local words=""
     case "$command" in
-    '') words="compare merge_result audit parse report run_ut multi_run_ut acc_check multi_acc_check api_precision_compare run_overflow_check help -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
-    compare) words=" -i --input_path -o --output_path -s --stack_mode -c --compare_only -f --fuzzy_match -hl --highlight -dm --data_mapping -da --diff_analyze -cm --cell_mapping -am --api_mapping -lm --layer_mapping --format --no-html --fail-on --json --suffix --shape --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
+    '') words="compare show diff merge_result audit parse report explain repro run_ut multi_run_ut acc_check multi_acc_check api_precision_compare run_overflow_check help -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
+    compare) words=" -i --input_path -o --output_path -s --stack_mode -c --compare_only -f --fuzzy_match -hl --highlight -dm --data_mapping --layout -da --diff_analyze -cm --cell_mapping -am --api_mapping -lm --layer_mapping --format --no-html --no-replay --replay-only --fail-on --json --suffix --shape --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
+    show) words=" --all --json -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
+    diff) words=" --all --fail-on --json -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
     merge_result) words=" -i --input_dir -o --output_dir -config --config-path -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
     audit) words=" --json -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
     parse) words=" -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
     report) words=" -o --output_dir -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
+    explain) words=" -f --fuzzy_match --no-replay --json -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
+    repro) words=" -o --output_dir --json -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
     run_ut) words=" -api_info --api_info_file -d --device -j --jit_compile -o --out_path -save_error_data --save_error_data -csv_path --result_csv_path -f --filter_api -config --config_path --fail-on --json -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
     multi_run_ut) words=" -api_info --api_info_file -d --device -j --jit_compile -o --out_path -save_error_data --save_error_data -csv_path --result_csv_path -f --filter_api -config --config_path --fail-on --json -n --num_splits -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
     acc_check) words=" -api_info --api_info_file -d --device -j --jit_compile -o --out_path -save_error_data --save_error_data -csv_path --result_csv_path -f --filter_api -config --config_path --fail-on --json -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
@@ -243,7 +280,7 @@ _msprobe()
     api_precision_compare) words=" -npu --npu_csv_path -gpu --gpu_csv_path -o --out_path -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
     run_overflow_check) words=" -api_info --api_info_file -d --device -j --jit_compile -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
     esac
-    if [[ $cur != -* && $command == @(compare|audit|parse|report|run_ut|multi_run_ut|acc_check|multi_acc_check|run_overflow_check) ]]; then
+    if [[ $cur != -* && $command == @(compare|show|diff|audit|parse|report|explain|repro|run_ut|multi_run_ut|acc_check|multi_acc_check|run_overflow_check) ]]; then
         compopt -o filenames
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
     else

@@ -42,6 +42,7 @@ typedef enum msp_opt_id {
     MSP_OPT_FUZZY,
     MSP_OPT_HIGHLIGHT,
     MSP_OPT_DATA_MAPPING,
+    MSP_OPT_LAYOUT,
     MSP_OPT_DIFF_ANALYZE,
     MSP_OPT_CELL_MAPPING,
     MSP_OPT_API_MAPPING,
@@ -52,6 +53,8 @@ typedef enum msp_opt_id {
     MSP_OPT_SHAPE,
     MSP_OPT_CONFIG,
     MSP_OPT_NO_HTML,
+    MSP_OPT_NO_REPLAY,
+    MSP_OPT_REPLAY_ONLY,
     MSP_OPT_API_INFO,
     MSP_OPT_SAVE_ERROR,
     MSP_OPT_CSV_PATH,
@@ -60,6 +63,7 @@ typedef enum msp_opt_id {
     MSP_OPT_NUM,
     MSP_OPT_NPU,
     MSP_OPT_GPU,
+    MSP_OPT_ALL,
     MSP_OPT_COUNT
 } msp_opt_id;
 
@@ -111,11 +115,15 @@ extern const msp_opt_table msp_opts_global;
 extern const msp_opt_table msp_opts_compare;
 extern const msp_opt_table msp_opts_merge;
 extern const msp_opt_table msp_opts_audit;
+extern const msp_opt_table msp_opts_diff;
+extern const msp_opt_table msp_opts_explain;
 extern const msp_opt_table msp_opts_report;
+extern const msp_opt_table msp_opts_repro;
 extern const msp_opt_table msp_opts_run_ut;
 extern const msp_opt_table msp_opts_multi_run_ut;
 extern const msp_opt_table msp_opts_overflow_check;
 extern const msp_opt_table msp_opts_precision_compare;
+extern const msp_opt_table msp_opts_show;
 extern const msp_opt_table msp_opts_none; /* the global ones only */
 
 /* A line of argv, split: which command, and its words with the command's name taken out. */
@@ -176,13 +184,18 @@ bool msp_command_available(const msp_command *c);
 
 msp_exit_code msp_cmd_audit(const msp_args *args);
 msp_exit_code msp_cmd_compare(const msp_args *args);
+msp_exit_code msp_cmd_diff(const msp_args *args);
+msp_exit_code msp_cmd_explain(const msp_args *args);
 msp_exit_code msp_cmd_merge_result(const msp_args *args);
 msp_exit_code msp_cmd_parse(const msp_args *args);
 msp_exit_code msp_cmd_report(const msp_args *args);
+msp_exit_code msp_cmd_repro(const msp_args *args);
 msp_exit_code msp_cmd_run_ut(const msp_args *args);
 msp_exit_code msp_cmd_run_overflow_check(const msp_args *args);
 msp_exit_code msp_cmd_api_precision_compare(const msp_args *args);
+msp_exit_code msp_cmd_show(const msp_args *args);
 msp_exit_code msp_cmd_write(const msp_args *args);
+msp_exit_code msp_cmd_online(const msp_args *args);
 
 /* ---- words --------------------------------------------------------------------------------------------------- */
 

@@ -2,10 +2,13 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "cli.h"
+#include "launcher.h"
 #include "messages.h"
+#include "replay.h"
 #include "msprobe/collect.h"
 #include "summary.h"
 
@@ -58,6 +61,12 @@ on_progress(const msp_compare_progress *p, void *payload)
     return !interrupted;
 }
 
+static bool
+is_interrupted(void)
+{
+    return interrupted != 0;
+}
+
 /* ---- options ------------------------------------------------------------------------------------------------- */
 
 static unsigned
@@ -88,6 +97,45 @@ static const char *
 mapping_of(const msp_args *args, msp_opt_id id)
 {
     return msp_args_has(args, id) ? msp_args_get(args, id, "") : NULL;
+}
+
+/* What --replay-only names, split at its commas. */
+typedef struct wanted_calls {
+    char *text;
+    const char *names[64];
+} wanted_calls;
+
+static msp_status
+split_wanted(msp_compare_options *opt, wanted_calls *w, const msp_args *args, msp_error *err)
+{
+    const char *list = msp_args_get(args, MSP_OPT_REPLAY_ONLY, NULL);
+    char *rest;
+
+    if (list == NULL)
+        return MSP_OK;
+    if (msp_args_has(args, MSP_OPT_NO_REPLAY))
+        return msp_error_set(err, MSP_E_INVALID, "--replay-only and --no-replay: give one of them");
+    w->text = strdup(list);
+    if (w->text == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    for (char *name = strtok_r(w->text, ",", &rest); name != NULL; name = strtok_r(NULL, ",", &rest)) {
+        if (opt->nreplay_only == sizeof(w->names) / sizeof(*w->names))
+            return msp_error_set(err, MSP_E_INVALID, "--replay-only: up to %zu names", opt->nreplay_only);
+        w->names[opt->nreplay_only++] = name;
+    }
+    opt->replay_only = w->names;
+    if (opt->nreplay_only == 0)
+        return msp_error_set(err, MSP_E_INVALID, "--replay-only: the name of a call is missing");
+    return MSP_OK;
+}
+
+/* MSPROBE_NO_REPLAY is the option for all comparisons of a shell or a job. */
+static bool
+wants_replay(const msp_args *args)
+{
+    const char *off = getenv("MSPROBE_NO_REPLAY");
+
+    return !msp_args_has(args, MSP_OPT_NO_REPLAY) && (off == NULL || off[0] == '\0' || strcmp(off, "0") == 0);
 }
 
 static msp_status
@@ -130,6 +178,7 @@ options_from_args(msp_compare_options *opt, msp_legacy_options *legacy, const ms
     opt->compare_only = msp_args_has(args, MSP_OPT_COMPARE_ONLY);
     opt->diff_analyze = msp_args_has(args, MSP_OPT_DIFF_ANALYZE);
     opt->data_mapping = msp_args_get(args, MSP_OPT_DATA_MAPPING, NULL);
+    opt->layout = msp_args_get(args, MSP_OPT_LAYOUT, NULL);
     opt->cell_mapping = mapping_of(args, MSP_OPT_CELL_MAPPING);
     opt->api_mapping = mapping_of(args, MSP_OPT_API_MAPPING);
     opt->layer_mapping = mapping_of(args, MSP_OPT_LAYER_MAPPING);
@@ -139,6 +188,7 @@ options_from_args(msp_compare_options *opt, msp_legacy_options *legacy, const ms
                                    .shape_flag = msp_args_has(args, MSP_OPT_SHAPE)};
     opt->legacy = legacy;
     opt->log_rows = msp_args_has(args, MSP_OPT_VERBOSE); /* a compare file decides for itself */
+    opt->no_failure_log = !msp_args_has(args, MSP_OPT_JSON) && !msp_args_has(args, MSP_OPT_QUIET);
     opt->progress = on_progress;
     opt->progress_payload = opt;
     return msp_args_number(&opt->threads, args, MSP_OPT_THREADS, "--threads", MAX_THREADS, err);
@@ -146,18 +196,20 @@ options_from_args(msp_compare_options *opt, msp_legacy_options *legacy, const ms
 
 /* ---- verdict for CI ------------------------------------------------------------------------------------------ */
 
-/* no: No, Different, NaN or inf on one side; warning: Warning and reshaped rows too; any: rows without partner too. */
+/* no: the verdict is "wrong"; warning: what could not be judged too; any: rows without partner too. */
 static bool
-pair_meets(const msp_compare_counts *c, const char *what)
+pair_meets(const msp_compare_pair *p, const char *what)
 {
-    bool no = c->no > 0 || c->different > 0 || c->nonfinite > 0;
-    bool warning = c->wrong > 0 || c->shape_unmatched > 0 || c->unreadable > 0;
+    const msp_compare_counts *c = &p->counts;
+    bool open = p->answer.level == MSP_ANSWER_NOT_JUDGED || c->shape_unmatched > 0 || c->unreadable > 0;
 
-    if (no)
+    if (p->status != MSP_OK)
+        return false; /* an error, and has an exit status of its own */
+    if (p->answer.level == MSP_ANSWER_WRONG)
         return true;
     if (strcmp(what, "no") == 0)
         return false;
-    return warning || (strcmp(what, "any") == 0 && (c->unmatched > 0 || c->bench_only > 0));
+    return open || (strcmp(what, "any") == 0 && (c->unmatched > 0 || c->bench_only > 0));
 }
 
 static bool
@@ -166,9 +218,9 @@ result_meets(const msp_compare_result *r, const char *what)
     if (what == NULL)
         return false;
     for (size_t i = 0; i < r->npairs; i++)
-        if (pair_meets(&r->pairs[i].counts, what))
+        if (pair_meets(&r->pairs[i], what))
             return true;
-    return r->nfirst > 0;
+    return false;
 }
 
 /* ---- a file against a folder --------------------------------------------------------------------------------- */
@@ -222,13 +274,16 @@ static msp_status
 run(msp_compare_result *result, const msp_compare_options *opt, bool quiet, msp_error *err)
 {
     msp_progress progress;
-    msp_status st = recover_dumps(opt, err);
+    bool follows = opt->link != NULL && opt->link->rank > 0;
+    msp_status st = follows ? MSP_OK : recover_dumps(opt, err);
 
-    if (st != MSP_OK)
+    if (st != MSP_OK) {
+        if (opt->link != NULL)
+            msp_compare_dismiss(opt->link, result);
         return st;
-
+    }
     watch_interrupt();
-    msp_progress_start(&progress, stderr, quiet);
+    msp_progress_start(&progress, stderr, quiet || follows);
     msp_messages_share(&progress);
     st = msp_compare_run(result, opt, err);
     msp_messages_share(NULL);
@@ -263,6 +318,32 @@ report(const msp_summary *s)
     return result_meets(s->result, fail_on) ? MSP_EXIT_DIFFERENT : MSP_EXIT_OK;
 }
 
+/* Process 0 says what is wrong for all; only why this one could not go on is not known there. */
+static msp_exit_code
+report_follower(const msp_summary *s, bool joined)
+{
+    if (s->status == MSP_OK || interrupted)
+        return MSP_EXIT_OK;
+    return joined ? msp_cli_fail(s->status, s->err) : MSP_EXIT_FAILED;
+}
+
+/* A process that died is no success, also where others have done its work. */
+static msp_exit_code
+leave(msp_link *link, const msp_compare_result *r, msp_exit_code code)
+{
+    msp_error err;
+
+    if (r->lost > 0 && link->rank == 0 && code == MSP_EXIT_OK)
+        code = msp_cli_fail(msp_error_set(&err, MSP_E_IO,
+                                          "%zu of %d processes died; everything was compared by the others", r->lost,
+                                          link->size),
+                            &err);
+    fflush(stdout);
+    fflush(stderr);
+    link->close(link, r->lost == 0, code);
+    return code;
+}
+
 /* As the shell wants it: die of the signal, after everything was tidied up. */
 static void
 die_of_interrupt(void)
@@ -276,6 +357,8 @@ msp_cmd_compare(const msp_args *args)
 {
     msp_compare_options opt;
     msp_legacy_options legacy;
+    wanted_calls wanted = {0};
+    msp_replay_job job = {.is_cancelled = is_interrupted};
     msp_compare_config config = {0};
     msp_compare_result result = {0};
     const char *input = msp_args_get(args, MSP_OPT_INPUT, NULL);
@@ -283,10 +366,18 @@ msp_cmd_compare(const msp_args *args)
     msp_exit_code code;
     msp_error err = {.status = MSP_OK};
     char completed[PATH_ROOM];
+    msp_link link;
+    bool joined = false;
 
     summary.err = &err;
-    if (options_from_args(&opt, &legacy, args, &err) != MSP_OK)
-        return msp_cli_usage(msp_command_find("compare"), &err);
+    if (options_from_args(&opt, &legacy, args, &err) != MSP_OK || split_wanted(&opt, &wanted, args, &err) != MSP_OK) {
+        free(wanted.text);
+        /* of many processes one says so */
+        return msp_launcher_rank() > 0 ? MSP_EXIT_USAGE : msp_cli_usage(msp_command_find("compare"), &err);
+    }
+    job.threads = opt.threads;
+    opt.replay = wants_replay(args) ? msp_replay_run : NULL;
+    opt.replay_payload = &job;
     if (input != NULL) {
         summary.status = msp_compare_config_load(&config, input, &err);
         if (summary.status == MSP_OK) {
@@ -298,10 +389,17 @@ msp_cmd_compare(const msp_args *args)
         pair_file_with_folder(&opt, completed);
     }
     if (summary.status == MSP_OK)
+        summary.status = msp_launcher_join(&link, &joined, &err);
+    if (joined)
+        opt.link = &link;
+    if (summary.status == MSP_OK)
         summary.status = run(&result, &opt, msp_args_has(args, MSP_OPT_QUIET), &err);
-    code = report(&summary);
+    code = msp_launcher_rank() > 0 ? report_follower(&summary, joined) : report(&summary);
+    if (joined && !interrupted) /* else the launcher ends everybody */
+        code = leave(&link, &result, code);
     msp_compare_result_release(&result);
     msp_compare_config_release(&config);
+    free(wanted.text);
     if (interrupted)
         die_of_interrupt();
     return code;

@@ -2,8 +2,11 @@
  * cmd_run_ut.c - msprobe run_ut, multi_run_ut, run_overflow_check and api_precision_compare.
  *
  * Running an API needs torch: msprobe.precheck does it in the environment's interpreter and leaves two csv files, which
- * are read back here for the screen. api_precision_compare compares two of those and needs no Python.
+ * are read back here for the screen. Without -api_info the config file says which training processes to wait for
+ * (is_online); each of their steps and ranks has two files of its own then. api_precision_compare compares two files
+ * and needs no Python.
  */
+#include <glob.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,12 +22,16 @@
 
 enum { PATH_SIZE = 4096, MAX_WORDS = 32 };
 
+/* How msprobe.precheck ends beside 0: it has said on the screen why it could do nothing; or it has done what could be
+ * done, and named what was wrong with its input. */
+enum { SAID = 3, INCOMPLETE = 4 };
+
 /* What is run, and where its results go. */
 typedef struct job {
-    char result[PATH_SIZE], details[PATH_SIZE], errors[PATH_SIZE];
-    char workers[16], devices[512];
-    const char *words[MAX_WORDS];
-    bool resume;
+    char result[PATH_SIZE], details[PATH_SIZE], errors[PATH_SIZE]; /* online: patterns, with * for numbers */
+    char workers[16], devices[512], stamp[16];
+    const char *dir, *words[MAX_WORDS];
+    bool resume, online;
 } job;
 
 static void
@@ -42,8 +49,10 @@ check_dump(const msp_args *args, msp_error *err)
 {
     const char *dump = msp_args_get(args, MSP_OPT_API_INFO, NULL);
 
+    if (dump == NULL && msp_args_has(args, MSP_OPT_CONFIG))
+        return MSP_OK; /* which says where calls come from */
     if (dump == NULL)
-        return msp_error_set(err, MSP_E_INVALID, "which dump? -api_info dump.json");
+        return msp_error_set(err, MSP_E_INVALID, "which dump? -api_info dump.json, or -config with is_online true");
     if (access(dump, R_OK) != 0)
         return msp_error_set(err, MSP_E_NOT_FOUND, "%s: cannot be read", dump);
     return MSP_OK;
@@ -83,6 +92,19 @@ name_resumed(job *j, const char *path, msp_error *err)
 }
 
 static msp_status
+name_online(job *j, const char *dir, const char *stamp, const msp_args *args, msp_error *err)
+{
+    if (msp_args_has(args, MSP_OPT_CSV_PATH) || msp_args_has(args, MSP_OPT_FUZZY))
+        return msp_error_set(err, MSP_E_INVALID, "%s needs a whole dump: -api_info dump.json",
+                             msp_args_has(args, MSP_OPT_FUZZY) ? "-f" : "-csv_path");
+    j->dir = dir;
+    snprintf(j->stamp, sizeof(j->stamp), "%s", stamp);
+    snprintf(j->result, sizeof(j->result), "%s/step*/accuracy_checking_result_%s_rank*.csv", dir, stamp);
+    snprintf(j->details, sizeof(j->details), "%s/step*/accuracy_checking_details_%s_rank*.csv", dir, stamp);
+    return MSP_OK;
+}
+
+static msp_status
 name_results(job *j, const msp_args *args, msp_error *err)
 {
     const char *dir = msp_args_get(args, MSP_OPT_OUTPUT, ".");
@@ -90,6 +112,9 @@ name_results(job *j, const msp_args *args, msp_error *err)
 
     stamp_now(stamp);
     snprintf(j->errors, sizeof(j->errors), "%s/ut_error_data%s", dir, stamp);
+    j->online = !msp_args_has(args, MSP_OPT_API_INFO);
+    if (j->online)
+        return name_online(j, dir, stamp, args, err);
     if (msp_args_has(args, MSP_OPT_CSV_PATH))
         return name_resumed(j, msp_args_get(args, MSP_OPT_CSV_PATH, ""), err);
     if (mkdir(dir, 0750) != 0 && access(dir, W_OK) != 0)
@@ -119,9 +144,15 @@ name_words(job *j, const msp_args *args, msp_error *err)
     snprintf(j->workers, sizeof(j->workers), "%d", workers > 0 ? workers : (int)sysconf(_SC_NPROCESSORS_ONLN));
     j->words[n++] = "-m";
     j->words[n++] = "msprobe.precheck";
-    j->words[n++] = msp_args_get(args, MSP_OPT_API_INFO, NULL);
-    j->words[n++] = j->result;
-    j->words[n++] = j->details;
+    if (j->online) {
+        j->words[n++] = j->dir;
+        j->words[n++] = "--online";
+        j->words[n++] = j->stamp;
+    } else {
+        j->words[n++] = msp_args_get(args, MSP_OPT_API_INFO, NULL);
+        j->words[n++] = j->result;
+        j->words[n++] = j->details;
+    }
     j->words[n++] = "--workers";
     j->words[n++] = j->workers;
     j->words[n++] = "--devices";
@@ -142,6 +173,44 @@ name_words(job *j, const msp_args *args, msp_error *err)
     return MSP_OK;
 }
 
+/* What stands before the patterns' first * is a path, whatever signs are in it. */
+static void
+escape_pattern(char *out, size_t size, const char *pattern)
+{
+    const size_t plain = (size_t)(strstr(pattern, "/step*/") - pattern);
+    size_t n = 0;
+
+    for (size_t i = 0; pattern[i] != '\0' && n + 2 < size; i++) {
+        if (i < plain && strchr("*?[]\\", pattern[i]) != NULL)
+            out[n++] = '\\';
+        out[n++] = pattern[i];
+    }
+    out[n] = '\0';
+}
+
+/* Sum up all pairs of files of an online run. *any: there is one. */
+static msp_status
+summarise_online(msp_precheck_summary *sum, bool *any, const job *j, msp_error *err)
+{
+    static char pattern[2 * PATH_SIZE];
+    glob_t results = {0}, details = {0};
+    msp_status st = MSP_OK;
+
+    *any = false;
+    escape_pattern(pattern, sizeof(pattern), j->result);
+    if (glob(pattern, 0, NULL, &results) != 0)
+        return MSP_OK;
+    escape_pattern(pattern, sizeof(pattern), j->details);
+    if (glob(pattern, 0, NULL, &details) == 0 && details.gl_pathc == results.gl_pathc) {
+        *any = results.gl_pathc > 0;
+        for (size_t i = 0; i < results.gl_pathc && st == MSP_OK; i++)
+            st = msp_precheck_summarise(sum, results.gl_pathv[i], details.gl_pathv[i], err);
+    }
+    globfree(&results);
+    globfree(&details);
+    return st;
+}
+
 /* ---- the screen ------------------------------------------------------------------------------------------------- */
 
 static void
@@ -157,7 +226,7 @@ print_summary(const msp_precheck_summary *s, const job *j, const char *dump)
     size_t judged = s->apis - s->count[MSP_PRECHECK_SKIP];
     char safe[320];
 
-    printf("\n  Checked       %zu APIs of %s\n", judged, dump);
+    printf("\n  Checked       %zu APIs of %s\n", judged, j->online ? "running trainings" : dump);
     printf("  Passed        %zu", s->count[MSP_PRECHECK_PASS]);
     msp_term_put(stdout, s->count[MSP_PRECHECK_WARNING] > 0 ? MSP_STYLE_YELLOW : MSP_STYLE_PLAIN, ", %zu warnings",
                  s->count[MSP_PRECHECK_WARNING]);
@@ -175,7 +244,7 @@ print_summary(const msp_precheck_summary *s, const job *j, const char *dump)
         printf("\n");
     }
     printf("\n  Written       %s\n                %s\n", j->result, j->details);
-    if (s->nworst > 0)
+    if (s->nworst > 0 && !j->online)
         printf("  Next          run it on another device and compare: msprobe api_precision_compare -npu %s -gpu ...\n",
                j->details);
 }
@@ -226,8 +295,9 @@ exit_code(const msp_precheck_summary *s, const msp_args *args)
 msp_exit_code
 msp_cmd_run_ut(const msp_args *args)
 {
-    msp_precheck_summary summary;
+    msp_precheck_summary summary = {0};
     static job j;
+    bool any = true;
     int code = 0;
     msp_error err;
     msp_status st = check_dump(args, &err);
@@ -241,20 +311,25 @@ msp_cmd_run_ut(const msp_args *args)
         return msp_cli_usage(msp_command_find("run_ut"), &err);
     if (st == MSP_OK)
         st = msp_interpreter_run(&code, j.words, &err);
-    if (st == MSP_OK && code != 0)
+    if (st == MSP_OK && code == SAID)
+        return MSP_EXIT_FAILED;
+    if (st == MSP_OK && code != 0 && code != INCOMPLETE)
         st = msp_error_set(&err, MSP_E_IO,
                            "%s could not check the dump (exit status %d). It needs torch and msprobe; set "
                            "MSPROBE_PYTHON to an interpreter that has them",
                            j.words[0], code);
     if (st == MSP_OK)
-        st = msp_precheck_summarise(&summary, j.result, j.details, &err);
+        st = j.online ? summarise_online(&summary, &any, &j, &err)
+                      : msp_precheck_summarise(&summary, j.result, j.details, &err);
     if (st != MSP_OK)
         return msp_cli_fail(st, &err);
+    if (!any && code == INCOMPLETE)
+        return MSP_EXIT_FAILED; /* what was wrong is told already */
     if (msp_args_has(args, MSP_OPT_JSON))
         print_json(&summary, &j);
     else if (!msp_args_has(args, MSP_OPT_QUIET))
         print_summary(&summary, &j, msp_args_get(args, MSP_OPT_API_INFO, ""));
-    return exit_code(&summary, args);
+    return code == INCOMPLETE ? MSP_EXIT_FAILED : exit_code(&summary, args);
 }
 
 msp_exit_code

@@ -9,8 +9,10 @@ static const char compare_notes[] = "\nExamples\n"
                                     "      as a compare file says, with suspicious rows in colour\n"
                                     "  msprobe compare npu_dump gpu_dump -da\n"
                                     "      only the first call that differs, over all ranks\n"
+                                    "  mpirun -n 8 msprobe compare npu_dump gpu_dump -o out\n"
+                                    "      many ranks shared out among 8 processes, on one machine or several\n"
                                     "  msprobe compare a b --json --fail-on no -q\n"
-                                    "      for CI: a summary for programs, exit status 3 when a row is wrong\n"
+                                    "      for CI: a summary for programs, exit status 3 when the verdict is wrong\n"
                                     "\nThe compare file\n"
                                     "  {\"npu_path\": \"./npu_dump/step0\", \"bench_path\": \"./gpu_dump/step0\"}\n"
                                     "      both a dump.json, both a debug.json, or both a folder\n"
@@ -28,9 +30,13 @@ static const char compare_notes[] = "\nExamples\n"
                                     "  Err_message               why a row is marked or could not be compared\n"
                                     "\nWhat to do next\n"
                                     "  Rows without partner: -f matches calls whose numbers differ, -dm pairs names.\n"
-                                    "  Wrong, inputs fine: that call is the suspect. Dump it with task \"tensor\" on\n"
-                                    "  both sides and compare again to see which elements differ.\n"
-                                    "  Wrong, inputs wrong too: look upstream; -da finds the first over all ranks.\n"
+                                    "  Wrong, and its inputs are equal: that call is the suspect. Dump it with task\n"
+                                    "  \"tensor\" on both sides and compare again to see which elements differ.\n"
+                                    "  Wrong, and an input differs: look upstream; -da looks over all ranks.\n"
+                                    "\nVerdict and table\n"
+                                    "  The verdict is the tool's own: it weighs each difference against inputs and\n"
+                                    "  rounding; --json, the page, the advisor and --fail-on say the same. The\n"
+                                    "  table keeps the manual's limits.\n"
                                     "\nExit status\n"
                                     "  0 compared, whatever the rows say; 1 something could not be: nothing matched,\n"
                                     "  a rank missing or unreadable, a dump.json that is cut off, no tensor file that\n"
@@ -55,12 +61,49 @@ static const char audit_notes[] = "\nExample\n"
                                   "  0 clean as far as it was recorded; 1 a rank could not be read; 2 wrong usage;\n"
                                   "  3 something was found.\n";
 
+static const char show_notes[] = "\nExamples\n"
+                                 "  msprobe show npu_dump/step0/rank0\n"
+                                 "      what was recorded, the first NaN and inf with the line of code, calls\n"
+                                 "  msprobe show npu_dump\n"
+                                 "      the same for all steps and ranks, a line each\n"
+                                 "  msprobe show npu_dump/step0/rank0 Functional.softmax.2.forward\n"
+                                 "      one call: its tensors with their statistics, and its stack\n"
+                                 "  msprobe show dump_tensor_data/Functional.softmax.2.forward.output.0.pt\n"
+                                 "      one tensor: statistics, histograms, first values\n"
+                                 "\nExit status\n"
+                                 "  0 shown; 1 something cannot be read, or there is no such call; 2 wrong usage.\n";
+
+static const char diff_notes[] = "\nExamples\n"
+                                 "  msprobe diff npu/softmax.pt gpu/softmax.npy\n"
+                                 "  msprobe diff a.safetensors b.safetensors model.layers.0.weight\n"
+                                 "\nExit status\n"
+                                 "  0 compared, whatever was found; 1 a file cannot be read; 2 wrong usage; 3 what\n"
+                                 "  --fail-on names was found.\n";
+
 static const char parse_notes[] = "\nExample\n"
                                   "  msprobe parse npu_dump/tag_v2.3/rank0/api_stack_dump.pkl Torch_relu_0_forward\n";
 
 static const char report_notes[] =
     "\nExample\n"
     "  msprobe report output/compare_result_rank0_20261118120000.xlsx npu_dump/step0/rank0\n";
+
+static const char explain_notes[] =
+    "\nExample\n"
+    "  msprobe explain npu_dump/step0 gpu_dump/step0 Functional.softmax.2.forward\n"
+    "\nWhat it says\n"
+    "  Judged        the verdict on each result: what the call adds itself and what it\n"
+    "                inherited, or how far the runs are apart, and what is expected\n"
+    "  Took, Gave    every input and output: the norm of the difference over that of the\n"
+    "                larger side (statistics: the scaled difference), and the worst elements\n"
+    "  Comes from    the calls that gave its inputs, and those that take its outputs:\n"
+    "                equal type, shape and statistics\n";
+
+static const char repro_notes[] = "\nExample\n"
+                                  "  msprobe repro npu_dump/step0/rank0 Functional.softmax.2 -o repro\n"
+                                  "  python repro/repro_Functional.softmax.2.py --device npu\n"
+                                  "\nExit status\n"
+                                  "  0 written; 1 the call cannot be run again (communication, random numbers, inputs\n"
+                                  "  that were not recorded), which is said, or no Python with torch; 2 wrong usage.\n";
 
 static const char run_ut_about[] =
     "Run every API that a dump has recorded on the device under test (an NPU, else CUDA,\n"
@@ -70,7 +113,11 @@ static const char run_ut_about[] =
 static const char run_ut_notes[] =
     "An API that cannot be run again, such as communication, is a row with the reason.\n"
     "Results: accuracy_checking_result_{time}.csv and accuracy_checking_details_{time}.csv.\n\n"
+    "Without -api_info, and with is_online in the -config file, it waits for the calls of\n"
+    "trainings that run with online_run_ut, on this or another machine: host and port, or\n"
+    "nfs_path, rank_list, tls_path. Results are in DIR/step{N}/..._rank{R}.csv then.\n\n"
     "  msprobe -f pytorch run_ut -api_info dump/step0/rank0/dump.json -o out\n"
+    "  msprobe -f pytorch run_ut -config online.json -o out\n"
     "  msprobe run_ut -api_info dump.json -csv_path out/accuracy_checking_result_20260101120000.csv\n";
 static const char overflow_about[] =
     "Run each API of a dump of task overflow_check again on the device and on the CPU in\n"
@@ -105,6 +152,29 @@ const msp_command msp_commands[] = {
               "content and give the tables of those tools, as csv.",
      .notes = compare_notes,
      .run = msp_cmd_compare},
+    {.name = "show",
+     .summary = "Look at one dump, one call or one tensor file.",
+     .usage = "msprobe show DUMP [CALL] [--all] [--json]\n"
+              "msprobe show FILE [TENSOR] [--all] [--json]",
+     .options = &msp_opts_show,
+     .max_operands = 2,
+     .about = "Look at what was recorded, without a second run. DUMP is a dump.json, a debug.json,\n"
+              "a .pkl of the older tools, or the folder of a rank, a step or a whole dump; CALL is\n"
+              "the name of a call or of a tensor of it, or a part of it. FILE is a .pt, .npy or\n"
+              ".safetensors; TENSOR is one of those in it.",
+     .notes = show_notes,
+     .run = msp_cmd_show},
+    {.name = "diff",
+     .summary = "Compare two tensor files, element by element.",
+     .usage = "msprobe diff A B [TENSOR] [--fail-on no|any] [--json]",
+     .options = &msp_opts_diff,
+     .max_operands = 3,
+     .about = "Compare tensor file A with the reference B: the metrics and limits of compare, the\n"
+              "first element that differs, the worst ones, and where in the tensor the errors are.\n"
+              "Both are .pt, .npy or .safetensors, in any combination. Of files with several\n"
+              "tensors those of the same name are compared.",
+     .notes = diff_notes,
+     .run = msp_cmd_diff},
     {.name = "merge_result",
      .summary = "Collect communication calls of all ranks from compare results in one table.",
      .usage = "msprobe -f pytorch merge_result -i DIR -o DIR -config YAML",
@@ -147,9 +217,33 @@ const msp_command msp_commands[] = {
               "compare again for those.",
      .notes = report_notes,
      .run = msp_cmd_report},
+    {.name = "explain",
+     .summary = "Everything that two dumps know of one call.",
+     .usage = "msprobe explain NPU BENCH CALL [-f] [--no-replay] [--json]",
+     .options = &msp_opts_explain,
+     .max_operands = 3,
+     .about = "Compare two dumps and tell all about one call: the errors of its inputs and outputs,\n"
+              "what it adds and what it inherited, what is expected of such a call, how the errors\n"
+              "lie, the worst elements, its stack, and its neighbours up and down the data flow.\n"
+              "Nothing is written. The name may be a part that only one call has.",
+     .notes = explain_notes,
+     .run = msp_cmd_explain},
+    {.name = "repro",
+     .summary = "Write one recorded call as a script that anybody can run.",
+     .usage = "msprobe repro DUMP CALL -o DIR",
+     .options = &msp_opts_repro,
+     .max_operands = 2,
+     .about = "Write a call and its recorded tensors as a Python script of its own, for a bug report\n"
+              "to the authors of a kernel: it needs PyTorch and nothing of msprobe, runs the call on\n"
+              "any device, forward and backward, and prints how far the results, and those that\n"
+              "were recorded, are from float64. Needs torch here too: MSPROBE_PYTHON names the\n"
+              "interpreter to use.",
+     .notes = repro_notes,
+     .run = msp_cmd_repro},
     {.name = "run_ut",
      .summary = "Run each API of a dump again and check its accuracy.",
-     .usage = "msprobe run_ut -api_info dump.json [-o DIR] [options]",
+     .usage = "msprobe run_ut -api_info dump.json [-o DIR] [options]\n"
+              "msprobe run_ut -config online.json [-o DIR] [options]",
      .options = &msp_opts_run_ut,
      .max_operands = 64,
      .about = run_ut_about,
@@ -157,7 +251,8 @@ const msp_command msp_commands[] = {
      .run = msp_cmd_run_ut},
     {.name = "multi_run_ut",
      .summary = "run_ut with a choice of how many processes.",
-     .usage = "msprobe multi_run_ut -api_info dump.json [-o DIR] [options]",
+     .usage = "msprobe multi_run_ut -api_info dump.json [-o DIR] [options]\n"
+              "msprobe multi_run_ut -config online.json [-o DIR] [options]",
      .options = &msp_opts_multi_run_ut,
      .max_operands = 64,
      .about = run_ut_about,
@@ -165,7 +260,8 @@ const msp_command msp_commands[] = {
      .run = msp_cmd_run_ut},
     {.name = "acc_check",
      .summary = "The newer name of run_ut.",
-     .usage = "msprobe acc_check -api_info dump.json [-o DIR] [options]",
+     .usage = "msprobe acc_check -api_info dump.json [-o DIR] [options]\n"
+              "msprobe acc_check -config online.json [-o DIR] [options]",
      .options = &msp_opts_run_ut,
      .max_operands = 64,
      .about = run_ut_about,
@@ -173,7 +269,8 @@ const msp_command msp_commands[] = {
      .run = msp_cmd_run_ut},
     {.name = "multi_acc_check",
      .summary = "The newer name of multi_run_ut.",
-     .usage = "msprobe multi_acc_check -api_info dump.json [-o DIR] [options]",
+     .usage = "msprobe multi_acc_check -api_info dump.json [-o DIR] [options]\n"
+              "msprobe multi_acc_check -config online.json [-o DIR] [options]",
      .options = &msp_opts_multi_run_ut,
      .max_operands = 64,
      .about = run_ut_about,
@@ -195,12 +292,13 @@ const msp_command msp_commands[] = {
      .about = overflow_about,
      .notes = overflow_notes,
      .run = msp_cmd_run_overflow_check},
-    NOT_AVAILABLE("code_mapping", "map graph nodes to code lines", "'msprobe compare' shows each call's stack line"),
+    NOT_AVAILABLE("code_mapping", "map graph nodes to code lines", "'msprobe show DUMP CALL' shows each call's stack"),
     NOT_AVAILABLE("graph", "show the model as a graph", "'msprobe compare -da' names the first call that differs"),
     NOT_AVAILABLE("op_generate", "write a script for one API", "'msprobe compare' shows each call's stack line"),
-    NOT_AVAILABLE("config_check", "compare environments and checkpoints", "'msprobe compare' compares dumps"),
+    NOT_AVAILABLE("config_check", "compare environments and checkpoints",
+                  "'msprobe diff A B' compares two checkpoints tensor by tensor"),
     NOT_AVAILABLE("nan_analyze", "find the first NaN over all ranks",
-                  "'msprobe compare -hl' marks rows with NaN and inf, '-da' finds the first difference"),
+                  "'msprobe show DUMP' names the first NaN and inf of each rank"),
 };
 
 const size_t msp_command_count = sizeof(msp_commands) / sizeof(msp_commands[0]);

@@ -68,8 +68,17 @@ msp_help_print(FILE *out)
     heading(out, "Usage");
     fputs("  msprobe [-f pytorch|mindspore] COMMAND [options]\n", out);
     heading(out, "Start here");
-    entry(out, "msprobe compare NPU BENCH", "Compare two dumps: files, or folders of a rank, a step or all steps.");
-    entry(out, "msprobe help compare", "Every option, what the columns mean, and what to do next.");
+    fputs("  In the training script: from msprobe.pytorch import PrecisionDebugger\n", out);
+    entry(out, "msprobe compare NPU BENCH",
+          "Where do two runs part? Dumps, or folders of a rank, a step or all steps.");
+    entry(out, "msprobe show DUMP", "What was recorded; the first NaN and inf, with the line of code.");
+    entry(out, "msprobe show DUMP CALL", "One call: its tensors with their statistics, and its stack.");
+    entry(out, "msprobe show FILE", "One tensor file: statistics, histograms, first values.");
+    entry(out, "msprobe diff A B", "Where do two tensor files differ?");
+    entry(out, "msprobe audit DUMP", "Do the collectives of all ranks do what they mean? One run is enough.");
+    entry(out, "msprobe run_ut -api_info F", "Is each recorded API right by itself? F is a dump.json.");
+    entry(out, "msprobe report RESULT", "The page of an earlier comparison, in any browser.");
+    entry(out, "msprobe help compare", "Every option of a command, what its results mean, what to do next.");
     heading(out, "Commands");
     for (size_t i = 0; i < msp_command_count; i++)
         if (msp_commands[i].options != NULL)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "jsonout.h"
+#include "msprobe/dump.h"
 #include "terminal.h"
 
 static void
@@ -108,4 +109,22 @@ msp_jsonout_bool(msp_jsonout *j, const char *key, bool v)
 {
     begin(j, key);
     fputs(v ? "true" : "false", j->out);
+}
+
+void
+msp_jsonout_number(msp_jsonout *j, const char *key, int64_t n)
+{
+    if (n == MSP_DUMP_NO_NUMBER)
+        msp_jsonout_text(j, key, NULL);
+    else
+        msp_jsonout_int(j, key, n);
+}
+
+void
+msp_jsonout_texts(msp_jsonout *j, const char *key, char *const *texts, size_t n)
+{
+    msp_jsonout_open(j, key, '[');
+    for (size_t i = 0; i < n; i++)
+        msp_jsonout_text(j, NULL, texts[i]);
+    msp_jsonout_close(j, ']');
 }

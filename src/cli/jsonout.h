@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stddef.h>
 #include <stdio.h>
 
 typedef struct msp_jsonout {
@@ -19,5 +20,7 @@ void msp_jsonout_text(msp_jsonout *j, const char *key, const char *text);
 void msp_jsonout_int(msp_jsonout *j, const char *key, int64_t v);
 void msp_jsonout_float(msp_jsonout *j, const char *key, double v);
 void msp_jsonout_bool(msp_jsonout *j, const char *key, bool v);
+void msp_jsonout_number(msp_jsonout *j, const char *key, int64_t n); /* MSP_DUMP_NO_NUMBER gives null */
+void msp_jsonout_texts(msp_jsonout *j, const char *key, char *const *texts, size_t n);
 
 #endif

@@ -2,17 +2,53 @@
 #include <stdlib.h>
 #include <string.h>
 #include "cli.h"
+#include "launcher.h"
 #include "messages.h"
 #include "terminal.h"
 
 /* ---- wrong usage --------------------------------------------------------------------------------------------- */
 
+/* Tasks of the collection, and what people call collecting: they belong into the training script. */
+static const char *
+hint_of(const char *word)
+{
+    static const struct {
+        const char *word, *hint;
+    } hints[] = {
+        {"statistics", "it is a task: {\"task\": \"statistics\"} in config.json"},
+        {"tensor", "it is a task: {\"task\": \"tensor\"} in config.json; 'msprobe show FILE' shows a tensor file"},
+        {"structure", "it is a task: {\"task\": \"structure\"} in config.json"},
+        {"free_benchmark", "it is a task: {\"task\": \"free_benchmark\"} in config.json"},
+        {"overflow_check", "it is a task: {\"task\": \"overflow_check\"} in config.json; 'msprobe "
+                           "run_overflow_check' looks at what it recorded"},
+        {"grad_probe", "it is a task: {\"task\": \"grad_probe\"} in config.json"},
+        {"exception_dump", "it is a task: {\"task\": \"exception_dump\"} in config.json"},
+        {"monitor", "it is a call in the training script: PrecisionDebugger.monitor(model)"},
+        {"dump", "dumps are recorded by the training script; 'msprobe show DUMP' shows one"},
+        {"collect", "recording is done by the training script"},
+        {"record", "recording is done by the training script"},
+    };
+
+    for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
+        if (strcmp(word, hints[i].word) == 0)
+            return hints[i].hint;
+    return NULL;
+}
+
 static msp_exit_code
 unknown_command(const char *word)
 {
+    const char *hint = hint_of(word);
     msp_nearest n = {.word = word};
     msp_error err;
 
+    if (hint != NULL) {
+        msp_error_set(&err, MSP_E_INVALID,
+                      "'%s' is no command: %s. In the script: from msprobe.pytorch import PrecisionDebugger; "
+                      "debugger = PrecisionDebugger(\"config.json\"); debugger.start(), .stop(), .step()",
+                      word, hint);
+        return msp_cli_usage(NULL, &err);
+    }
     for (size_t i = 0; i < msp_command_count; i++)
         if (msp_command_available(&msp_commands[i]))
             msp_nearest_offer(&n, msp_commands[i].name);
@@ -40,9 +76,13 @@ too_many_operands(const msp_command *c, const msp_args *args)
     msp_error err;
 
     msp_error_set(&err, MSP_E_INVALID, "'%s' takes %s, but there is '%.60s'", c->name,
-                  c->run == msp_cmd_parse ? "a file and a prefix"
-                  : c->max_operands == 2  ? "two paths"
-                                          : "options only",
+                  c->run == msp_cmd_parse     ? "a file and a prefix"
+                  : c->run == msp_cmd_show    ? "a dump or file and a name"
+                  : c->run == msp_cmd_explain ? "two dumps and the name of a call"
+                  : c->run == msp_cmd_repro   ? "a dump and the name of a call"
+                  : c->run == msp_cmd_diff    ? "two files and a name"
+                  : c->max_operands == 2      ? "two paths"
+                                              : "options only",
                   args->operands[c->max_operands]);
     return msp_cli_usage(c, &err);
 }
@@ -114,6 +154,8 @@ dispatch(const msp_line *line, const msp_args *args)
         return generate(args);
     if (strcmp(word, "__write") == 0)
         return msp_cmd_write(args);
+    if (strcmp(word, "__online") == 0)
+        return msp_cmd_online(args);
     return unknown_command(word);
 }
 
@@ -124,7 +166,7 @@ is_known_word(const msp_line *line)
     const char *w = line->command_word;
 
     return w == NULL || line->command != NULL || strcmp(w, "help") == 0 || strcmp(w, "__generate") == 0 ||
-           strcmp(w, "__write") == 0;
+           strcmp(w, "__write") == 0 || strcmp(w, "__online") == 0;
 }
 
 static bool
@@ -167,7 +209,8 @@ main(int argc, char **argv)
         return MSP_EXIT_FAILED;
     }
     msp_line_split(&line, argc, argv, words);
-    msp_term_init(asks_no_colour(&line));
+    /* launchers give their processes a terminal, whatever they write to themselves */
+    msp_term_init(asks_no_colour(&line) || msp_launcher_size() > 1);
     code = run(&line, operands);
     free(words);
     free(operands);

@@ -4,7 +4,9 @@
 
 #include <stdio.h>
 #include "cli.h"
+#include "jsonout.h"
 #include "msprobe/compare.h"
+#include "terminal.h"
 
 typedef struct msp_summary {
     const msp_compare_options *options;
@@ -16,18 +18,22 @@ typedef struct msp_summary {
 
 void msp_summary_print(FILE *out, const msp_summary *s);
 void msp_summary_print_json(FILE *out, const msp_summary *s);
+void msp_summary_job_json(msp_jsonout *j, const msp_compare_result *r); /* its member "job" */
 
-/* The frame of the user's own code: the innermost that is neither a framework's nor Python's. NULL when there is none.
- */
+/* frames.c: the innermost frame outside torch, and the innermost of the user's own code. NULL: there is none. */
+const char *msp_summary_code_frame(char *const *stack, size_t n);
 const char *msp_summary_user_frame(char *const *stack, size_t n);
 
 /*
- * The number that stands beside the suspect's row when the pair's first table is opened in a spreadsheet: the titles
- * are row 1. *sheet: the number of its sheet ("part_<n>") where the workbook has several, else -1.
+ * The number that stands beside a row when the pair's first table is opened in a spreadsheet: the titles are row 1.
+ * *sheet: the number of its sheet ("part_<n>") where the workbook has several, else -1.
  */
-int64_t msp_summary_row(const msp_compare_pair *p, int64_t *sheet);
+int64_t msp_summary_row(const msp_compare_pair *p, int64_t row, int64_t *sheet);
 
-/* The pair whose wrong row comes first, or NULL. */
+/* The pair that the verdict on the whole run speaks of, if it blames one of its rows; else NULL. */
 const msp_compare_pair *msp_summary_first(const msp_compare_result *r);
+
+/* The colour of a verdict's words. */
+msp_style msp_summary_style(msp_answer_level level);
 
 #endif

@@ -4,24 +4,6 @@
 #include "summary.h"
 
 static void
-put_number(msp_jsonout *j, const char *key, int64_t n)
-{
-    if (n == MSP_DUMP_NO_NUMBER)
-        msp_jsonout_text(j, key, NULL);
-    else
-        msp_jsonout_int(j, key, n);
-}
-
-static void
-put_texts(msp_jsonout *j, const char *key, char *const *texts, size_t n)
-{
-    msp_jsonout_open(j, key, '[');
-    for (size_t i = 0; i < n; i++)
-        msp_jsonout_text(j, NULL, texts[i]);
-    msp_jsonout_close(j, ']');
-}
-
-static void
 put_counts(msp_jsonout *j, const msp_compare_counts *c)
 {
     const struct {
@@ -43,6 +25,8 @@ put_counts(msp_jsonout *j, const msp_compare_counts *c)
                {"different", c->different},
                {"red", c->red},
                {"yellow", c->yellow},
+               {"differ", c->differ},
+               {"other_type", c->other_type},
                {"nonfinite", c->nonfinite},
                {"unreadable", c->unreadable}};
 
@@ -102,10 +86,8 @@ put_statistics(msp_jsonout *j, const msp_compare_suspect *s)
 }
 
 static void
-put_suspect(msp_jsonout *j, const char *key, const msp_compare_pair *p)
+put_suspect(msp_jsonout *j, const char *key, const msp_compare_pair *p, const msp_compare_suspect *s)
 {
-    static const char *const states[] = {"unknown", "fine", "wrong"};
-    const msp_compare_suspect *s = &p->suspect;
     int64_t sheet;
 
     if (!s->found) {
@@ -113,7 +95,7 @@ put_suspect(msp_jsonout *j, const char *key, const msp_compare_pair *p)
         return;
     }
     msp_jsonout_open(j, key, '{');
-    msp_jsonout_int(j, "row", msp_summary_row(p, &sheet));
+    msp_jsonout_int(j, "row", msp_summary_row(p, s->row, &sheet));
     if (sheet >= 0)
         msp_jsonout_int(j, "sheet_part", sheet);
     msp_jsonout_text(j, "npu_name", s->npu_name);
@@ -135,10 +117,14 @@ put_suspect(msp_jsonout *j, const char *key, const msp_compare_pair *p)
     }
     if (s->has_worst)
         put_worst(j, s);
-    msp_jsonout_text(j, "inputs", states[s->inputs]);
+    msp_jsonout_text(j, "inputs", msp_inputs_state_text(s->inputs));
+    msp_jsonout_float(j, "error", s->error);
+    msp_jsonout_float(j, "input_error", s->input_error);
+    msp_jsonout_text(j, "worst_input", s->input);
     msp_jsonout_text(j, "argument", s->argument);
+    msp_jsonout_text(j, "code_frame", msp_summary_code_frame(s->stack, s->nstack));
     msp_jsonout_text(j, "user_frame", msp_summary_user_frame(s->stack, s->nstack));
-    put_texts(j, "stack", s->stack, s->nstack);
+    msp_jsonout_texts(j, "stack", s->stack, s->nstack);
     msp_jsonout_close(j, '}');
 }
 
@@ -158,29 +144,85 @@ put_cuts(msp_jsonout *j, const msp_compare_pair *p)
 }
 
 static void
-put_verdict(msp_jsonout *j, const msp_pair_verdict *v)
+put_verdict_texts(msp_jsonout *j, const char *key, const msp_verdict_texts *t)
 {
-    msp_jsonout_open(j, "verdict", '{');
-    msp_jsonout_text(j, "basis", "statistics");
-    msp_jsonout_text(j, "sentence", v->sentence);
-    msp_jsonout_int(j, "judged", v->judged);
-    msp_jsonout_int(j, "not_judged", v->not_judged);
-    msp_jsonout_int(j, "other_type", v->other_type);
-    msp_jsonout_float(j, "largest", v->largest);
-    msp_jsonout_text(j, "largest_at", v->largest_at);
-    msp_jsonout_text(j, "first_different", v->first_different);
+    msp_jsonout_texts(j, key, t->items, t->count);
+}
+
+static void
+put_verdict_suspects(msp_jsonout *j, const msp_pair_verdict *v)
+{
     msp_jsonout_open(j, "suspects", '[');
     for (size_t i = 0; i < v->nsuspects; i++) {
+        const msp_verdict_suspect *s = &v->suspects[i];
+
         msp_jsonout_open(j, NULL, '{');
-        msp_jsonout_text(j, "api", v->suspects[i].api);
-        msp_jsonout_text(j, "reason", v->suspects[i].reason);
-        msp_jsonout_float(j, "ratio", v->suspects[i].ratio);
-        msp_jsonout_float(j, "difference_in", v->suspects[i].diff_in);
-        msp_jsonout_float(j, "difference_out", v->suspects[i].diff_out);
-        msp_jsonout_float(j, "expected", v->suspects[i].expected);
+        msp_jsonout_text(j, "api", s->api);
+        msp_jsonout_text(j, "bench_api", s->bench_api);
+        msp_jsonout_text(j, "at", s->at);
+        msp_jsonout_text(j, "reason", s->reason);
+        put_verdict_texts(j, "reasons", &s->reasons);
+        msp_jsonout_text(j, "shape", s->shape_text);
+        msp_jsonout_text(j, "confidence", msp_confidence_text(s->confidence));
+        msp_jsonout_float(j, "ratio", s->ratio);
+        msp_jsonout_float(j, "times", s->times);
+        msp_jsonout_float(j, "local", s->local);
+        msp_jsonout_float(j, "local_bench", s->local_bench);
+        msp_jsonout_float(j, "inherited", s->inherited);
+        msp_jsonout_float(j, "difference_in", s->diff_in);
+        msp_jsonout_float(j, "difference_out", s->diff_out);
+        msp_jsonout_float(j, "expected", s->expected);
+        msp_jsonout_bool(j, "nonfinite", s->nonfinite);
         msp_jsonout_close(j, '}');
     }
     msp_jsonout_close(j, ']');
+}
+
+/* What the verdict rests on; checksums, saved points and older dumps have none of it. */
+static void
+put_evidence(msp_jsonout *j, const msp_pair_verdict *v)
+{
+    msp_jsonout_text(j, "basis", msp_verdict_basis_text(v->basis));
+    msp_jsonout_text(j, "kind", msp_verdict_kind_text(v->kind));
+    msp_jsonout_int(j, "judged", v->judged);
+    msp_jsonout_int(j, "judged_calls", v->judged_calls);
+    msp_jsonout_int(j, "not_judged", v->not_judged);
+    msp_jsonout_open(j, "why_not", '[');
+    for (size_t i = 0; i < v->nunjudged; i++) {
+        msp_jsonout_open(j, NULL, '{');
+        msp_jsonout_text(j, "reason", v->unjudged[i].reason);
+        msp_jsonout_int(j, "results", v->unjudged[i].results);
+        msp_jsonout_close(j, '}');
+    }
+    msp_jsonout_close(j, ']');
+    msp_jsonout_int(j, "suspicious", v->suspicious);
+    msp_jsonout_int(j, "other_type", v->other_type);
+    msp_jsonout_text(j, "types", v->types);
+    msp_jsonout_float(j, "largest", v->largest);
+    msp_jsonout_text(j, "largest_at", v->largest_at);
+    msp_jsonout_text(j, "first_different", v->first_different);
+    put_verdict_texts(j, "start", &v->start);
+    put_verdict_texts(j, "facts", &v->facts);
+    put_verdict_texts(j, "flips", &v->flips);
+    put_verdict_texts(j, "alignment", &v->alignment);
+    put_verdict_texts(j, "untold", &v->untold);
+    msp_jsonout_int(j, "replayed", v->replayed);
+    msp_jsonout_float(j, "replay_seconds", v->replay_seconds);
+    msp_jsonout_text(j, "no_replay", v->no_replay);
+    msp_jsonout_float(j, "false_alarms", v->false_alarms);
+}
+
+static void
+put_verdict(msp_jsonout *j, const msp_compare_pair *p)
+{
+    msp_jsonout_open(j, "verdict", '{');
+    msp_jsonout_text(j, "level", msp_answer_level_text(p->answer.level));
+    msp_jsonout_text(j, "sentence", p->answer.sentence);
+    msp_jsonout_texts(j, "notes", p->answer.notes, p->answer.nnotes);
+    put_suspect(j, "blamed", p, &p->answer.blamed);
+    if (p->verdict.given)
+        put_evidence(j, &p->verdict);
+    put_verdict_suspects(j, &p->verdict);
     msp_jsonout_close(j, '}');
 }
 
@@ -190,8 +232,8 @@ put_pair(msp_jsonout *j, const msp_compare_pair *p)
     msp_jsonout_open(j, NULL, '{');
     msp_jsonout_text(j, "label", p->label);
     msp_jsonout_text(j, "group", p->group);
-    put_number(j, "step", p->step);
-    put_number(j, "rank", p->rank);
+    msp_jsonout_number(j, "step", p->step);
+    msp_jsonout_number(j, "rank", p->rank);
     msp_jsonout_text(j, "file", msp_dump_kind_file(p->kind));
     msp_jsonout_text(j, "npu_path", p->npu_path);
     msp_jsonout_text(j, "bench_path", p->bench_path);
@@ -203,11 +245,12 @@ put_pair(msp_jsonout *j, const msp_compare_pair *p)
     put_counts(j, &p->counts);
     put_cuts(j, p);
     msp_jsonout_text(j, "unreadable", p->unreadable);
-    put_suspect(j, "first_wrong", p);
-    if (p->verdict.given)
-        put_verdict(j, &p->verdict);
+    put_suspect(j, "first_wrong", p, p->suspect.found || p->verdict.given ? &p->suspect : &p->answer.blamed);
+    msp_jsonout_text(j, "first_differs", p->first_differs);
+    if (p->answer.sentence != NULL)
+        put_verdict(j, p);
     msp_jsonout_text(j, "advice", p->advice);
-    put_texts(j, "files", p->files, p->nfiles);
+    msp_jsonout_texts(j, "files", p->files, p->nfiles);
     msp_jsonout_float(j, "seconds", p->seconds);
     msp_jsonout_close(j, '}');
 }
@@ -219,17 +262,17 @@ put_first_differences(msp_jsonout *j, const msp_compare_result *r)
     msp_jsonout_open(j, "first_to_differ", '[');
     for (size_t i = 0; i < r->nfirst; i++) {
         msp_jsonout_open(j, NULL, '{');
-        put_number(j, "step", r->first[i].step);
-        put_number(j, "rank", r->first[i].rank);
+        msp_jsonout_number(j, "step", r->first[i].step);
+        msp_jsonout_number(j, "rank", r->first[i].rank);
         msp_jsonout_text(j, "stage", r->first[i].stage);
         msp_jsonout_text(j, "op_name", r->first[i].op_name);
-        put_texts(j, "stack", r->first[i].stack, r->first[i].nstack);
+        msp_jsonout_texts(j, "stack", r->first[i].stack, r->first[i].nstack);
         msp_jsonout_close(j, '}');
     }
     msp_jsonout_close(j, ']');
 }
 
-/* The suspects of all pairs in their order, each with the pair it is in; nothing where no pair was judged. */
+/* The verdict on the whole run, and the suspects of all pairs in their order; nothing where nothing was compared. */
 static void
 put_run_verdict(msp_jsonout *j, const msp_compare_result *r)
 {
@@ -237,9 +280,12 @@ put_run_verdict(msp_jsonout *j, const msp_compare_result *r)
 
     for (size_t i = 0; i < r->npairs; i++)
         judged += r->pairs[i].verdict.judged;
-    if (judged == 0)
+    if (r->sentence == NULL)
         return;
     msp_jsonout_open(j, "verdict", '{');
+    msp_jsonout_text(j, "level", msp_answer_level_text(r->level));
+    msp_jsonout_text(j, "sentence", r->sentence);
+    msp_jsonout_text(j, "pair", r->pairs[r->told].label);
     msp_jsonout_int(j, "judged", judged);
     msp_jsonout_open(j, "suspects", '[');
     for (size_t i = 0; i < r->npairs; i++)
@@ -271,9 +317,10 @@ msp_summary_print_json(FILE *out, const msp_summary *s)
         put_pair(&j, &r->pairs[i]);
     msp_jsonout_close(&j, ']');
     put_run_verdict(&j, r);
+    msp_summary_job_json(&j, r);
     if (s->options->diff_analyze)
         put_first_differences(&j, r);
-    put_texts(&j, "files", r->files, r->nfiles);
+    msp_jsonout_texts(&j, "files", r->files, r->nfiles);
     msp_jsonout_int(&j, "bytes", r->bytes);
     msp_jsonout_float(&j, "seconds", r->seconds);
     msp_jsonout_close(&j, '}');

@@ -57,6 +57,20 @@ put_redump_advice(FILE *out, const msp_summary *s, const msp_compare_suspect *su
     fputs("\"]}\n", out);
 }
 
+/* The tensors are there: all about the call that is blamed. */
+static void
+put_explain(FILE *out, const msp_summary *s, const msp_compare_suspect *suspect)
+{
+    label(out, "Next");
+    fputs("msprobe explain ", out);
+    msp_shell_put(out, s->options->npu_path);
+    fputc(' ', out);
+    msp_shell_put(out, s->options->bench_path);
+    fputc(' ', out);
+    msp_shell_put(out, suspect->api != NULL ? suspect->api : suspect->npu_name);
+    fputs(s->options->fuzzy ? " -f\n" : "\n", out);
+}
+
 /* Older dumps have their stacks and statistics in one file. */
 static void
 put_parse_command(FILE *out, const msp_compare_pair *p)
@@ -65,7 +79,7 @@ put_parse_command(FILE *out, const msp_compare_pair *p)
     fputs("msprobe parse ", out);
     msp_shell_put(out, p->npu_path);
     fputc(' ', out);
-    msp_shell_put(out, p->suspect.api != NULL ? p->suspect.api : p->suspect.npu_name);
+    msp_shell_put(out, p->answer.blamed.api != NULL ? p->answer.blamed.api : p->answer.blamed.npu_name);
     fputc('\n', out);
 }
 
@@ -122,7 +136,9 @@ msp_summary_next(FILE *out, const msp_summary *s, const msp_compare_pair *first)
     else if (r->npairs > 1 && !s->options->diff_analyze)
         put_command(out, s, true, "-da");
     else if (!first->has_tensors)
-        put_redump_advice(out, s, &first->suspect);
-    else if (s->options->diff_analyze || !s->options->highlight)
+        put_redump_advice(out, s, &first->answer.blamed);
+    else if (s->options->diff_analyze)
         put_command(out, s, false, "-hl");
+    else
+        put_explain(out, s, &first->answer.blamed);
 }

@@ -1,30 +1,6 @@
-/* summary_pair.c - one pair of dumps in the summary: how many rows are wrong, and all about the first of them. */
+/* summary_pair.c - one pair of dumps in the summary: what was judged, and all about the row that is blamed. */
 #include <math.h>
-#include <unistd.h>
 #include "summary_parts.h"
-
-/* ---- stack frames -------------------------------------------------------------------------------------------- */
-
-static bool
-is_library_frame(const char *frame)
-{
-    static const char *const marks[] = {"site-packages/", "dist-packages/", "/torch/",  "/mindspore/",
-                                        "/msprobe/",      "/lib/python",    "<frozen ", "<string>"};
-
-    for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
-        if (strstr(frame, marks[i]) != NULL)
-            return true;
-    return false;
-}
-
-const char *
-msp_summary_user_frame(char *const *stack, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (!is_library_frame(stack[i]))
-            return stack[i];
-    return n > 0 ? stack[0] : NULL;
-}
 
 static bool
 ends_with(const char *text, const char *end)
@@ -35,10 +11,10 @@ ends_with(const char *text, const char *end)
 }
 
 int64_t
-msp_summary_row(const msp_compare_pair *p, int64_t *sheet)
+msp_summary_row(const msp_compare_pair *p, int64_t row, int64_t *sheet)
 {
     enum { ROWS_PER_SHEET = 1048500 }; /* as the manual of the tables has it: include/msprobe/table.h */
-    int64_t row = p->suspect.row, total = p->counts.rows;
+    int64_t total = p->counts.rows;
 
     *sheet = -1;
     if (total > ROWS_PER_SHEET && p->nfiles > 0 && ends_with(p->files[0], ".xlsx")) {
@@ -50,50 +26,17 @@ msp_summary_row(const msp_compare_pair *p, int64_t *sheet)
     return row + 2;
 }
 
-/* A file below the current folder, as seen from there: dumps hold whole paths, people know their own. */
-static const char *
-seen_from_here(const char *file)
+/* "row 6", "row 6 of sheet part_1". */
+static void
+put_row_number(FILE *out, const msp_compare_pair *p, int64_t row)
 {
-    char here[4096];
-    size_t n;
+    int64_t sheet, n = msp_summary_row(p, row, &sheet);
+    char buf[32];
 
-    if (getcwd(here, sizeof(here)) == NULL)
-        return file;
-    n = strlen(here);
-    return n > 1 && strncmp(file, here, n) == 0 && file[n] == '/' ? file + n + 1 : file;
+    fprintf(out, "row %s", msp_format_count(buf, n));
+    if (sheet >= 0)
+        fprintf(out, " of sheet part_%lld", (long long)sheet);
 }
-
-/* "File /w/train.py, line 10, in main, \n y = f(x)" -> "/w/train.py:10 in main" and "y = f(x)" below it. */
-void
-msp_summary_frame(FILE *out, const char *frame)
-{
-    const char *file = strncmp(frame, "File ", 5) == 0 ? frame + 5 : NULL;
-    const char *line = file != NULL ? strstr(file, ", line ") : NULL;
-    const char *in = line != NULL ? strstr(line, ", in ") : NULL;
-    const char *code = strchr(frame, '\n');
-    size_t head = code != NULL ? (size_t)(code - frame) : strlen(frame);
-    char text[1024];
-
-    while (head > 0 && (frame[head - 1] == ' ' || frame[head - 1] == ','))
-        head--;
-    file = file != NULL ? seen_from_here(file) : NULL;
-    if (in != NULL && in < frame + head)
-        snprintf(text, sizeof(text), "%.*s:%.*s in %.*s", (int)(line - file), file, (int)(in - line - 7), line + 7,
-                 (int)(frame + head - in - 5), in + 5);
-    else
-        snprintf(text, sizeof(text), "%.*s", (int)head, frame);
-    label(out, "Called at");
-    put_safe(out, MSP_STYLE_PLAIN, text);
-    fputc('\n', out);
-    if (code != NULL) {
-        code += strspn(code, " \n");
-        label(out, "");
-        put_safe(out, MSP_STYLE_DIM, code);
-        fputc('\n', out);
-    }
-}
-
-/* ---- one pair ------------------------------------------------------------------------------------------------ */
 
 void
 msp_summary_counts(FILE *out, const msp_compare_counts *c)
@@ -112,168 +55,153 @@ msp_summary_counts(FILE *out, const msp_compare_counts *c)
     fputc('\n', out);
 }
 
+/* ---- the verdict ------------------------------------------------------------------------------------------------- */
+
+/* How much the verdict rests on: results, calls, what was not judged and why. */
 void
-msp_summary_verdicts(FILE *out, const msp_compare_pair *p)
+msp_summary_judged(FILE *out, const msp_compare_pair *p)
+{
+    const msp_pair_verdict *v = &p->verdict;
+    char text[1024], a[32], b[32];
+    size_t n;
+
+    if (!v->given)
+        return;
+    n = (size_t)snprintf(text, sizeof(text), "%s result%s of %s call%s by %s", msp_format_count(a, v->judged),
+                         plural(v->judged), msp_format_count(b, v->judged_calls), plural(v->judged_calls),
+                         msp_verdict_basis_text(v->basis));
+    if (v->replayed > 0)
+        n += (size_t)snprintf(text + n, sizeof(text) - n, " (%s calls run again in %.2f s)",
+                              msp_format_count(a, v->replayed), v->replay_seconds);
+    if (v->not_judged > 0)
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "; %s not: ", msp_format_count(a, v->not_judged));
+    for (size_t i = 0; i < v->nunjudged && i < 4 && n < sizeof(text) - 128; i++)
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%.100s (%s)", i > 0 ? ", " : "", v->unjudged[i].reason,
+                              msp_format_count(a, v->unjudged[i].results));
+    put_sentence(out, "Judged", MSP_STYLE_PLAIN, text);
+    if (p->has_tensors && v->basis != MSP_BASIS_REPLAY && v->no_replay != NULL) {
+        snprintf(text, sizeof(text), "no call was run again: %.400s", v->no_replay);
+        put_sentence(out, "", MSP_STYLE_PLAIN, text);
+    }
+    for (size_t i = 0; i < v->untold.count && i < 2; i++)
+        put_sentence(out, i == 0 ? "Not told" : "", MSP_STYLE_PLAIN, v->untold.items[i]);
+}
+
+void
+msp_summary_notes(FILE *out, const msp_compare_pair *p)
+{
+    for (size_t i = 0; i < p->answer.nnotes; i++)
+        put_sentence(out, i == 0 ? "Note" : "", MSP_STYLE_YELLOW, p->answer.notes[i]);
+}
+
+/* What the manual's limits say, under its own name: they know neither rounding nor what a call was given. */
+void
+msp_summary_table(FILE *out, const msp_compare_pair *p)
 {
     const msp_compare_counts *c = &p->counts;
+    const struct {
+        int64_t n;
+        const char *what;
+    } parts[] = {{c->no, "No"},
+                 {c->warning, "Warning"},
+                 {c->different, "Different"},
+                 {c->shape_unmatched, "of another shape"},
+                 {c->unreadable, "unreadable"},
+                 {c->red, "red"},
+                 {c->yellow, "yellow"}};
+    const char *before = ": ";
+    char buf[32];
 
-    label(out, "Verdict");
-    if (p->kind == MSP_DUMP_LEGACY && c->none == c->rows)
-        fputs("none: see the table's numbers", out); /* torch_npu.hooks has no limits */
-    else if (c->wrong == 0)
-        msp_term_put(out, MSP_STYLE_GREEN, "no wrong row");
+    label(out, "Table");
+    if (c->wrong == 0)
+        fputs("no row beyond the manual's limits", out);
     else
-        count(out, c->wrong, c->wrong == 1 ? "wrong row" : "wrong rows", MSP_STYLE_RED);
-    if (c->shape_unmatched > 0) {
-        fputs(", ", out);
-        count(out, c->shape_unmatched, "of another shape", MSP_STYLE_YELLOW);
-    }
-    if (c->unreadable > 0) {
-        fputs(", ", out);
-        count(out, c->unreadable, "unreadable", MSP_STYLE_RED);
-    }
-    if (c->red > 0 || c->yellow > 0) {
-        fputs(" (", out);
-        count(out, c->red, "red, ", MSP_STYLE_RED);
-        count(out, c->yellow, "yellow)", MSP_STYLE_YELLOW);
-    }
+        fprintf(out, "%s row%s beyond the manual's limits", msp_format_count(buf, c->wrong), plural(c->wrong));
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+        if (parts[i].n > 0) {
+            fprintf(out, "%s%s %s", before, msp_format_count(buf, parts[i].n), parts[i].what);
+            before = ", ";
+        }
     fputc('\n', out);
-}
-
-/* Six digits say enough on a screen; the table has all of them. */
-static void
-put_real_errors(FILE *out, const msp_metrics *m)
-{
-    double n = m->count > 0 ? (double)m->count : 1;
-
-    label(out, "Errors");
-    fprintf(out, "Cosine %.6g, MaxAbsErr %.6g, MaxRelativeErr %.6g\n", m->cosine, m->max_abs_err, m->max_rel_err);
+    if (!p->suspect.found || (p->answer.blamed.found && p->answer.blamed.row == p->suspect.row))
+        return;
     label(out, "");
-    fprintf(out, "%.4g%% of the elements within 0.001, %.4g%% within 0.005\n", 100 * (double)m->below_1e3 / n,
-            100 * (double)m->below_5e3 / n);
-    if (m->mismatches > 0) {
-        char buf[32];
-
-        label(out, "");
-        fprintf(out, "%s element%s NaN or inf on one side only\n", msp_format_count(buf, m->mismatches),
-                plural(m->mismatches));
-    }
-}
-
-/* A cell's number in six digits; other cells ("N/A", "Nan", "inf%") as they are. */
-static void
-put_cell(FILE *out, const char *cell, const char *unit)
-{
-    char *end;
-    double v = cell != NULL ? strtod(cell, &end) : 0;
-
-    if (cell == NULL || cell[0] == '\0')
-        fputs("-", out);
-    else if (strcmp(end, unit) == 0 && isfinite(v))
-        fprintf(out, "%.6g%s", v, unit);
-    else
-        put_safe(out, MSP_STYLE_PLAIN, cell);
-}
-
-static void
-put_statistic_errors(FILE *out, const msp_compare_suspect *s)
-{
-    static const char *const names[MSP_NSTATS] = {"max", "min", "mean", "l2norm"};
-
-    for (int i = 0; i < MSP_NSTATS; i++) {
-        if (s->stats[0][i] == NULL)
-            continue;
-        label(out, i == 0 ? "Errors" : "");
-        fprintf(out, "%-7s NPU ", names[i]);
-        put_cell(out, s->stats[0][i], "");
-        fputs(", bench ", out);
-        put_cell(out, s->stats[1][i], "");
-        fputs(", off by ", out);
-        put_cell(out, s->rel[i], "%");
-        fputc('\n', out);
-    }
-}
-
-static void
-put_errors(FILE *out, const msp_compare_pair *p)
-{
-    const msp_compare_suspect *s = &p->suspect;
-
-    if (s->has_metrics)
-        put_real_errors(out, &s->metrics);
-    else if (p->mode == MSP_MODE_STATISTICS)
-        put_statistic_errors(out, s);
-    else if (s->md5[0] != NULL) {
-        label(out, "Checksums");
-        fprintf(out, "NPU %s, bench %s\n", s->md5[0], s->md5[1] != NULL ? s->md5[1] : "-");
-    }
-}
-
-static void
-put_worst(FILE *out, const msp_compare_suspect *s)
-{
-    if (!s->has_worst)
-        return;
-    label(out, "Worst element");
-    fputc('[', out);
-    for (int32_t i = 0; i < s->worst_ndim; i++)
-        fprintf(out, "%s%lld", i > 0 ? ", " : "", (long long)s->worst_coords[i]);
-    fprintf(out, "]: NPU %s, bench %s\n", s->worst_value[0], s->worst_value[1]);
-}
-
-/* A number or a text that the two scripts pass differently explains more than tensors do. */
-static void
-put_argument(FILE *out, const msp_compare_suspect *s)
-{
-    if (s->argument == NULL)
-        return;
-    label(out, "Argument");
-    put_safe(out, MSP_STYLE_YELLOW, s->argument);
+    fputs("first in ", out);
+    put_row_number(out, p, p->suspect.row);
+    fputs(": ", out);
+    put_safe(out, MSP_STYLE_PLAIN, p->suspect.npu_name);
     fputc('\n', out);
-}
-
-static void
-put_inputs(FILE *out, const msp_compare_suspect *s)
-{
-    label(out, "Its inputs");
-    if (s->argument != NULL && s->inputs == MSP_INPUTS_FINE) {
-        fprintf(out, "within the limits, but %s the argument above\n",
-                s->argument_before ? "an earlier call was given" : "for");
-        return;
-    }
-    if (s->argument != NULL && !s->argument_before && s->dtype[0] != NULL && s->dtype[0][0] == '<') {
-        fputs("the argument itself differs: the two scripts pass other values\n", out);
-        return;
-    }
-    if (s->inputs == MSP_INPUTS_FINE)
-        fputs("still fine: this call makes the difference\n", out);
-    else if (s->inputs == MSP_INPUTS_WRONG)
-        fputs("already wrong: the difference comes from before\n", out);
-    else
-        fputs("could not be judged\n", out);
 }
 
 void
-msp_summary_suspect(FILE *out, const msp_compare_pair *p)
+msp_summary_first_differs(FILE *out, const msp_compare_pair *p)
 {
-    const msp_compare_suspect *s = &p->suspect;
-    const char *frame = msp_summary_user_frame(s->stack, s->nstack);
-    int64_t sheet;
-    char buf[32];
+    if (p->first_differs == NULL || (p->answer.blamed.found && p->answer.blamed.row == p->first_differs_row))
+        return;
+    label(out, "Differs first");
+    put_safe(out, MSP_STYLE_PLAIN, p->first_differs);
+    fputs(", ", out);
+    put_row_number(out, p, p->first_differs_row);
+    fputc('\n', out);
+}
+
+/* ---- the row that is blamed -------------------------------------------------------------------------------------- */
+
+static const msp_verdict_suspect *
+suspect_of(const msp_compare_pair *p)
+{
+    const msp_pair_verdict *v = &p->verdict;
+
+    return v->nsuspects > 0 && p->answer.blamed.api != NULL && strcmp(v->suspects[0].api, p->answer.blamed.api) == 0
+               ? &v->suspects[0]
+               : NULL;
+}
+
+/* What the verdict says of its first suspect beyond its sentence. */
+static void
+put_reasons(FILE *out, const msp_verdict_suspect *s)
+{
+    char text[64];
+
+    if (s->shape_text != NULL)
+        put_sentence(out, "The error", MSP_STYLE_PLAIN, s->shape_text);
+    for (size_t i = 0; i < s->reasons.count && i < 3; i++)
+        put_sentence(out, i == 0 ? "Because" : "", MSP_STYLE_PLAIN, s->reasons.items[i]);
+    snprintf(text, sizeof(text), "%s", msp_confidence_text(s->confidence));
+    put_sentence(out, "Confidence", MSP_STYLE_PLAIN, text);
+}
+
+static void
+put_next_suspects(FILE *out, const msp_pair_verdict *v)
+{
+    for (size_t i = 1; i < v->nsuspects; i++) {
+        label(out, i == 1 ? "Then" : "");
+        put_safe(out, MSP_STYLE_PLAIN, v->suspects[i].api);
+        fputc('\n', out);
+        put_sentence(out, "", MSP_STYLE_PLAIN, v->suspects[i].reason);
+    }
+}
+
+void
+msp_summary_blamed(FILE *out, const msp_compare_pair *p)
+{
+    const msp_compare_suspect *s = &p->answer.blamed;
+    const msp_verdict_suspect *v = suspect_of(p);
 
     fputc('\n', out);
-    label(out, "First wrong");
+    label(out, "Suspect");
     put_safe(out, MSP_STYLE_BOLD, s->npu_name);
     fputc('\n', out);
     label(out, "");
     if (p->label[0] != '\0')
         fprintf(out, "%s, ", p->label);
-    fprintf(out, "row %s", msp_format_count(buf, msp_summary_row(p, &sheet)));
-    if (sheet >= 0)
-        fprintf(out, " of sheet part_%lld", (long long)sheet);
-    fprintf(out, ": %s", s->verdict);
-    if (s->dtype[0] != NULL && s->shape[0] != NULL)
-        fprintf(out, ", %s %s", s->dtype[0], s->shape[0]);
+    put_row_number(out, p, s->row);
+    if (s->dtype[0] != NULL && s->shape[0] != NULL) {
+        fputs(": ", out);
+        put_safe(out, MSP_STYLE_PLAIN, s->dtype[0]);
+        fputc(' ', out);
+        put_safe(out, MSP_STYLE_PLAIN, s->shape[0]);
+    }
     fputc('\n', out);
     if (s->bench_name != NULL && strcmp(s->bench_name, s->npu_name) != 0) {
         label(out, "");
@@ -281,11 +209,9 @@ msp_summary_suspect(FILE *out, const msp_compare_pair *p)
         put_safe(out, MSP_STYLE_PLAIN, s->bench_name);
         fputc('\n', out);
     }
-    put_errors(out, p);
-    put_worst(out, s);
-    put_argument(out, s);
-    if (p->kind != MSP_DUMP_DEBUG) /* a saved point has none */
-        put_inputs(out, s);
-    if (frame != NULL)
-        msp_summary_frame(out, frame);
+    if (v != NULL)
+        put_reasons(out, v);
+    msp_summary_errors(out, p, s);
+    msp_summary_frames(out, s->stack, s->nstack);
+    put_next_suspects(out, &p->verdict);
 }

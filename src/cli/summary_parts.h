@@ -9,18 +9,29 @@
 #include "summary.h"
 #include "terminal.h"
 
-enum { SUMMARY_LABEL = 14 };
+enum { SUMMARY_LABEL = 14, SUMMARY_INDENT = SUMMARY_LABEL + 2 };
 
-/* summary_pair.c: what one pair came to, its first wrong row, and a frame of a stack. */
+/* summary_pair.c: what one pair came to, what is to be known beside it, and the row that is blamed. */
 void msp_summary_counts(FILE *out, const msp_compare_counts *c);
-void msp_summary_verdicts(FILE *out, const msp_compare_pair *p);
-void msp_summary_suspect(FILE *out, const msp_compare_pair *p);
-void msp_summary_frame(FILE *out, const char *frame);
+void msp_summary_judged(FILE *out, const msp_compare_pair *p);
+void msp_summary_notes(FILE *out, const msp_compare_pair *p);
+void msp_summary_blamed(FILE *out, const msp_compare_pair *p);
+void msp_summary_table(FILE *out, const msp_compare_pair *p);
+void msp_summary_first_differs(FILE *out, const msp_compare_pair *p);
+
+/* errors.c: the numbers of a row, and what is known of its call's inputs. */
+void msp_summary_errors(FILE *out, const msp_compare_pair *p, const msp_compare_suspect *s);
+
+/* frames.c: the line of code that computes, and the user's own where that is another one. */
+void msp_summary_frames(FILE *out, char *const *stack, size_t n);
+
+/* summary_job.c: what is to be said about all ranks together; nothing where there is one. */
+void msp_summary_job(FILE *out, const msp_compare_result *r);
 
 /* summary_next.c: the command or the setting that tells more. first may be NULL: nothing is wrong. */
 void msp_summary_next(FILE *out, const msp_summary *s, const msp_compare_pair *first);
 
-/* "  First wrong   " */
+/* "  Suspect       " */
 static inline void
 label(FILE *out, const char *text)
 {
@@ -51,6 +62,20 @@ put_safe(FILE *out, msp_style style, const char *text)
     char *buf = malloc(size);
 
     msp_term_put(out, style, "%s", buf != NULL ? msp_text_safe(buf, size, text) : "?");
+    free(buf);
+}
+
+/* A sentence beside a label, broken into lines; names in it stay whole. Ends the line. */
+static inline void
+put_sentence(FILE *out, const char *title, msp_style style, const char *text)
+{
+    size_t size = strlen(text) + 1;
+    char *buf = malloc(size);
+
+    label(out, title);
+    fputs(msp_term_on(out, style), out);
+    msp_text_wrap(out, buf != NULL ? msp_text_safe(buf, size, text) : "?", SUMMARY_INDENT, 80);
+    fputs(style == MSP_STYLE_PLAIN ? "" : msp_term_off(out), out);
     free(buf);
 }
 

@@ -65,6 +65,14 @@ static const msp_opt compare_options[] = {
      .name = "--data_mapping",
      .metavar = "YAML",
      .help = "Pairs of names that belong together, for APIs and modules that do not match by themselves."},
+    {.id = MSP_OPT_LAYOUT,
+     .kind = MSP_OPT_VALUE,
+     .operand = MSP_OPERAND_FILE,
+     .name = "--layout",
+     .metavar = "YAML",
+     .help = "Runs with unequal parallelism: how the parts of tensors on several ranks make the whole, which is then "
+             "compared. \"records\": as DTensors say it themselves; \"auto\": proposed from shapes and statistics, "
+             "and written to layout_{time}.yaml."},
     FLAG(MSP_OPT_DIFF_ANALYZE, true, "-da", "--diff_analyze",
          "Find the first call that differs, over all ranks; writes compare_result_*.json and diff_analyze_*.json."),
     {.id = MSP_OPT_CELL_MAPPING,
@@ -101,14 +109,22 @@ static const msp_opt compare_options[] = {
      .help = "Result files to write: xlsx, csv, json, or several with commas. Default: xlsx; for dumps of "
              "ptdbg_ascend and torch_npu.hooks csv."},
     FLAG(MSP_OPT_NO_HTML, false, NULL, "--no-html", "Do not write the page, compare_result_{time}.html."),
+    FLAG(MSP_OPT_NO_REPLAY, false, NULL, "--no-replay",
+         "Do not run calls again for the verdict. Without it calls that differ are, in higher precision, where both "
+         "dumps hold tensors and Python has torch."),
+    {.id = MSP_OPT_REPLAY_ONLY,
+     .kind = MSP_OPT_VALUE,
+     .name = "--replay-only",
+     .metavar = "NAME",
+     .help = "Run only this call again, such as Functional.linear.3; several with commas."},
     {.id = MSP_OPT_FAIL_ON,
      .kind = MSP_OPT_VALUE,
      .operand = MSP_OPERAND_CHOICE,
      .name = "--fail-on",
      .metavar = "WHAT",
      .choices = "no,warning,any",
-     .help = "For CI, exit with 3 when there is a row No or Different, or NaN or inf on one side only (no); also when "
-             "one is Warning or of another shape (warning); also when one has no partner (any)."},
+     .help = "For CI, exit with 3 when the verdict is wrong (no); also when something could not be judged: another "
+             "shape, a file that cannot be read (warning); also when a row has no partner (any)."},
     FLAG(MSP_OPT_JSON, false, NULL, "--json", "Print the summary as JSON."),
     {.id = MSP_OPT_SUFFIX,
      .kind = MSP_OPT_VALUE,
@@ -156,8 +172,43 @@ static const msp_opt report_options[] = {
      .help = "Where the page goes. Default: beside the result."},
 };
 
+static const msp_opt explain_options[] = {
+    FLAG(MSP_OPT_FUZZY, true, "-f", "--fuzzy_match", "Match calls whose names differ in their number, as in compare."),
+    FLAG(MSP_OPT_NO_REPLAY, false, NULL, "--no-replay", "Do not run calls again for the verdict, as in compare."),
+    FLAG(MSP_OPT_JSON, false, NULL, "--json", "Print all of it as JSON."),
+};
+
+static const msp_opt repro_options[] = {
+    {.id = MSP_OPT_OUTPUT,
+     .kind = MSP_OPT_VALUE,
+     .operand = MSP_OPERAND_DIR,
+     .brief = "-o",
+     .name = "--output_dir",
+     .metavar = "DIR",
+     .help = "Where the script and its tensors go; made when it is not there."},
+    FLAG(MSP_OPT_JSON, false, NULL, "--json", "Print the names of both files as JSON."),
+};
+
 static const msp_opt audit_options[] = {
     FLAG(MSP_OPT_JSON, false, NULL, "--json", "Print the findings as JSON."),
+};
+
+static const msp_opt show_options[] = {
+    FLAG(MSP_OPT_ALL, false, NULL, "--all", "List every call or tensor, not only the first ones."),
+    FLAG(MSP_OPT_JSON, false, NULL, "--json", "Print everything as JSON; docs/schema describes it."),
+};
+
+static const msp_opt diff_options[] = {
+    FLAG(MSP_OPT_ALL, false, NULL, "--all", "Files of many tensors: list all of them."),
+    {.id = MSP_OPT_FAIL_ON,
+     .kind = MSP_OPT_VALUE,
+     .operand = MSP_OPERAND_CHOICE,
+     .name = "--fail-on",
+     .metavar = "WHAT",
+     .choices = "no,any",
+     .help = "Exit with 3 when a tensor is No by the limits of compare, of another shape, or NaN or inf on one side "
+             "only (no); when anything differs at all (any)."},
+    FLAG(MSP_OPT_JSON, false, NULL, "--json", "Print everything as JSON; docs/schema describes it."),
 };
 
 static const msp_opt run_ut_options[] = {
@@ -334,6 +385,10 @@ const msp_opt_table msp_opts_compare = TABLE(compare_options);
 const msp_opt_table msp_opts_merge = TABLE(merge_options);
 const msp_opt_table msp_opts_report = TABLE(report_options);
 const msp_opt_table msp_opts_audit = TABLE(audit_options);
+const msp_opt_table msp_opts_diff = TABLE(diff_options);
+const msp_opt_table msp_opts_explain = TABLE(explain_options);
+const msp_opt_table msp_opts_repro = TABLE(repro_options);
+const msp_opt_table msp_opts_show = TABLE(show_options);
 const msp_opt_table msp_opts_run_ut = TABLE(run_ut_options);
 const msp_opt_table msp_opts_multi_run_ut = TABLE(multi_run_ut_options);
 const msp_opt_table msp_opts_overflow_check = TABLE(overflow_check_options);

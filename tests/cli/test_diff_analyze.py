@@ -15,7 +15,8 @@ def test_a_single_card_is_analysed(run, files, tmp_path):
     assert r.rc == 0
     assert files() == ["compare_result_TIME.json", "diff_analyze_NS.json"]
     assert """
-  Differs first Functional.relu.0.forward
+  Analysis      Functional.relu.0.forward
+                the first that differs by the manual's limits for statistics
   Called at     /home/me/train.py:11 in forward
                 y = self.act(x)
 """ in r.out
@@ -49,7 +50,7 @@ def test_checksums_are_analysed_by_their_result(run, tmp_path):
     dumps.checksums(tmp_path / "npu", 1)
     dumps.checksums(tmp_path / "bench")
     r = run("compare", "npu", "bench", "-o", "out", "-da")
-    assert r.rc == 0 and "  Differs first Functional.relu.0.forward\n" in r.out
+    assert r.rc == 0 and "  Analysis      Functional.relu.0.forward\n" in r.out
     found = load(next((tmp_path / "out").glob("diff_analyze_*.json")))
     output = found["rank_0"][0]["data_info"]["output"]["Functional.relu.0.forward.output.0"]
     assert output == {"NPU MD5": "6c1b06c7", "NPU P2POp peer": "None"}
@@ -101,7 +102,7 @@ def test_a_difference_between_communications_is_found_over_ranks(run, tmp_path):
                 "Distributed.all_gather.0.forward": gather})
     r = run("compare", "npu", "bench", "-o", "out", "-da")
     assert r.rc == 0
-    assert "  Differs first Functional.gelu.0.forward\n                rank1, during communication\n" in r.out
+    assert "  Analysis      Functional.gelu.0.forward\n" in r.out and "\n                rank1, during communication\n" in r.out
 
 
 def test_the_peer_of_a_message_is_a_number(run, tmp_path):

@@ -140,7 +140,7 @@ def test_runs_at_the_same_moment_do_not_replace_each_others_results(msprobe, tmp
     assert [p.wait(timeout=120) for p in processes] == [0] * count
     names = [p.name for p in (tmp_path / "out").iterdir()]
     tables = {n[len("compare_result_"):-4] for n in names if n.endswith(".csv")}
-    assert len(names) == 3 * count and len(tables) == count
+    assert len(names) == 4 * count and len(tables) == count  # page, table, verdict, advice
     assert tables == {n[len("advisor_"):-4] for n in names if n.endswith(".txt")}
 
 

@@ -112,7 +112,7 @@ def test_cm_with_a_yaml_renames_them(run, cross, partners, tmp_path):
 
 def test_lm_finds_the_same_place_and_writes_the_mapping_down(run, cross, partners, files, tmp_path):
     r = run(*cross, "-lm")
-    assert r.rc == 0 and files() == ["compare_result_TIME.csv", "data_mapping_TIME.yaml"]
+    assert r.rc == 0 and files() == ["compare_result_TIME.csv", "data_mapping_TIME.yaml", "verdict_TIME.json"]
     assert "out/data_mapping_TIME.yaml" in r.out
     found = partners()
     assert matched(found, MS) == PT[:3] + [None] + PT[4:]
@@ -186,7 +186,7 @@ def test_kernels_are_compared_by_rank_and_step(run, files, compare_json, graphs,
     r = run("-f", "mindspore", "compare", "-i", "compare.json", "-o", "out", "--format", "csv")
     assert r.rc == 0, r.err
     assert files() == ["compare_result_0_0_TIME.csv", "compare_result_1_0_TIME.csv"]
-    assert "  rank0 step0         3         3       0  -\n" in r.out
+    assert "  rank0 step0         3         3  nothing wrong  -\n" in r.out
     assert "Worst element [2]: NPU 5.0, bench 3.0" in r.out
     path, = (tmp_path / "out").glob("compare_result_1_0_*.csv")
     rows = rows_of(path)
@@ -197,12 +197,24 @@ def test_kernels_are_compared_by_rank_and_step(run, files, compare_json, graphs,
     assert rows[0]["NPU max"] == "5.0" and rows[0]["Bench mean"] == "2.0"
 
 
+def test_folders_of_a_static_graph_are_known_by_their_layout(run, files, graphs, tmp_path):
+    r = run("compare", "npu", "bench", "-o", "out", "--format", "csv")
+    assert r.rc == 0, r.err
+    assert files() == ["compare_result_0_0_TIME.csv", "compare_result_1_0_TIME.csv"]
+    assert "Worst element [2]: NPU 5.0, bench 3.0" in r.out
+    r = run("-f", "mindspore", "compare", "npu/rank_1", "bench/rank_1", "-o", "one", "--format", "csv")
+    assert r.rc == 0, r.err
+    assert [p.name[:20] for p in (tmp_path / "one").iterdir()] == ["compare_result_1_0_2"]
+    (tmp_path / "npu/dump.json").write_text("{}")  # a dump of calls, whatever else lies there
+    assert "static graph" not in run("compare", "npu", "bench", "-o", "two").err
+
+
 def test_kernels_that_one_side_lacks_are_named(run, compare_json, graphs, tmp_path):
     shutil.rmtree(tmp_path / "bench/rank_1")
     next((tmp_path / "bench/rank_0/Net/0/0").glob("MatMul*")).unlink()
     compare_json(**graphs)
     r = run("-f", "mindspore", "compare", "-i", "compare.json", "-o", "out", "--format", "csv")
-    assert r.rc == 1 and "rank1 step0 failed: there is no such dump on the bench side" in r.out
+    assert r.rc == 1 and "rank1 step0 not compared: there is no such dump on the bench side" in r.out
     rows = rows_of(next((tmp_path / "out").glob("compare_result_0_0_*.csv")))
     assert [row["Err_message"] for row in rows] == ["", "", "Dump file is not ndarray.\n"]
 
@@ -269,7 +281,7 @@ def test_mindspore_ranks_are_analysed_too(run, files, tmp_path):
             dumps.write(tmp_path / side / "step0" / ("rank%d" % rank), records, framework="mindspore")
     r = run("-f", "mindspore", "compare", "npu/step0", "bench/step0", "-o", "out", "-da")
     assert r.rc == 0
-    assert "  Differs first Mint.mul.0.forward\n                rank1, during communication\n" in r.out
+    assert "  Analysis      Mint.mul.0.forward\n" in r.out and "\n                rank1, during communication\n" in r.out
     assert files() == ["compare_result_rank0_TIME.json", "compare_result_rank1_TIME.json", "diff_analyze_NS.json"]
     doc = json.loads(next((tmp_path / "out").glob("diff_analyze_*.json")).read_text())
     assert list(doc) == ["rank_1"] and doc["rank_1"][0]["op_name"] == "Mint.mul.0.forward"

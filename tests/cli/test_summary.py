@@ -5,87 +5,70 @@ import openpyxl
 import pytest
 
 import dumps
+from screen import spoken
 
-STATISTICS = """
+HEAD = """
   Compared      npu/dump.json
   with          bench/dump.json
-  by            statistics, SIZE in TIME s
-  Rows          7 in all, 7 matched
-  Verdict       3 wrong rows
+  by            %s, SIZE in TIME s
+  Rows          %d in all, %d matched
 
-  First wrong   Functional.relu.0.forward.output.0
-                row 6: Warning, torch.float32 [2, 3]
+"""
+
+TAIL = """
+  Written       out/compare_result_TIME.html
+                out/compare_result_TIME.xlsx
+                out/advisor_TIME.txt
+"""
+
+STATISTICS = HEAD % ("statistics", 7, 7) + """  Verdict       Wrong
+  Table         3 rows beyond the manual's limits: 3 Warning
+
+  Suspect       Functional.relu.0.forward.output.0
+                row 6: torch.float32 [2, 3]
   Errors        max     NPU 6, bench 3, off by 100%
                 min     NPU -6, bench -3, off by 100%
                 mean    NPU 3, bench 1.5, off by 100%
                 l2norm  NPU 12, bench 6, off by 100%
-  Its inputs    still fine: this call makes the difference
+  Its inputs    equal in all their statistics: this call makes the difference
   Called at     /home/me/train.py:11 in forward
                 y = self.act(x)
-
-  Written       out/compare_result_TIME.html
-                out/compare_result_TIME.xlsx
-                out/advisor_TIME.txt
-  Next          dump its tensors in both runs and compare again (config.json):
+""" + TAIL + """  Next          dump its tensors in both runs and compare again (config.json):
                 "task": "tensor",
                 "tensor": {"list": ["Functional.relu.0.forward"]}
 """
 
-REAL = """
-  Compared      npu/dump.json
-  with          bench/dump.json
-  by            real data, SIZE in TIME s
-  Rows          4 in all, 4 matched
-  Verdict       1 wrong row
+REAL = HEAD % ("real data", 4, 4) + """  Verdict       Wrong
+  Table         1 row beyond the manual's limits: 1 No
 
-  First wrong   Functional.relu.0.forward.output.0
-                row 5: No, torch.float32 [2, 3]
+  Suspect       Functional.relu.0.forward.output.0
+                row 5: torch.float32 [2, 3]
   Errors        Cosine 0.988095, MaxAbsErr 2, MaxRelativeErr 0.363636
                 83.33% of the elements within 0.001, 83.33% within 0.005
   Worst element [1, 2]: NPU 7.5, bench 5.5
-  Its inputs    still fine: this call makes the difference
+  Its inputs    equal to the bit: this call makes the difference
   Called at     /home/me/train.py:11 in forward
                 y = self.act(x)
-
-  Written       out/compare_result_TIME.html
-                out/compare_result_TIME.xlsx
-                out/advisor_TIME.txt
-  Next          msprobe compare npu bench -o out -hl
+""" + TAIL + """  Next          msprobe explain npu bench Functional.relu.0.forward
 """
 
-MD5 = """
-  Compared      npu/dump.json
-  with          bench/dump.json
-  by            md5, SIZE in TIME s
-  Rows          4 in all, 4 matched
-  Verdict       1 wrong row
+MD5 = HEAD % ("md5", 4, 4) + """  Verdict       Wrong: 1 of 4 checksums differ, first that of
+  Table         1 row beyond the manual's limits: 1 Different
 
-  First wrong   Functional.relu.0.forward.output.0
-                row 5: Different, torch.float32 [2, 3]
+  Suspect       Functional.relu.0.forward.output.0
+                row 5: torch.float32 [2, 3]
   Checksums     NPU 6c1b06c7, bench a7e1d189
-  Its inputs    still fine: this call makes the difference
+  Its inputs    equal by their checksums: this call makes the difference
   Called at     /home/me/train.py:11 in forward
                 y = self.act(x)
-
-  Written       out/compare_result_TIME.html
-                out/compare_result_TIME.xlsx
-                out/advisor_TIME.txt
-  Next          dump its tensors in both runs and compare again (config.json):
+""" + TAIL + """  Next          dump its tensors in both runs and compare again (config.json):
                 "task": "tensor",
                 "tensor": {"list": ["Functional.relu.0.forward"]}
 """
 
-SAME = """
-  Compared      npu/dump.json
-  with          bench/dump.json
-  by            statistics, SIZE in TIME s
-  Rows          7 in all, 7 matched
-  Verdict       no wrong row
-
-  Written       out/compare_result_TIME.html
-                out/compare_result_TIME.xlsx
-                out/advisor_TIME.txt
-"""
+SAME = HEAD % ("statistics", 7, 7) + """  Verdict       Identical to the bit: the statistics of all 7 rows
+  Table         no row beyond the manual's limits
+""" + TAIL
 
 
 def both(tmp_path, make, fault):
@@ -100,7 +83,9 @@ def test_the_summary_answers_the_question(run, tmp_path, make, fault, text):
     both(tmp_path, make, fault)
     r = run("compare", "npu", "bench", "-o", "out")
     assert r.rc == 0 and r.err == ""
-    assert r.out == text
+    assert spoken(r.out) == text
+    verdict = json.loads(run("compare", "npu", "bench", "--json").raw)["pairs"][0]["verdict"]
+    assert verdict["sentence"] in " ".join(r.out.split())
     assert max(len(line) for line in r.out.splitlines()) <= 80
 
 
@@ -111,14 +96,15 @@ def test_ranks_are_listed_and_the_first_wrong_one_is_described(run, tmp_path):
     r = run("compare", "npu/step0", "bench/step0", "-o", "out")
     assert r.rc == 0
     assert """
-             rows   matched   wrong  first wrong
-  rank0         7         7       0  -
-  rank1         7         7       3  Functional.relu.0.forward.output.0
-  rank2         7         7       0  -
-
-  First wrong   Functional.relu.0.forward.output.0
-                rank1, row 6: Warning, torch.float32 [2, 3]
+             rows   matched  verdict        suspect
+  rank0         7         7  identical      -
+  rank1         7         7  wrong          Functional.relu.0.forward.output.0
+  rank2         7         7  identical      -
 """ in r.out
+    assert """
+  Suspect       Functional.relu.0.forward.output.0
+                rank1, row 6: torch.float32 [2, 3]
+""" in r.out and "(rank1; 1 of 3 pairs are wrong)" in " ".join(r.out.split())
     assert r.out.endswith("  Next          msprobe compare npu/step0 bench/step0 -o out -da\n")
 
 
@@ -129,9 +115,9 @@ def test_a_rank_that_fails_is_named_and_the_others_are_compared(run, files, tmp_
     (tmp_path / "npu/step0/rank1/dump.json").write_text("{nonsense")
     r = run("compare", "npu/step0", "bench/step0", "-o", "out")
     assert r.rc == 1
-    assert "  rank1 failed: npu/step0/rank1/dump.json: " in r.out
-    assert "  rank0         7         7       0  -\n" in r.out
-    assert r.err.endswith("error: 1 of 2 pairs could not be compared\n")
+    assert "  rank1 not compared: npu/step0/rank1/dump.json: " in r.out
+    assert "  rank0         7         7  identical      -\n" in r.out
+    assert r.err == "error: 1 of 2 pairs could not be compared\n"  # why stands in the table, once
     assert "compare_result_rank0_TIME.xlsx" in files()
 
 
@@ -167,7 +153,7 @@ def test_json_is_for_programs(run, tmp_path):
     first = pair["first_wrong"]
     sheet = openpyxl.load_workbook(tmp_path / pair["files"][0]).active
     assert sheet.cell(first["row"], 1).value == first["npu_name"]
-    assert first["npu_name"] == "Functional.relu.0.forward.output.0" and first["inputs"] == "fine"
+    assert first["npu_name"] == "Functional.relu.0.forward.output.0" and first["inputs"] == "equal"
     assert first["worst_element"] == {"index": [1, 2], "npu": "7.5", "bench": "5.5"}
     assert first["metrics"]["max_abs_err"] == 2
     assert first["user_frame"].startswith("File /home/me/train.py, line 11,")
@@ -194,7 +180,7 @@ def test_json_names_the_first_failure_once(run, tmp_path):
 
 @pytest.mark.parametrize("make, fault, what, rc", [
     (dumps.real, 2, "no", 3), (dumps.real, 2, "warning", 3), (dumps.real, 2, "any", 3),
-    (dumps.statistics, 2, "no", 0), (dumps.statistics, 2, "warning", 3), (dumps.statistics, 2, "any", 3),
+    (dumps.statistics, 2, "no", 3), (dumps.statistics, 2, "warning", 3), (dumps.statistics, 2, "any", 3),
     (dumps.checksums, 1, "no", 3), (dumps.real, 0, "any", 0), (dumps.statistics, 1, "any", 0)])
 def test_fail_on_decides_the_exit_status(run, tmp_path, make, fault, what, rc):
     both(tmp_path, make, fault)
@@ -212,7 +198,7 @@ def test_fail_on_any_counts_rows_without_partner(run, tmp_path):
 def test_formats_are_written_as_asked(run, files, tmp_path, formats, names):
     both(tmp_path, dumps.statistics, 2)
     assert run("compare", "npu", "bench", "-o", "out", "-c", "--format", formats).rc == 0
-    assert files() == ["compare_result_TIME." + n for n in names]
+    assert files() == ["compare_result_TIME." + n for n in names] + (["verdict_TIME.json"] if "csv" in names else [])
 
 
 def test_the_compare_file_asks_for_a_line_per_row(run, compare_json, tmp_path):
@@ -290,8 +276,8 @@ def test_an_argument_of_an_earlier_call_is_told_where_the_call_itself_has_none(r
     first = json.loads(run("compare", "npu", "bench", "--json").raw)["pairs"][0]["first_wrong"]
     assert (first["npu_name"], first["argument"]) == ("Functional.relu.0.forward.output.0", told)
     text = run("compare", "npu", "bench").out
-    assert ("still fine: this call makes the difference" in text) == (told is None)
-    assert ("  Argument      %s\n  Its inputs    within the limits, but an earlier call was given the argument above\n" % told in text) == (told is not None)
+    assert ("  Argument      %s\n  Its inputs    equal in all their statistics\n" % told in text) == (told is not None)
+    assert ("this call makes the difference" in text) == (told is None)
 
 
 def test_the_analysis_of_several_steps_says_which(run, tmp_path):
@@ -299,7 +285,7 @@ def test_the_analysis_of_several_steps_says_which(run, tmp_path):
         dumps.statistics(tmp_path / "npu" / ("step%d" % step), 1 + step)
         dumps.statistics(tmp_path / "bench" / ("step%d" % step))
     r = run("compare", "npu", "bench", "-da", "-o", "out")
-    assert "  Differs first Functional.relu.0.forward\n                step1\n" in r.out
+    assert "  Analysis      Functional.relu.0.forward\n                the first that differs by the manual's limits for statistics\n                step1\n" in r.out
     first, = json.loads(run("compare", "npu", "bench", "-da", "--json").raw)["first_to_differ"]
     assert (first["step"], first["op_name"]) == (1, "Functional.relu.0.forward")
 
@@ -311,7 +297,7 @@ def test_the_analysis_of_saved_points_does_not_sound_like_success(run, tmp_path)
             {"task": "statistics", "level": "debug", "framework": "pytorch", "dump_data_dir": None,
              "data": {"y.0.debug": dumps.tensor(value)}}))
     r = run("compare", "npu", "bench")
-    assert r.rc == 0 and "First wrong   y.0.debug" in r.out and "Its inputs" not in r.out and "-da" not in r.out
+    assert r.rc == 0 and "Suspect       y.0.debug" in r.out and "Its inputs" not in r.out and "-da" not in r.out
     assert "saved points are no calls: nothing to analyse; leave out -da" in run("compare", "npu", "bench", "-da").out
 
 

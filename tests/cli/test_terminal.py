@@ -57,14 +57,14 @@ def pair(tmp_path):
 
 def test_a_terminal_gets_colours(msprobe, tmp_path, pair):
     rc, out, err = on_terminal(msprobe, pair, tmp_path)
-    assert rc == 0 and "\x1b[31m3 wrong rows\x1b[0m" in out
+    assert rc == 0 and "\x1b[31mWrong: " in out
 
 
 @pytest.mark.parametrize("words, env", [(["--no-color"], {}), ([], {"NO_COLOR": "1"}), ([], {"CLICOLOR": "0"}),
                                         ([], {"TERM": "dumb"}), ([], {"NO_COLOR": "1", "CLICOLOR_FORCE": "1"})])
 def test_colours_can_be_refused(msprobe, tmp_path, pair, words, env):
     rc, out, err = on_terminal(msprobe, pair + words, tmp_path, env)
-    assert rc == 0 and "\x1b[3" not in out + err and "3 wrong rows" in out
+    assert rc == 0 and "\x1b[3" not in out + err and "Verdict       Wrong: " in out
 
 
 def test_pipes_get_no_colours_unless_they_are_forced(run, pair):

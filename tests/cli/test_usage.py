@@ -43,6 +43,30 @@ def test_commands_of_the_originals_that_are_not_there_say_so(run, name):
         assert re.match(r"error: '%s' \(.+\) is not available yet; .+\ntry: msprobe help\n$" % name, r.err)
 
 
+@pytest.mark.parametrize("name", ["statistics", "tensor", "structure", "overflow_check", "free_benchmark", "grad_probe"])
+def test_a_task_that_is_typed_as_a_command_is_told_from_one(run, name):
+    r = run(name, "x", "--whatever")
+    assert (r.rc, r.out) == (2, "")
+    assert r.err.startswith("error: '%s' is no command: it is a task: {\"task\": \"%s\"} in config.json" % (name, name))
+    assert "from msprobe.pytorch import PrecisionDebugger" in r.err
+
+
+@pytest.mark.parametrize("name", ["dump", "collect", "record", "monitor"])
+def test_a_word_for_recording_is_answered_with_how_it_is_done(run, name):
+    r = run(name)
+    assert r.rc == 2 and r.err.startswith("error: '%s' is no command: " % name) and "PrecisionDebugger" in r.err
+
+
+def test_every_command_that_the_first_screen_names_is_there(run):
+    text = run().out
+    start = text[text.index("Start here"):text.index("\nCommands")]
+    named = re.findall(r"^  msprobe (\w+)", start, re.M)
+    assert {"compare", "show", "diff", "audit", "run_ut", "report"} <= set(named)
+    listed = re.findall(r"^  (\w+)", text[text.index("\nCommands"):text.index("\nOptions")], re.M)
+    for name in set(named + listed):
+        assert run("help", name).rc == 0, name
+
+
 @pytest.mark.parametrize("words", [[], ["-h"], ["--help"], ["help"], ["-f", "pytorch"], ["help", "help"]])
 def test_help_is_shown_for_no_command(run, words):
     r = run(*words)

@@ -1,0 +1,107 @@
+/*
+ * frames.c - the lines of code that tell most about a call. The innermost one outside torch says what is computed, also
+ * where it stands in an installed library (transformers' modeling_llama.py:231); the innermost of the user's own says
+ * where that is called from, but may be the one line that all calls of a training share.
+ */
+#include <unistd.h>
+#include "summary_parts.h"
+
+static bool
+has_any(const char *frame, const char *const *marks, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strstr(frame, marks[i]) != NULL)
+            return true;
+    return false;
+}
+
+static bool
+is_installed(const char *frame)
+{
+    return strstr(frame, "site-packages/") != NULL || strstr(frame, "dist-packages/") != NULL;
+}
+
+/* torch and what stands around it: its line says no more than the call's name. */
+static bool
+is_machinery(const char *frame)
+{
+    static const char *const marks[] =
+        {"packages/torch/", "packages/torch_npu/", "packages/mindspore/",  "/torch/nn/",  "/torch/_",  "/torch/utils/",
+         "/torch/optim/",   "/torch/autograd/",    "/torch/functional.py", "/mindspore/", "/msprobe/", "<frozen ",
+         "<string>",        "ptdbg_ascend/"};
+
+    return has_any(frame, marks, sizeof(marks) / sizeof(marks[0])) ||
+           (strstr(frame, "/lib/python") != NULL && !is_installed(frame));
+}
+
+const char *
+msp_summary_code_frame(char *const *stack, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!is_machinery(stack[i]))
+            return stack[i];
+    return n > 0 ? stack[0] : NULL;
+}
+
+const char *
+msp_summary_user_frame(char *const *stack, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!is_machinery(stack[i]) && !is_installed(stack[i]))
+            return stack[i];
+    return msp_summary_code_frame(stack, n);
+}
+
+/* A file below the current folder, as seen from there: dumps hold whole paths, people know their own. */
+static const char *
+seen_from_here(const char *file)
+{
+    char here[4096];
+    size_t n;
+
+    if (getcwd(here, sizeof(here)) == NULL)
+        return file;
+    n = strlen(here);
+    return n > 1 && strncmp(file, here, n) == 0 && file[n] == '/' ? file + n + 1 : file;
+}
+
+/* "File /w/train.py, line 10, in main, \n y = f(x)" -> "/w/train.py:10 in main" and "y = f(x)" below it. */
+static void
+put_frame(FILE *out, const char *title, const char *frame)
+{
+    const char *file = strncmp(frame, "File ", 5) == 0 ? frame + 5 : NULL;
+    const char *line = file != NULL ? strstr(file, ", line ") : NULL;
+    const char *in = line != NULL ? strstr(line, ", in ") : NULL;
+    const char *code = strchr(frame, '\n');
+    size_t head = code != NULL ? (size_t)(code - frame) : strlen(frame);
+    char text[1024];
+
+    while (head > 0 && (frame[head - 1] == ' ' || frame[head - 1] == ','))
+        head--;
+    file = file != NULL ? seen_from_here(file) : NULL;
+    if (in != NULL && in < frame + head)
+        snprintf(text, sizeof(text), "%.*s:%.*s in %.*s", (int)(line - file), file, (int)(in - line - 7), line + 7,
+                 (int)(frame + head - in - 5), in + 5);
+    else
+        snprintf(text, sizeof(text), "%.*s", (int)head, frame);
+    label(out, title);
+    put_safe(out, MSP_STYLE_PLAIN, text);
+    fputc('\n', out);
+    if (code != NULL) {
+        code += strspn(code, " \n");
+        label(out, "");
+        put_safe(out, MSP_STYLE_DIM, code);
+        fputc('\n', out);
+    }
+}
+
+void
+msp_summary_frames(FILE *out, char *const *stack, size_t n)
+{
+    const char *code = msp_summary_code_frame(stack, n), *own = msp_summary_user_frame(stack, n);
+
+    if (code != NULL)
+        put_frame(out, "Called at", code);
+    if (own != NULL && own != code)
+        put_frame(out, "Your line", own);
+}
