@@ -113,7 +113,8 @@ typedef struct msp_precheck_summary {
     char skipped[256]; /* the first API that was skipped although no list asked for it, and why */
 } msp_precheck_summary;
 
-MSP_API MSP_CHECK msp_status msp_precheck_summarise(msp_precheck_summary *out, const char *result_path,
+/* Add what a pair of files says to *sum. */
+MSP_API MSP_CHECK msp_status msp_precheck_summarise(msp_precheck_summary *sum, const char *result_path,
                                                     const char *details_path, msp_error *err);
 
 /*

@@ -3,8 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "core/str.h"
-#include "report/read/table_read.h"
-#include "msprobe/precheck.h"
+#include "precheck/read.h"
 
 enum { COL_COSINE = 4, COL_MAX_ABS = 5, COL_MAX_REL = 13, COL_STATUS = 21 };
 
@@ -96,13 +95,20 @@ on_details(const msp_cell *cells, size_t count, void *payload, msp_error *err)
     return MSP_OK;
 }
 
-msp_status
-msp_precheck_summarise(msp_precheck_summary *out, const char *result_path, const char *details_path, msp_error *err)
+void
+msp_precheck_summary_sinks(msp_table_sink *results, msp_table_sink *details, msp_precheck_summary *sum)
 {
-    msp_table_sink results = {on_header, on_result, out}, details = {on_header, on_details, out};
+    *results = (msp_table_sink){on_header, on_result, sum};
+    *details = (msp_table_sink){on_header, on_details, sum};
+}
+
+msp_status
+msp_precheck_summarise(msp_precheck_summary *sum, const char *result_path, const char *details_path, msp_error *err)
+{
+    msp_table_sink results, details;
     msp_status st;
 
-    *out = (msp_precheck_summary){0};
+    msp_precheck_summary_sinks(&results, &details, sum);
     st = msp_table_read(result_path, &results, err);
     return st == MSP_OK ? msp_table_read(details_path, &details, err) : st;
 }

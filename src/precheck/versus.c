@@ -13,7 +13,7 @@
 #include "core/map.h"
 #include "core/vec.h"
 #include "precheck/lines.h"
-#include "report/read/table_read.h"
+#include "precheck/read.h"
 
 enum { COL_BENCH = 1, COL_DEVICE, COL_SHAPE, COL_NUMBERS, NCOLUMNS = COL_NUMBERS + MSP_PRECHECK_NUMBERS + 2 };
 
@@ -339,6 +339,54 @@ add_to_group(group *g, msp_str api, msp_str name, msp_precheck_status status)
         g->forward = status > g->forward ? status : g->forward;
 }
 
+/* The texts of both tables; out's counts. */
+static void
+judge_rows(msp_buf *results, msp_buf *details, msp_precheck_versus *out, const side *npu, const side *gpu)
+{
+    group g = {0};
+
+    msp_buf_text(results, msp_precheck_result_header());
+    msp_buf_text(details, details_header);
+    for (size_t i = 0; i < npu->count; i++) {
+        const detail *n = &npu->rows[i];
+        const msp_map_entry *e = msp_map_get(&gpu->names, n->name);
+        msp_str api = msp_precheck_api_of(n->name);
+        verdict o;
+
+        if (e == NULL) {
+            msp_warning("%.*s: %s has no such row; it is left out", (int)n->name.len, n->name.p, gpu->path);
+            out->missing++;
+            continue;
+        }
+        if (!msp_str_eq(api, g.api))
+            end_group(results, &g, out);
+        judge(&o, n, &gpu->rows[e->value]);
+        write_detail(details, n->name, &o);
+        add_to_group(&g, api, n->name, o.status);
+    }
+    end_group(results, &g, out);
+}
+
+msp_status
+msp_precheck_compare_texts(msp_precheck_versus *out, msp_str npu_text, msp_str gpu_text, msp_error *err)
+{
+    side npu = {.path = "npu"}, gpu = {.path = "gpu"};
+    const msp_table_sink npu_sink = {on_header, on_row, &npu}, gpu_sink = {on_header, on_row, &gpu};
+    msp_buf results = {0}, details = {0};
+    msp_status st = msp_csv_read(npu_text.p, npu_text.len, &npu_sink, err);
+
+    *out = (msp_precheck_versus){0};
+    if (st == MSP_OK)
+        st = msp_csv_read(gpu_text.p, gpu_text.len, &gpu_sink, err);
+    if (st == MSP_OK)
+        judge_rows(&results, &details, out, &npu, &gpu);
+    msp_buf_release(&results);
+    msp_buf_release(&details);
+    release_side(&npu);
+    release_side(&gpu);
+    return st;
+}
+
 static msp_status
 write_file(const char *path, const msp_buf *text, msp_error *err)
 {
@@ -361,7 +409,6 @@ msp_precheck_compare(msp_precheck_versus *out, const char *npu_details, const ch
 {
     side npu = {0}, gpu = {0};
     msp_buf results = {0}, details = {0};
-    group g = {0};
     msp_status st;
 
     *out = (msp_precheck_versus){0};
@@ -370,26 +417,8 @@ msp_precheck_compare(msp_precheck_versus *out, const char *npu_details, const ch
     st = read_side(&npu, npu_details, err);
     if (st == MSP_OK)
         st = read_side(&gpu, gpu_details, err);
-    msp_buf_text(&results, msp_precheck_result_header());
-    msp_buf_text(&details, details_header);
-    for (size_t i = 0; st == MSP_OK && i < npu.count; i++) {
-        const detail *n = &npu.rows[i];
-        const msp_map_entry *e = msp_map_get(&gpu.names, n->name);
-        msp_str api = msp_precheck_api_of(n->name);
-        verdict o;
-
-        if (e == NULL) {
-            msp_warning("%.*s: %s has no such row; it is left out", (int)n->name.len, n->name.p, gpu_details);
-            out->missing++;
-            continue;
-        }
-        if (!msp_str_eq(api, g.api))
-            end_group(&results, &g, out);
-        judge(&o, n, &gpu.rows[e->value]);
-        write_detail(&details, n->name, &o);
-        add_to_group(&g, api, n->name, o.status);
-    }
-    end_group(&results, &g, out);
+    if (st == MSP_OK)
+        judge_rows(&results, &details, out, &npu, &gpu);
     if (st == MSP_OK && out->apis == 0)
         st = msp_error_set(err, MSP_E_NOT_FOUND, "%s and %s have no row in common", npu_details, gpu_details);
     if (st == MSP_OK)

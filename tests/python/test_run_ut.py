@@ -10,6 +10,15 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+
+def is_as_described(said):
+    """By docs/schema, where there is something to ask."""
+    jsonschema = pytest.importorskip("jsonschema")
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    with open(os.path.join(root, "docs/schema/run_ut.schema.json")) as f:
+        jsonschema.Draft202012Validator(json.load(f)).validate(said)
+
+
 PROGRAM = '''
 import json, sys, torch
 import torch.nn.functional as F
@@ -123,6 +132,7 @@ def test_a_missing_tensor_is_a_row_and_the_exit_status_says_so(dump, tmp_path):
     done = run_ut(str(folder / "dump.json"), tmp_path / "out", "--json")
     assert done.returncode == 1
     said = json.loads(done.stdout)
+    is_as_described(said)
     assert said["failed"] == 1 and said["pass"] > 10
     row = {r["API name"]: r for r in rows(tmp_path / "out")}["Functional.gelu.0"]
     assert row["Forward Test Success"] == "SKIP" and row["Message"].startswith("FAILED: its inputs cannot be read")
@@ -206,3 +216,138 @@ def test_without_a_python_the_way_out_is_said(dump, tmp_path):
     done = subprocess.run([command(), "run_ut", "-api_info", dump(), "-o", str(tmp_path / "x")], text=True, capture_output=True,
                           env=dict(os.environ, MSPROBE_PYTHON="/no/such/python"))
     assert done.returncode == 1 and "MSPROBE_PYTHON is /no/such/python" in done.stderr
+
+
+# ---- what is wrong with the input -----------------------------------------------------------------------------------------------------------
+
+
+def copied(dump, tmp_path):
+    import shutil
+    folder = tmp_path / "copy"
+    shutil.copytree(os.path.dirname(dump()), folder)
+    return folder
+
+
+def by_name(out):
+    return {r["API name"]: r for r in rows(out)}
+
+
+def test_a_cut_tensor_is_a_row_and_the_others_go_on(dump, tmp_path):
+    folder = copied(dump, tmp_path)
+    (path,) = glob.glob("%s/dump_tensor_data/Functional.gelu.0.forward.input.0.pt" % folder)
+    with open(path, "rb+") as f:
+        f.truncate(100)
+    done = run_ut(str(folder / "dump.json"), tmp_path / "out")
+    assert done.returncode == 1
+    row = by_name(tmp_path / "out")["Functional.gelu.0"]
+    assert row["Forward Test Success"] == "SKIP" and row["Message"].startswith("FAILED: its inputs cannot be read")
+    assert sum(r["Forward Test Success"] == "pass" for r in rows(tmp_path / "out")) > 60
+
+
+def test_a_dump_that_ends_in_the_middle_is_checked_as_far_as_it_goes_and_says_so(dump, tmp_path):
+    folder = copied(dump, tmp_path)
+    size = os.path.getsize(folder / "dump.json")
+    os.truncate(folder / "dump.json", size // 3)
+    done = run_ut(str(folder / "dump.json"), tmp_path / "out")
+    assert done.returncode == 1 and "dump.json ends in the middle, at byte " in done.stderr
+    assert 10 < len(rows(tmp_path / "out")) < len(recorded_calls(dump()))
+
+
+def test_calls_of_another_torch_and_of_nobody_are_rows_with_the_reason(dump, tmp_path):
+    folder = copied(dump, tmp_path)
+    content = json.loads((folder / "dump.json").read_text())
+    relu = content["data"]["Torch.relu.0.forward"]
+    odd = {"Torch.a_function_of_torch_9.0.forward": relu, "Own.anything.0.forward": relu, "Torch.relu.77.forward": {"input_args": [], "input_kwargs": {}, "output": []},
+           "Torch.relu.78.forward": {"input_args": [{"type": "torch.Tensor", "dtype": "torch.float3", "shape": [2, 2]}], "input_kwargs": {}, "output": []},
+           "Torch.relu.79.forward": [], "nodots": {}, "Torch.relu.80.forward": {"input_args": [{"type": "torch.Tensor", "dtype": "torch.float32", "shape": [-1, "x"]}]}}
+    content["data"].update(odd)
+    (folder / "dump.json").write_text(json.dumps(content))
+    done = run_ut(str(folder / "dump.json"), tmp_path / "out")
+    found = by_name(tmp_path / "out")
+    for name in ("Torch.a_function_of_torch_9.0", "Own.anything.0"):
+        assert found[name]["Forward Test Success"] == "SKIP" and "unknown function" in found[name]["Message"]
+    for n in (77, 78, 79, 80):
+        assert found["Torch.relu.%d" % n]["Forward Test Success"] == "SKIP" and found["Torch.relu.%d" % n]["Message"]
+    assert "Traceback" not in done.stderr and found["Torch.relu.0"]["Forward Test Success"] == "pass"
+
+
+def test_a_name_that_is_no_apis_is_told_with_the_nearest_one_and_the_rest_goes_on(dump, tmp_path):
+    config = tmp_path / "c.json"
+    config.write_text(json.dumps({"run_ut": {"white_list": ["relu", "gelo"], "black_list": ["softmaxx"]}}))
+    done = run_ut(dump(), tmp_path / "out", "-config", str(config))
+    assert done.returncode == 1
+    assert 'white_list has "gelo", which is no API (did you mean "gelu"?)' in done.stderr and 'black_list has "softmaxx"' in done.stderr
+    assert by_name(tmp_path / "out")["Torch.relu.0"]["Forward Test Success"] == "pass"
+
+
+@pytest.mark.parametrize("text, said", [('{"white_list": "relu"}', "white_list is to be a list"), ("[1]", "an object with white_list"), ("{", "not a JSON file")])
+def test_a_wrong_config_is_one_line(dump, tmp_path, text, said):
+    config = tmp_path / "c.json"
+    config.write_text(text)
+    done = run_ut(dump(), tmp_path / "out", "-config", str(config))
+    assert done.returncode == 1 and said in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_a_file_that_is_no_dump_is_one_line(tmp_path):
+    path = tmp_path / "dump.json"
+    path.write_text("garbage")
+    done = run_ut(str(path), tmp_path / "out")
+    assert done.returncode == 1 and "dump.json: line 1" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_devices_and_j_are_taken(dump, tmp_path):
+    done = run_ut(dump(), tmp_path, "-d", "0", "1", "-j")
+    assert done.returncode == 0, done.stderr
+    assert [r["API name"] for r in rows(tmp_path)] == recorded_calls(dump())
+
+
+def test_a_run_that_is_killed_again_and_again_loses_no_row(dump, tmp_path):
+    """The group of processes is killed at some moment, and what it left is continued, until one gets to its end."""
+    import signal
+    import time
+    whole = tmp_path / "whole"
+    assert run_ut(dump("statistics"), whole).returncode == 0
+    out, words, kills = tmp_path / "out", [], 0
+    for attempt in range(12):
+        process = subprocess.Popen([command(), "multi_run_ut", "-api_info", dump("statistics"), "-o", str(out), "-n", "2", "-q", *words], start_new_session=True,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ, MSPROBE_PYTHON=sys.executable))
+        before, end = sum(map(os.path.getsize, glob.glob("%s/*result*.csv" % out))), time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < end and kills < 2:
+            if sum(map(os.path.getsize, glob.glob("%s/*result*.csv" % out))) > max(before, 100) + 300:
+                os.killpg(process.pid, signal.SIGKILL)
+                kills += 1
+                break
+            time.sleep(0.002)
+        if process.wait() == 0:
+            break
+        words = ["-csv_path", glob.glob("%s/accuracy_checking_result_*.csv" % out)[0]]
+    assert kills > 0 and process.returncode == 0
+    assert rows(out) == rows(whole) and rows(out, "details") == rows(whole, "details")
+
+
+def test_what_an_overflow_check_cannot_run_is_told_and_the_exit_status_says_so(dump, tmp_path):
+    folder = copied(dump, tmp_path)
+    for name in glob.glob("%s/dump_tensor_data/Functional.gelu.0.forward.input*" % folder):
+        os.remove(name)
+    done = subprocess.run([command(), "-f", "pytorch", "run_overflow_check", "-api_info", str(folder / "dump.json"), "-j", "-d", "0"], text=True, capture_output=True,
+                          env=dict(os.environ, MSPROBE_PYTHON=sys.executable))
+    assert done.returncode == 1 and "Functional.gelu.0: not checked: its inputs cannot be read" in done.stdout
+    assert "The Functional.linear.0.forward overflow is a normal overflow.\n" in done.stdout
+
+
+def test_an_overflow_that_higher_precision_does_not_have_is_abnormal(tmp_path):
+    import torch
+    from collecting import collect
+
+    def body(d):
+        d.start()
+        torch.add(torch.full((4,), 60000.0, dtype=torch.float16), torch.full((4,), 60000.0, dtype=torch.float16))
+        torch.div(torch.ones(3), torch.zeros(3))
+        d.stop()
+        d.step()
+
+    result = collect(tmp_path, body, task="overflow_check", part={"overflow_nums": -1})
+    done = subprocess.run([command(), "-f", "pytorch", "run_overflow_check", "-api_info", result.file()], text=True, capture_output=True,
+                          env=dict(os.environ, MSPROBE_PYTHON=sys.executable))
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == ["The Torch.add.0.forward overflow is an abnormal overflow.", "The Torch.div.0.forward overflow is a normal overflow."]

@@ -4,7 +4,10 @@ import sys
 
 from msprobe.precheck.calls import Choice
 from msprobe.precheck.check import overflow_lines
+from msprobe.precheck.online import check_online
 from msprobe.precheck.workers import check_all
+
+SAID, INCOMPLETE = 3, 4  # exit status, told to the command: why it failed stands on the screen; it is done, and something was wrong with the input
 
 
 def main():
@@ -19,19 +22,27 @@ def main():
     parser.add_argument("--error-data")
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--overflow", action="store_true")
+    parser.add_argument("--online", metavar="STAMP", help="DUMP is the folder for results")
     a = parser.parse_args()
     devices = [int(d) for d in a.devices.split(",")]
     try:
         if a.overflow:
-            for line in overflow_lines(a.dump, devices[0]):
+            failed = False
+            for line, is_fault in overflow_lines(a.dump, devices[0]):
                 print(line, flush=True)
-            return 0
+                failed = failed or is_fault
+            return INCOMPLETE if failed else 0
+        if a.online:
+            choice = Choice(None, a.config)
+            return check_online(a.config, choice, a.dump, a.online, a.workers, a.error_data or choice.error_data_path)
         choice = Choice(a.dump, a.config, a.filter)
-        return check_all(a.dump, choice, a.result, a.details, workers=a.workers, devices=devices,
-                         error_data=a.error_data, resume=a.resume)
+        for line in choice.complaints:
+            print("msprobe: " + line, file=sys.stderr)
+        check_all(a.dump, choice, a.result, a.details, workers=a.workers, devices=devices, error_data=a.error_data, resume=a.resume)
+        return INCOMPLETE if choice.complaints else 0
     except (OSError, ValueError, LookupError) as e:
         print("msprobe: %s" % e, file=sys.stderr)
-        return 1
+        return SAID
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Which calls of a dump are checked, and why the others are not."""
 import json
 
+from msprobe.core.config import nearest
 from msprobe.replay import Dump
 
 # results that nobody has written to, and casts whose result is their argument's: there is nothing to check
@@ -16,12 +17,16 @@ class Choice:
 
     def __init__(self, dump_path, config=None, leave_out_repeated=False):
         self.white, self.black, self.error_data_path = set(), set(NEVER), None
+        self.complaints = []  # lines about what was asked for and cannot be had
+        dump = Dump(dump_path) if dump_path else None  # None: calls come from a running training
+        if dump and dump.cut is not None:
+            self.complaints.append("%s ends in the middle, at byte %d: the APIs up to there are checked" % (dump.path, dump.cut))
         if config:
-            self.read(config)
-        self.repeated = repeated(Dump(dump_path)) if leave_out_repeated else set()
+            self.read(config, {short_name(name) for name in dump.calls()} if dump else set())
+        self.repeated = repeated(dump) if leave_out_repeated else set()
 
-    def read(self, path):
-        with open(path) as f:
+    def read(self, path, called):
+        with open(path, encoding="utf-8-sig") as f:
             try:
                 values = json.load(f)
             except ValueError as e:
@@ -34,6 +39,7 @@ class Choice:
             if not isinstance(names, list) or not all(isinstance(n, str) for n in names):
                 raise ValueError("%s: %s is to be a list of API names, such as [\"conv2d\"]" % (path, key))
             into.update(names)
+            self.complaints += unknown(path, key, names, called)
         self.error_data_path = values.get("error_data_path")
 
     def refusal(self, name):
@@ -44,6 +50,14 @@ class Choice:
         if name in self.repeated:
             return "API %s: like an earlier call of it (-f)." % api
         return None
+
+
+def unknown(path, key, names, called):
+    """A line for each name that is no API's, neither of the dump nor of the list that is recorded by default."""
+    from msprobe.pytorch.apis import read_list
+    known = called | {api.rpartition(".")[2] for apis in read_list("default").values() for api in apis}
+    return ["%s: %s has \"%s\", which is no API%s; it selects nothing" % (path, key, name, nearest(name, sorted(known)))
+            for name in names if name not in known]
 
 
 def without_values(value):

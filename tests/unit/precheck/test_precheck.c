@@ -136,7 +136,7 @@ a_file_that_was_cut_off_is_continued_where_it_is_whole(void **state)
     char text[4096];
     const char *result, *details;
     int names = 0;
-    msp_precheck_summary s;
+    msp_precheck_summary s = {0};
 
     (void)state;
     snprintf(text, sizeof(text), "%sTorch.add.0,pass, ,\r\nTorch.add.1,err", msp_precheck_result_header());
