@@ -1,7 +1,9 @@
 """The page in a real browser: what it says first, and everything one does with it."""
+import subprocess
+
 import dumps
 import pytest
-from pages import make_page
+from pages import find_command, make_page
 
 NAMES = ["Functional.linear.0.forward", "Functional.relu.0.forward", "Functional.gelu.0.forward"]
 
@@ -44,7 +46,7 @@ def shown(browser, page):
 
 def test_the_first_screen_answers_where_the_runs_part(shown):
     text = shown.text(".first")
-    assert "Functional.relu.0.forward" in shown.text("h1") and "still fine" in text
+    assert "Functional.relu.0.forward" in shown.text("h1") and "equal, all of them" in text
     assert "npu/dump.json" in text and "bench/dump.json" in text
     assert "Worst element" in text and "NPU 0.0, bench " in text
     assert "y = self.act(x)" in text and "/home/me/train.py:11" in text
@@ -116,6 +118,36 @@ def test_the_detail_has_both_sides_stack_neighbours_and_pictures(shown):
     assert drawn == [False] * 10 + [True] * 2
 
 
+def test_a_metric_beyond_its_limit_says_which_limit(shown):
+    over = {line.split("\n")[0]: line.split("\n")[-1] for line in shown.texts(".metric.over")}
+    assert over["MaxAbsErr"] == "above 1"
+    assert set(over) <= {"Cosine", "MaxAbsErr"} and len(shown.texts(".metric")) > len(over)
+
+
+def test_a_page_made_from_tables_says_why_it_has_no_pictures(browser, page, tmp_path):
+    table = sorted(page.parent.glob("compare_result_*.xlsx"))[0]
+    done = subprocess.run([find_command(), "report", str(table), "-o", str(tmp_path)], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, universal_newlines=True)
+    assert done.returncode == 0, done.stdout
+    browser.open(sorted(tmp_path.glob("*.html"))[0])
+    assert "this page was made from tables" in browser.text(".detail")
+    assert browser.run("return document.querySelectorAll('.pictures').length") == 0
+
+
+def test_a_click_into_the_heat_map_opens_the_worst_call_there(browser, tmp_path):
+    calls = {"Functional.f%d.0.forward" % i: dumps.call([dumps.tensor(1.0)], [dumps.tensor(2.0)]) for i in range(40)}
+    for rank in (0, 1):
+        dumps.write(tmp_path / "bench" / ("rank%d" % rank), calls)
+        if rank == 1:
+            calls["Functional.f30.0.forward"] = dumps.call([dumps.tensor(1.0)], [dumps.tensor(9.0)])
+        dumps.write(tmp_path / "npu" / ("rank%d" % rank), calls)
+    browser.open(make_page(tmp_path / "npu", tmp_path / "bench", tmp_path / "out"), "#pair=0")
+    browser.run("""const c = document.querySelector('.heat canvas'), r = c.getBoundingClientRect();
+        c.dispatchEvent(new MouseEvent('click', {clientX: r.left + 110 + (r.width - 110) * 30.5 / 40, clientY: r.top + 24, bubbles: true}))""")
+    browser.until("return document.querySelector('.detail h2')?.innerText.includes('f30.0.forward')")
+    assert "pair=0" not in browser.run("return location.hash") and "rank1" in browser.text(".first") and browser.errors() == []
+
+
 def test_the_keyboard_does_it_all(shown):
     shown.press("n")
     shown.until("return document.querySelector('.detail h2').innerText.includes('gelu.0.forward')")
@@ -181,7 +213,7 @@ def test_ranks_and_steps_are_rows_of_a_heat_map(browser, tmp_path):
             dumps.statistics(tmp_path / "npu" / ("step%d" % step) / ("rank%d" % rank), 2.0 if (step, rank) == (1, 0) else 1.0)
             dumps.statistics(tmp_path / "bench" / ("step%d" % step) / ("rank%d" % rank))
     browser.open(make_page(tmp_path / "npu", tmp_path / "bench", tmp_path / "out"))
-    assert "(step1 rank0)" in browser.text("h1") and "4 pairs" in browser.text(".heat")
+    assert "(step1 rank0; 1 of 4 pairs are wrong)" in browser.text("h1") and "4 pairs" in browser.text(".heat")
     browser.run("""const c = document.querySelector('.heat canvas'), r = c.getBoundingClientRect();
         c.dispatchEvent(new MouseEvent('click', {clientX: r.left + 200, clientY: r.top + 24, bubbles: true}))""")
     browser.until("return document.querySelector('.first dd').innerText.includes('step0/rank1')")
@@ -215,12 +247,12 @@ def test_nothing_of_a_dump_ever_runs(browser, tmp_path):
 
 
 def test_nothing_wrong_is_said_with_the_largest_error_and_where(browser, tmp_path):
-    for rank, scale in ((0, 1.0), (1, 1.001)):
+    for rank, scale in ((0, 1.0), (1, 1 + 1e-8)):
         dumps.statistics(tmp_path / "npu" / ("rank%d" % rank), scale)
         dumps.statistics(tmp_path / "bench" / ("rank%d" % rank))
     browser.open(make_page(tmp_path / "npu", tmp_path / "bench", tmp_path / "out"))
-    assert "No wrong row" in browser.text("h1") and "0.001 relative to the bench, of Functional." in browser.text("h1")
-    assert "(rank1)" in browser.text("h1") and "rank1" in browser.text(".first dd")
+    assert "Nothing wrong in 2 pairs: 6 results within rounding, largest " in browser.text("h1")
+    assert "the expected error at Functional.relu.0.forward (rank1)" in browser.text("h1") and "rank1" in browser.text(".first dd")
     assert browser.run("return document.querySelector('h1').className") == "fine"
 
 
@@ -232,22 +264,22 @@ def test_one_call_with_many_rows_shows_the_wrong_one_first(browser, tmp_path):
 
 
 def test_a_run_without_a_wrong_row_has_pictures_of_what_is_off_most(browser, tmp_path):
-    for side, last in (("npu", 1.0004), ("bench", 1.0)):
+    for side, last in (("npu", 1 + 2.0**-23), ("bench", 1.0)):  # one unit in the last place
         (tmp_path / side / "dump_tensor_data").mkdir(parents=True)
         dumps.npy(tmp_path / side / "dump_tensor_data" / "y.npy", [1.0] * 11 + [last], (3, 4))
         dumps.write(tmp_path / side, {"Torch.mul.0.forward": dumps.call([], [dumps.tensor(1.0, shape=(3, 4), data_name="y.npy")])}, task="tensor")
     browser.open(make_page(tmp_path / "npu", tmp_path / "bench", tmp_path / "out"))
-    assert "No wrong row" in browser.text("h1") and "11 of 12 equal" in browser.text(".pictures")
+    assert "Nothing wrong" in browser.text("h1") and "11 of 12 equal" in browser.text(".pictures")
 
 
 def test_the_first_call_that_differs_at_all_is_named_too(browser, tmp_path):
-    for side, small, large in (("npu", 1.001, 5.0), ("bench", 1.0, 1.0)):
+    for side, small, large in (("npu", 1 + 1e-7, 5.0), ("bench", 1.0, 1.0)):
         dumps.write(tmp_path / side, {"Torch.%s.0.forward" % name: dumps.call([], [dumps.tensor(v)])
                                       for name, v in (("same", 1.0), ("little", small), ("much", large), (side, 1.0))})
     browser.open(make_page(tmp_path / "npu", tmp_path / "bench", tmp_path / "out"))
     text = browser.text(".first")
-    assert "Torch.much.0.forward is the first call that goes wrong" in text
-    assert "Torch.little.0.forward by 0.001" in text and "Torch.npu.0.forward has no partner" in text
+    assert "Wrong: Torch.much.0.forward: " in text
+    assert "Torch.little.0.forward by " in text and "Torch.npu.0.forward has no partner" in text
 
 
 def test_numbers_are_those_of_the_table(browser, tmp_path):

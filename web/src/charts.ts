@@ -82,9 +82,17 @@ export function strip(part: Part, width: number, selected: number): HTMLCanvasEl
 export const stripCall = (part: Part, x: number, width: number) =>
   Math.min(part.names.length - 1, Math.max(0, Math.floor((x - 46) / (width - 46) * part.names.length)));
 
+const HEAT_LEFT = 110; // where its rows begin, beside their names
+
+// How many columns a row of the heat map has, and which one is at x; -1: none.
+export const heatShares = (head: Head, pair: number) => (head.pairs[pair].bins?.length ?? 0) / 3;
+export const heatShare = (x: number, width: number) => x < HEAT_LEFT ? -1
+  : Math.min(HEAT_BINS - 1, Math.floor((x - HEAT_LEFT) / (width - HEAT_LEFT) * HEAT_BINS));
+const HEAT_BINS = 240; // as the command writes: src/compare/page/page_run.c
+
 // A row for each step and rank, a column for each share of its calls.
 export function heat(head: Head, width: number, selected: number): HTMLElement {
-  const tall = head.pairs.length > 40 ? 8 : 16, left = 110;
+  const tall = head.pairs.length > 40 ? 8 : 16, left = HEAT_LEFT;
   const [c, g] = canvas(width, head.pairs.length * tall, "worst call by step and rank");
   const colours = VERDICTS.map(v => colour(v.key));
   g.textBaseline = "middle";

@@ -12,6 +12,7 @@ export interface Suspect {
 export interface PairHead {
   label: string; step: number; rank: number; npu?: string; bench?: string; mode: string; error?: string;
   counts: Record<string, number>; bins?: number[]; calls?: number; shown_rows?: number; suspect?: Suspect;
+  sentence?: string; notes?: string[]; then?: { call: string; reason: string }[];
   files: string[];
 }
 export interface Head {

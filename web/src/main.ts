@@ -1,7 +1,7 @@
 // main.ts - the page: first screen, strip, lists, the detail of a call, and the address that restores them.
 import { CHUNK, Head, MARK, Part, readHead, Rows, Verdict } from "./data";
 import { count, fill, h, List, num, short } from "./dom";
-import { heat, pictures, strip, stripCall, VERDICTS } from "./charts";
+import { heat, heatShare, heatShares, pictures, strip, stripCall, VERDICTS } from "./charts";
 
 type Tab = "model" | "calls" | "rows";
 interface View { pair: number; call: string; tab: Tab; q: string; verdict: string; type: string; dir: string; sort: string }
@@ -89,6 +89,12 @@ function fact(name: string, ...value: (Node | string)[]) {
   return [h("dt", null, name), h("dd", null, ...value)];
 }
 
+// Said only as far as it was checked: see explain/inputs.c.
+const INPUTS: Record<string, string> = {
+  equal: "equal, all of them", fine: "compared, all of them: none differs by a tenth of what this row does",
+  wrong: "already different: look further up",
+};
+
 function drawFirst() {
   const p = head.pairs[view.pair], s = p.suspect, c = p.counts, v = head.verdict;
   const facts: Node[] = [];
@@ -96,22 +102,24 @@ function drawFirst() {
   facts.push(...fact(bench ? "Compared" : "From", p.npu ?? head.npu ?? ""));
   if (bench) facts.push(...fact("with", bench));
   const parts = [`${count(c.rows)} rows`, `${count(c.matched)} matched`, c.unmatched && `${count(c.unmatched)} without partner`,
-    c.bench_only && `${count(c.bench_only)} only in the bench`, `${count(c.wrong)} wrong`,
+    c.bench_only && `${count(c.bench_only)} only in the bench`, `${count(c.wrong)} beyond the manual's limits`,
     c.nonfinite && `${count(c.nonfinite)} NaN or inf on one side`, c.not_judged && `${count(c.not_judged)} not judged`,
     c.unreadable && `${count(c.unreadable)} unreadable`];
   facts.push(...fact("By " + p.mode, parts.filter(Boolean).join(" · ")));
   if (p.error) facts.push(...fact("Error", p.error));
+  for (const note of p.notes ?? []) facts.push(...fact("Note", note));
   const side: Node[] = [];
   if (s) {
     const jump = h("a", { href: "#call=" + encodeURIComponent(s.call), class: "name" }, s.name);
-    facts.push(...fact("First wrong", jump, " ", h("span", { class: "quiet" }, `${s.verdict}, ${s.dtype[0]} ${s.shape[0]}`)));
-    facts.push(...fact("Its inputs", s.inputs === "fine" ? "still fine: this call makes the difference"
-      : s.inputs === "wrong" ? "already different: look further up" : "none that could be judged"));
+    facts.push(...fact("Suspect", jump, " ", h("span", { class: "quiet" }, `${s.verdict}, ${s.dtype[0]} ${s.shape[0]}`)));
+    facts.push(...fact("Its inputs", INPUTS[s.inputs] ?? "could not all be compared"));
     if (s.argument) facts.push(...fact("Arguments", s.argument));
     if (s.worst) facts.push(...fact("Worst element", `[${s.worst.index.join(", ")}]: NPU ${s.worst.npu}, bench ${s.worst.bench}`));
     const own = s.stack.filter(f => !isTorch(f)).slice(0, 4);
     side.push(h("h2", null, "Called at"), stackView(own.length ? own : s.stack.slice(0, 4)));
   }
+  for (const t of p.then ?? []) facts.push(...fact("Then", h("a", { href: "#call=" + encodeURIComponent(t.call), class: "name" }, t.call),
+    h("span", { class: "quiet" }, " " + t.reason)));
   if (part && part.number === view.pair) {
     // beyond the limits or not: where the two runs part at all
     const q = part, link = (i: number, note: string) => [h("a", { href: "#call=" + encodeURIComponent(q.names[i]) }, q.names[i]),
@@ -171,16 +179,30 @@ function drawStrip() {
     `${count(p.names.length)} calls · log scale · double bar on top: NaN or inf · mark below: unmatched · click to open`)), c);
 }
 
+// The worst call of one of n equal shares of the open pair's calls.
+function worstOfShare(share: number, n: number): number {
+  const p = part;
+  if (!p || n === 0) return -1;
+  const from = Math.floor(share * p.names.length / n), to = Math.max(from + 1, Math.floor((share + 1) * p.names.length / n));
+  let best = from;
+  for (let i = from; i < Math.min(to, p.names.length); i++)
+    if (p.verdict[i] > p.verdict[best] || (p.verdict[i] === p.verdict[best] && p.error[i] > p.error[best])) best = i;
+  return best;
+}
+
 function drawHeat() {
   heatBox.hidden = head.pairs.length < 2;
   if (heatBox.hidden) return;
   const c = heat(head, Math.max(300, heatBox.clientWidth), view.pair);
   c.addEventListener("click", e => {
     const k = Math.floor((e as MouseEvent & { offsetY: number }).offsetY / (head.pairs.length > 40 ? 8 : 16));
-    if (k >= 0 && k < head.pairs.length) choosePair(k);
+    if (k < 0 || k >= head.pairs.length) return;
+    const share = heatShare(e.clientX - c.getBoundingClientRect().left, c.clientWidth);
+    view.call = "";
+    choosePair(k).then(() => share >= 0 && select(worstOfShare(share, heatShares(head, k))));
   });
   fill(heatBox, h("h2", null, "Steps and ranks ", h("small", null,
-    `${head.pairs.length} pairs · darker: larger error · dot: wrong · click a row to open it`)), c);
+    `${head.pairs.length} pairs · darker: larger error · dot: wrong · click to open the worst call there`)), c);
 }
 
 // ---- the model's tree ------------------------------------------------------------------------------------------
@@ -433,13 +455,24 @@ const METRICS = new Set(["Cosine", "EucDist", "MaxAbsErr", "MaxRelativeErr", "On
   "NormRelativeErr", "NPU MD5", "BENCH MD5"]);
 const STATS = ["max", "min", "mean", "l2norm"];
 
-// The rule that decided, in the table's own terms: a cell that passed its limit is marked.
-function beyond(title: string, v: number | string, get: (t: string) => number | string): boolean {
+// The rule that decided, in the table's own terms: the limit that a cell has passed, "" where it has passed none.
+function beyond(title: string, v: number | string, get: (t: string) => number | string): string {
   const x = typeof v === "number" ? v : parseFloat(v);
-  if (title === "Cosine") return x < 0.9 || (x < 0.99 && Number(get("MaxAbsErr")) > 0.001);
-  if (title === "MaxAbsErr") return x > 1 || (x > 0.001 && Number(get("Cosine")) < 0.99);
-  if (/^(Max|Min|Mean|Norm)RelativeErr$/.test(title) && typeof v === "string" && v.endsWith("%")) return x > 50;
-  return false;
+  if (title === "Cosine")
+    return x < 0.9 ? "below 0.9" : x < 0.99 && Number(get("MaxAbsErr")) > 0.001 ? "below 0.99, with MaxAbsErr above 0.001" : "";
+  if (title === "MaxAbsErr")
+    return x > 1 ? "above 1" : x > 0.001 && Number(get("Cosine")) < 0.99 ? "above 0.001, with Cosine below 0.99" : "";
+  if (/^(Max|Min|Mean|Norm)RelativeErr$/.test(title) && typeof v === "string" && v.endsWith("%") && x > 50) return "above 50 %";
+  if (title === "BENCH MD5" && v !== get("NPU MD5") && v !== "N/A") return "not the NPU's";
+  return "";
+}
+
+// Pictures need the elements: tables that were written earlier do not have them, and not every row gets some.
+function withoutPictures(mode: string, verdict: number): HTMLElement | null {
+  if (mode !== "real data" || verdict !== Verdict.Wrong) return null;
+  return h("p", { class: "message" }, head.bench
+    ? "No pictures of this row's elements: they are made for the first 48 wrong rows and those that are off most."
+    : "No pictures of this row's elements: this page was made from tables. msprobe compare, with the tensors, makes them.");
 }
 const RULES: Record<string, string> = {
   "real data": "Wrong when Cosine < 0.99 and MaxAbsErr > 0.001, Cosine < 0.9, MaxAbsErr > 1, or NaN and inf stand in different places.",
@@ -471,14 +504,15 @@ async function drawDetail() {
       ...["NPU", "Bench"].map(side => h("tr", null, h("th", null, side), ...STATS.map(s => h("td", { class: "n" }, num(get(`${side} ${s}`)))))));
     const metrics = p.columns.filter(t => METRICS.has(t)).map(t => {
       const value = get(t), over = beyond(t, value, get);
-      return h("span", { class: "metric" + (over ? " over" : "") }, h("small", null, t), h("b", null, num(value) + (over ? " ✗" : "")));
+      return h("span", { class: "metric" + (over ? " over" : "") }, h("small", null, t), h("b", null, num(value) + (over ? " ✗" : "")),
+        over ? h("small", { class: "limit" }, over) : null);
     });
     const e = p.elements.get(r.index);
     return h("section", { class: "card v" + VERDICTS[v].key }, h("h3", null, mark(v, r.rows.marks[r.at]), " ", p.texts[r.rows.name[r.at]], " ",
       h("span", { class: "quiet" }, `${both(type, typeB)} ${both(shape, shapeB)}`)),
       bench && bench !== "N/A" ? h("p", { class: "quiet" }, "compared with " + bench) : null,
       stats, v === Verdict.Unmatched ? null : h("div", { class: "metrics" }, ...metrics),
-      message ? h("p", { class: "message" }, message) : null, e ? pictures(e) : null);
+      message ? h("p", { class: "message" }, message) : null, e ? pictures(e) : withoutPictures(head.pairs[view.pair].mode, v));
   });
   const neighbours = (wanted: number, other: number) => {
     const out: number[] = [];
