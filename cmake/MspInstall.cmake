@@ -8,6 +8,9 @@ configure_file(${CMAKE_SOURCE_DIR}/cmake/libmsprobe.pc.in ${CMAKE_BINARY_DIR}/li
 install(FILES ${CMAKE_BINARY_DIR}/libmsprobe.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 if(MSP_BUILD_CLI)
   install(TARGETS msprobe RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  if(TARGET msprobe_mpi) # where src/cli/launcher.c looks for it: beside bin
+    install(TARGETS msprobe_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_BINDIR}/../lib/msprobe)
+  endif()
   install(FILES ${CMAKE_SOURCE_DIR}/man/msprobe.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
   install(FILES ${CMAKE_SOURCE_DIR}/completions/msprobe.bash
     DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME msprobe)

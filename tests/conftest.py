@@ -4,6 +4,9 @@ import tarfile
 
 import pytest
 
+# Running calls again takes seconds and a Python with torch: tests of the verdict ask for it themselves (test_verdict.py).
+os.environ.setdefault("MSPROBE_NO_REPLAY", "1")
+
 
 @pytest.fixture(scope="session")
 def cases(tmp_path_factory):

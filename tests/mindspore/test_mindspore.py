@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
 
 
 def train(*words, check=True):
@@ -131,6 +132,14 @@ def test_loss_gradients_and_weights_have_the_same_bits_with_and_without(tmp_path
         output = train(model, steps, write_config(folder, task, level, part), "check-undo")
         assert bits(output) == bare, (task, level)
         assert "undone" in output
+
+
+@pytest.mark.parametrize("mode", ["no_change", "add_noise"])
+def test_free_benchmark_leaves_gradients_and_weights_as_they_are(tmp_path, mode):
+    """Not the loss: on the CPU MindSpore's own kernel for it gives two values for one input, by how often it ran (docs/collect-mindspore.md)."""
+    part = {"list": [], "fuzz_device": "npu", "pert_mode": mode, "handler_type": "check", "fuzz_level": "L1", "fuzz_stage": "forward"}
+    bare, checked = train("mlp", 12), train("mlp", 12, write_config(tmp_path, "free_benchmark", part=part))
+    assert [line.split(" loss")[0] for line in bits(bare)] == [line.split(" loss")[0] for line in bits(checked)]
 
 
 def test_structure_has_no_data(tmp_path):
@@ -329,3 +338,22 @@ def test_mindspore_dumps_a_static_graph_as_configured(tmp_path):
     files = list((tmp_path / "dump").rglob("*.npy"))
     assert files and all(".output." in p.name and "fc3" in p.name for p in files)
     assert os.listdir(next((tmp_path / "dump").glob("rank_0/Net/*"))) == ["1"]
+
+
+def test_what_mindspore_leaves_of_a_static_graph_is_compared(tmp_path):
+    command = ROOT / ".venv/bin/msprobe"
+    for side in ("npu", "bench"):
+        (tmp_path / side).mkdir()
+        train("mlp", 2, write_config(tmp_path / side, "tensor", "L2"), "graph")
+    worst = max((tmp_path / "npu/dump/rank_0/Net/0/1").glob("MatMul*fc3*.output.*.npy"))
+    values = np.load(worst) + 1
+    worst.chmod(0o600)
+    np.save(worst, values)
+    done = subprocess.run([str(command), "compare", "npu/dump", "bench/dump", "-o", "out", "--format", "csv", "--json", "-q"],
+                          capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    first, second = (list(csv.DictReader(open(p))) for p in sorted((tmp_path / "out").glob("*.csv")))
+    assert len(first) == len(second) > 300
+    assert {row["Accuracy Reached or Not"] for row in first} <= {"Yes", "None", ""}
+    wrong = [row["NPU Name"] for row in second if row["Accuracy Reached or Not"] == "No"]
+    assert len(wrong) == 1 and "fc3" in wrong[0]

@@ -57,10 +57,10 @@ for i in range(steps):
     if debugger:
         debugger.stop()
         debugger.step()
-    bits = zlib.crc32(loss.asnumpy().tobytes())
+    bits = 0
     for t in list(gradients) + list(net.get_parameters()):
         bits = zlib.crc32(t.asnumpy().tobytes(), bits)
-    print("bits %d %08x" % (i, bits))
+    print("bits %d %08x loss %08x" % (i, bits, zlib.crc32(loss.asnumpy().tobytes())))
 if "check-undo" in switches:
     after = attributes()
     differing = sorted(k for k in set(before) | set(after) if before.get(k) != after.get(k))
