@@ -534,6 +534,52 @@ def test_what_a_handler_raises_while_we_work_is_the_programs(tmp_path, where, ki
     assert all(n in stacks_of for n in r.names())
 
 
+def test_what_a_handler_raises_while_start_looks_at_files_is_the_programs(tmp_path):
+    """At each question that start(), stop() and step() put to the file system of a folder that holds an earlier run, one after the other."""
+    asked = ("listdir", "lstat", "mkdir", "rename", "stat", "open")
+
+    def body(d):
+        def ring(number, frame):
+            raise Limit(number)
+
+        signal.signal(signal.SIGALRM, ring)
+        left = [0]
+
+        def ringing(function):
+            @functools.wraps(function)
+            def call(*args, **kwargs):
+                left[0] -= 1
+                if left[0] == 0:
+                    signal.raise_signal(signal.SIGALRM)
+                return function(*args, **kwargs)
+            return call
+
+        for name in asked:
+            setattr(os, name, ringing(getattr(os, name)))
+        reached = number = 0
+        while True:
+            number += 1
+            left[0] = number
+            try:
+                d.start()
+                torch.add(R(2), 1)
+                d.stop()
+                d.step()
+            except Limit:
+                reached += 1
+            if left[0] > 0:
+                return reached, number - 1
+
+    for rank in ("rank", "rank7"):
+        earlier = tmp_path / "dump" / "step0" / rank
+        earlier.mkdir(parents=True)
+        (earlier / "dump.json").write_text("{}")
+    r = collect(tmp_path, body)
+    reached, interrupted = r.value
+    assert reached == interrupted > 5
+    assert "failed" not in r.output and "ended" not in r.output, r.output
+
+
 @pytest.mark.parametrize("plain", ["", "all"])
 def test_a_handler_that_raises_all_the_time_is_heard_all_the_time(tmp_path, plain):
     """Between start() and step(), in them, and in what we do while calls run: every exception arrives that was raised, and nothing of ours ends."""

@@ -13,6 +13,7 @@ import types
 
 from msprobe.core.common.exceptions import FileCheckException, MsprobeException, ScopeException
 from msprobe.core.log import log
+from msprobe.core.signals import give_back
 
 TASKS = ("statistics", "tensor", "overflow_check", "structure", "free_benchmark", "run_ut", "grad_probe")
 LEVELS = ("L0", "L1", "L2", "mix", "debug")
@@ -93,6 +94,7 @@ def check_folder(key, path):
         while not _is_there(there):
             there = os.path.dirname(there)
     except (OSError, ValueError) as e:  # a part of it is no folder, or it cannot be a path at all
+        give_back(e)
         raise wrong("%s is %r; it must name a folder that is there or can be made: %s" % (key, path, getattr(e, "strerror", None) or e)) from None
     if not os.path.isdir(there) or not os.access(there, os.W_OK | os.X_OK):
         raise wrong("%s is %r; it must name a folder that is there or can be made, and %s is no folder to write to" % (key, path, there))
@@ -181,6 +183,7 @@ def check_file(path):
     try:
         status = os.stat(path)
     except (OSError, ValueError) as e:  # ValueError: it cannot be a path at all
+        give_back(e)
         raise FileCheckException(FileCheckException.ILLEGAL_PATH_ERROR, "%s: %s" % (expected, getattr(e, "strerror", None) or e)) from None
     if not stat.S_ISREG(status.st_mode):
         raise FileCheckException(FileCheckException.INVALID_FILE_ERROR, "%s, and that is not a file" % expected)
@@ -196,6 +199,7 @@ def load(path):
         with open(path, encoding="utf-8-sig") as f:  # some editors put a byte order mark first
             config = json.load(f, object_pairs_hook=once_each)
     except (OSError, ValueError, RecursionError) as e:  # ValueError: no UTF-8, no JSON, or a number of thousands of digits
+        give_back(e)
         raise wrong("%s: cannot be read as JSON: %s%s" % (path, e, comma_hint(e))) from None
     if not isinstance(config, dict):
         raise wrong("%s: must hold a JSON object, and begins with %.80r" % (path, config))

@@ -12,6 +12,7 @@ import torch
 
 from msprobe.core.config import wrong
 from msprobe.core.log import log
+from msprobe.core.files import make_folder
 from msprobe.core.signals import give_back
 
 
@@ -90,7 +91,7 @@ class KernelDump:
 
     def _make_config(self):
         step = os.path.dirname(self._folder)
-        os.makedirs(step, mode=0o750, exist_ok=True)
+        make_folder(step)
         path = os.path.join(step, "kernel_config%s.json" % ("" if self._rank is None else "_%d" % self._rank))
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640), "w") as f:
             json.dump({"dump": {"dump_list": [], "dump_path": step, "dump_mode": "all", "dump_op_switch": "on"}}, f, indent=4)

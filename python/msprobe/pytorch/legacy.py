@@ -13,7 +13,9 @@ from types import SimpleNamespace
 
 from msprobe._core import probe
 from msprobe.core.common.exceptions import MsprobeException
+from msprobe.core.files import make_folder, status_of
 from msprobe.core.log import log
+from msprobe.core.signals import give_back
 from msprobe.pytorch.recorder import Recorder, _writer_path
 
 PTDBG, HOOKS = 1, 2  # forms of _core.probe.legacy_rules
@@ -83,11 +85,12 @@ class LegacyRecorder(Recorder):
         """Records go to folder/file from now on, elements to data_dir (None: nowhere)."""
         self.open(ring_dir)
         if data_dir:
-            os.makedirs(data_dir, mode=0o750, exist_ok=True)
+            make_folder(data_dir)
         probe.legacy_unit(self.form, folder, file, data_dir, mark)
 
     def give_up(self, error):
         """The files cannot be made: training goes on without them."""
+        give_back(error)
         probe.legacy_rules(self.form, muted=True)
         self._on_failure(str(error))
 
@@ -125,8 +128,8 @@ class Claims:
             except BlockingIOError:
                 os.close(fd)
                 return False
-            except OSError:
-                pass  # a file system without locks
+            except OSError as e:  # a file system without locks
+                give_back(e)
             if not _is_same_file(fd, path):
                 os.close(fd)  # somebody has moved it since it was opened
             elif os.fstat(fd).st_size > 0:
@@ -154,7 +157,7 @@ def stamp(path):
 def free_name(path):
     """path, or path_1, path_2, ...: the first that does not exist."""
     number, name = 0, path
-    while os.path.lexists(name):
+    while status_of(name):
         number += 1
         name = "%s_%d" % (path, number)
     return name

@@ -1,26 +1,16 @@
 """What an earlier run has left in dump_path: moved aside before the first record of a new one, so that the two are never mixed."""
 
-import contextlib
 import os
 import re
 
+from msprobe.core.files import is_folder, make_folder, names_in, size_of, status_of
 from msprobe.core.log import log
+from msprobe.core.signals import give_back
 
 _STEP = re.compile(r"^step\d+$")
 _RANK = re.compile(r"^rank(\d*)$|^proc\d+$")
 _RING = re.compile(r"^\.msprobe-(\d+)-\d+\.(ring|side|ring\.\d+\.spill)$")
 MOST = 10000
-
-
-def _names(folder):
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
-
-
-def _lives(pid):
-    return os.path.isdir("/proc/%d" % pid)
 
 
 def _is_ours(name, own, rank, world, alone):
@@ -35,12 +25,19 @@ def _is_ours(name, own, rank, world, alone):
 
 def _left(dump_path, own, rank, world):
     """Paths below dump_path of what is to be moved, and of what a killed run keeps outside its folders."""
-    names = _names(dump_path)
+    names = names_in(dump_path)
     rings = [(name, int(_RING.match(name).group(1))) for name in names if _RING.match(name)]
-    alone = not any(_lives(pid) for _, pid in rings)
-    units = [os.path.join(step, name) for step in names if _STEP.match(step) for name in _names(os.path.join(dump_path, step))
-             if _is_ours(name, own, rank, world, alone) and _names(os.path.join(dump_path, step, name))]
-    return units, [name for name, pid in rings if not _lives(pid)] if units else []
+    alone = not any(is_folder("/proc/%d" % pid) for _, pid in rings)
+    units = [os.path.join(step, name) for step in names if _STEP.match(step) for name in names_in(os.path.join(dump_path, step))
+             if _is_ours(name, own, rank, world, alone) and names_in(os.path.join(dump_path, step, name))]
+    return units, [name for name, pid in rings if not is_folder("/proc/%d" % pid)] if units else []
+
+
+def _move(path, target):
+    try:
+        os.rename(path, target)
+    except FileNotFoundError:
+        pass  # another rank was first with a ring
 
 
 def move_aside(dump_path, own, rank, world):
@@ -51,14 +48,14 @@ def move_aside(dump_path, own, rank, world):
     base = os.path.abspath(dump_path)
     for n in range(1, MOST):
         target = "%s.older-%d" % (base, n)
-        if not any(os.path.lexists(os.path.join(target, name)) for name in units):
+        if not any(status_of(os.path.join(target, name)) for name in units):
             break
     try:
         for name in units + rings:
-            os.makedirs(os.path.dirname(os.path.join(target, name)), 0o750, exist_ok=True)
-            with contextlib.suppress(FileNotFoundError):  # another rank was first with a ring
-                os.rename(os.path.join(base, name), os.path.join(target, name))
+            make_folder(os.path.dirname(os.path.join(target, name)))
+            _move(os.path.join(base, name), os.path.join(target, name))
     except OSError as e:
+        give_back(e)
         log.warning("%s holds an earlier run, which cannot be moved aside (%s): what of it this run does not overwrite stays there", dump_path, e)
         return
     log.info("%s held an earlier run; what belongs to it is now in %s", dump_path, target)
@@ -66,18 +63,13 @@ def move_aside(dump_path, own, rank, world):
 
 def steps_of(dump_path, own):
     """The folders of this process, one for each step. They are looked for, because a list of them would grow with the run."""
-    paths = [os.path.join(dump_path, step, own) for step in _names(dump_path) if _STEP.match(step)]
-    return [path for path in paths if os.path.isdir(path)]
+    paths = [os.path.join(dump_path, step, own) for step in names_in(dump_path) if _STEP.match(step)]
+    return [path for path in paths if is_folder(path)]
 
 
 def size_text(folders):
     """Bytes of all files in folders, for people."""
-    size = 0.0
-    for folder in folders:
-        for where, _, names in os.walk(folder):
-            for name in names:
-                with contextlib.suppress(OSError):
-                    size += os.lstat(os.path.join(where, name)).st_size
+    size = float(sum(map(size_of, folders)))
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:
             break

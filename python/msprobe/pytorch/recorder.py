@@ -9,7 +9,6 @@ import inspect
 import multiprocessing
 import os
 import shutil
-import stat
 import statistics
 import sys
 import sysconfig
@@ -23,6 +22,7 @@ from msprobe._core import probe
 from msprobe.core.common.exceptions import MsprobeException
 from msprobe.pytorch import apis, compiled, device, older, online, selftest, stacks
 from msprobe.core.config import nearest, wrong
+from msprobe.core.files import make_folder
 from msprobe.pytorch.describe import describe, unseen
 from msprobe.pytorch.groups import Groups
 from msprobe.pytorch.kernels import KernelDump, npu_module
@@ -127,21 +127,6 @@ def current_rank():
 def may_record(config):
     """Whether rank selects this process, as far as is known before the first step."""
     return not config.rank or current_rank()[0] in config.rank
-
-
-def make_folder(path, is_last_try=False):
-    """os.makedirs(); that one takes any OSError for mkdir's, also what a signal's handler raises. Under /proc a folder cannot be made in one that is there."""
-    try:
-        os.mkdir(path, 0o750)
-    except FileExistsError:
-        if not stat.S_ISDIR(os.stat(path).st_mode):
-            raise
-    except FileNotFoundError:
-        above = os.path.dirname(path)
-        if above in ("", path) or is_last_try:
-            raise
-        make_folder(above)
-        make_folder(path, True)
 
 
 def _spanning(steps, step):

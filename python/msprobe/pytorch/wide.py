@@ -6,6 +6,7 @@ import os
 import torch
 
 from msprobe.core.log import log
+from msprobe.core.signals import give_back
 
 # methods that tell about a tensor or manage it, and compute nothing
 _NO_COMPUTATION = set("""
@@ -73,5 +74,6 @@ def make(path, default):
         os.replace(path + ".new", path)
         log.info("the wide list of APIs is %s; it can be edited", path)
     except OSError as e:
+        give_back(e)
         log.info("the wide list of APIs cannot be kept as a file (%s); it is made in memory", e)
     return listed

@@ -14,7 +14,9 @@ import os
 import weakref
 
 from msprobe.pytorch import legacy
+from msprobe.core.files import make_folder
 from msprobe.core.log import log
+from msprobe.core.signals import give_back
 from msprobe.pytorch.modules import _Hook
 from msprobe.pytorch.seed import seed_all as _seed_all
 from msprobe.torch_npu_hooks.import_path import register_import_path
@@ -43,11 +45,12 @@ def set_dump_path(fpath=None):
     if recorder.ended or os.getpid() != recorder.pid:
         return
     try:
-        os.makedirs(os.path.dirname(path), mode=0o750, exist_ok=True)
+        make_folder(os.path.dirname(path))
         folder, file = os.path.split(_claim(path))
         recorder.target(folder, folder, file, None, 0)
         recorder.rules()
     except OSError as e:
+        give_back(e)
         recorder.give_up(e)
 
 

@@ -8,6 +8,7 @@ import torch
 from msprobe import _core
 from msprobe._core import probe
 from msprobe.core.log import log
+from msprobe.core.files import make_folder
 from msprobe.core.signals import give_back
 from msprobe.pytorch import older
 from msprobe.pytorch.describe import unseen
@@ -17,7 +18,7 @@ from msprobe.pytorch.free_benchmark.change import KINDS, OneUlp, ToCpu, limit
 from msprobe.pytorch.free_benchmark.findings import Findings
 from msprobe.pytorch.free_benchmark.preheat import Preheat
 from msprobe.pytorch.free_benchmark.results import bits_kept, differences, has_floats, is_right, outputs
-from msprobe.pytorch.recorder import Recorder, is_full, make_folder
+from msprobe.pytorch.recorder import Recorder, is_full
 
 UNREPEATABLE = 1 | 4 | 32  # flags of _core.probe.add: communication, waiting for it, and memory that nobody has written to
 
