@@ -4,6 +4,7 @@ import functools
 import gc
 import json
 import linecache
+import logging
 import os
 import signal
 import subprocess
@@ -465,12 +466,23 @@ class Limit(OSError):
     """What a handler raises. OSError: as TimeoutError is, and as ours are when a disk is full."""
 
 
+def python_loses_exceptions_in(frame):
+    """Where a log record asks for the process's name, `logging` passes over every exception, whoever logs: what is raised there nobody can hear."""
+    while frame is not None:
+        if frame.f_code is logging.LogRecord.__init__.__code__:
+            return True
+        frame = frame.f_back
+    return False
+
+
 class Alarm:
     def __init__(self, kind):
         self.raised = 0
         self.kind = kind
 
     def ring(self, number, frame):
+        if python_loses_exceptions_in(frame):
+            return
         self.raised += 1
         if self.kind == "once":
             signal.signal(signal.SIGALRM, signal.SIG_IGN)
