@@ -309,6 +309,29 @@ def test_every_internal_error_leaves_a_trace(tmp_path):
     assert all("output" in data["Mine.api.%d.forward" % i] for i in range(3)) and "Torch.add.0.forward" in data
 
 
+def test_what_a_result_raises_when_it_is_asked_for_its_fields_is_told(tmp_path):
+    class Kind(type):
+        @property
+        def _fields(cls):
+            raise LookupError("no fields for you")
+
+    class Pair(tuple, metaclass=Kind):
+        pass
+
+    class Module:
+        @staticmethod
+        def api(x):
+            return Pair([x, x])
+
+    def body(d):
+        d.register_custom_api(Module, "api", "Mine")
+        return step(d, lambda: bits(*Module.api(R(2))))
+
+    result = collect(tmp_path, body)
+    assert len(result.data()["Mine.api.0.forward"]["output"]) == 2
+    assert "LookupError: no fields for you" in open(result.file("dump_error_info.log")).read()
+
+
 def test_gradients_that_are_easily_missed(tmp_path):
     class Square(torch.autograd.Function):
         @staticmethod

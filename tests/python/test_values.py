@@ -307,6 +307,45 @@ def test_tensors_without_memory_are_refused():
             msprobe.stats(tensor)
 
 
+def test_what_an_object_raises_when_it_is_asked_whether_it_is_a_tensor_is_raised():
+    class Stopped(Exception):
+        pass
+
+    class Gone:
+        @property
+        def data_ptr(self):
+            raise Stopped("data_ptr")
+
+    class Kind(type):
+        def __getattr__(cls, name):
+            raise Stopped(name)
+
+    class Odd(metaclass=Kind):
+        pass
+
+    for odd in (Gone(), Odd()):
+        with pytest.raises(Stopped):
+            msprobe.stats(odd)
+
+
+def test_what_a_reason_raises_when_it_is_made_into_text_is_raised():
+    class Reason(RuntimeError):
+        def __str__(self):
+            raise KeyboardInterrupt
+
+    class Gone:
+        dtype, shape, is_cpu = torch.float32, (1,), True
+
+        def stride(self):
+            return (1,)
+
+        def data_ptr(self):
+            raise Reason
+
+    with pytest.raises(KeyboardInterrupt):
+        msprobe.stats(Gone())
+
+
 def test_gradients_and_parameters_are_no_hindrance():
     assert msprobe.stats(torch.nn.Parameter(torch.ones(3))).count == 3
     assert msprobe.stats(torch.ones(3, requires_grad=True) * 2).max == 2.0

@@ -50,6 +50,9 @@ void msp_probe_swallow(const char *where, const char *name);
  * is told as msp_probe_swallow() does. */
 void msp_probe_expect(PyObject *type, const char *where);
 
+/* Whether an object has an attribute. (PyObject_HasAttr() would take any exception for an answer.) */
+bool msp_probe_has(PyObject *object, const char *name, const char *where);
+
 /* What was held for the program is raised at its next instruction. */
 void msp_probe_deliver(void);
 

@@ -164,6 +164,17 @@ msp_probe_expect(PyObject *type, const char *where)
         Py_XDECREF(settle(type, where, ""));
 }
 
+bool
+msp_probe_has(PyObject *object, const char *name, const char *where)
+{
+    PyObject *value = PyObject_GetAttrString(object, name);
+
+    if (value == NULL)
+        msp_probe_expect(PyExc_AttributeError, where);
+    Py_XDECREF(value);
+    return value != NULL;
+}
+
 void
 msp_probe_mark(msp_record *r, const char *where, const char *name)
 {

@@ -83,7 +83,7 @@ put_hook(PyObject *accumulate, PyObject *variable, PyObject *hook)
     static int has_prehooks = -1; /* from torch 2.0 on */
 
     if (has_prehooks < 0)
-        has_prehooks = PyObject_HasAttr((PyObject *)Py_TYPE(accumulate), str_register_prehook);
+        has_prehooks = msp_probe_has((PyObject *)Py_TYPE(accumulate), "register_prehook", "hooking a parameter");
     if (has_prehooks && !msp_probe_has_main_grad(variable))
         return PyObject_CallMethodObjArgs(accumulate, str_register_prehook, hook, NULL);
     return msp_probe_hook(accumulate, hook);

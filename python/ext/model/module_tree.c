@@ -28,9 +28,11 @@ find_name(PyObject *text)
         names_by_text = PyDict_New();
     if (p == NULL || names_by_text == NULL)
         return NULL;
-    known = PyDict_GetItem(names_by_text, text);
+    known = PyDict_GetItemWithError(names_by_text, text);
     if (known != NULL)
         return PyLong_AsVoidPtr(known);
+    if (PyErr_Occurred())
+        return NULL;
     n = PyMem_Calloc(1, sizeof(*n) + (size_t)len + 1);
     address = n == NULL ? NULL : PyLong_FromVoidPtr(n);
     if (address == NULL || PyDict_SetItem(names_by_text, text, address) != 0) {

@@ -287,8 +287,8 @@ running_node(bool *own)
         number = PyObject_CallMethod(node, "_sequence_nr", NULL);
     if (number != NULL)
         n = PyLong_AsLongLong(number);
-    *own = number != NULL && PyObject_HasAttrString((PyObject *)Py_TYPE(node), "saved_tensors");
     msp_probe_expect(PyExc_AttributeError, "asking for the running node"); /* torch 1.13 and 2.0 do not tell */
+    *own = number != NULL && msp_probe_has((PyObject *)Py_TYPE(node), "saved_tensors", "asking for the running node");
     Py_XDECREF(number);
     Py_XDECREF(node);
     return n < 0 ? -1 : n;

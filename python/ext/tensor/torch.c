@@ -15,6 +15,7 @@
 /* ---- DLPack's structs ------------------------------------------------------------------------------------------- */
 
 enum { DL_MAJOR = 1, DL_CPU = 1 };
+#define DL_CAPSULE "dlpack_exchange_api"
 
 typedef struct dl_tensor {
     void *data;
@@ -76,40 +77,54 @@ dtype_of_dlpack(unsigned code, unsigned bits)
 
 /* ---- by the table ------------------------------------------------------------------------------------------------ */
 
-static const dl_exchange_api *
-find_exchange_api(const msp_py_state *state, PyTypeObject *type)
+/* 1 and a new reference in *out, 0: the object has no such attribute, -1 on error. */
+static int
+optional_attribute(PyObject **out, PyObject *obj, PyObject *name)
 {
-    PyObject *capsule = PyObject_GetAttr((PyObject *)type, state->str_dlpack_api);
-    const dl_exchange_api *api = NULL;
-
-    if (capsule != NULL) {
-        api = PyCapsule_GetPointer(capsule, "dlpack_exchange_api"); /* static in the framework */
-        Py_DECREF(capsule);
-    }
-    if (PyErr_ExceptionMatches(PyExc_AttributeError) || PyErr_ExceptionMatches(PyExc_ValueError))
-        PyErr_Clear(); /* a type without it, or another capsule under its name */
-    while (api != NULL && (api->version.major != DL_MAJOR || api->tensor_from_object == NULL))
-        api = api->previous;
-    return api;
+    *out = PyObject_GetAttr(obj, name);
+    if (*out != NULL)
+        return 1;
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError))
+        return -1;
+    PyErr_Clear(); /* of that type */
+    return 0;
 }
 
-/* The function table of a type, NULL: it has none. The last two types are remembered: torch.Tensor and
- * Parameter take turns. */
-static const dl_exchange_api *
-exchange_api(msp_py_state *state, PyTypeObject *type)
+/* The function table of a type, NULL in *out: it has none. -1 on error. */
+static int
+find_exchange_api(const dl_exchange_api **out, const msp_py_state *state, PyTypeObject *type)
 {
-    const dl_exchange_api *api;
+    const dl_exchange_api *api = NULL;
+    PyObject *capsule;
+    int found = optional_attribute(&capsule, (PyObject *)type, state->str_dlpack_api);
+
+    if (found > 0 && PyCapsule_IsValid(capsule, DL_CAPSULE))
+        api = PyCapsule_GetPointer(capsule, DL_CAPSULE); /* static in the framework */
+    Py_XDECREF(capsule);
+    while (api != NULL && (api->version.major != DL_MAJOR || api->tensor_from_object == NULL))
+        api = api->previous;
+    *out = api;
+    return found < 0 ? -1 : 0;
+}
+
+/* As that. The last two types are remembered: torch.Tensor and Parameter take turns. */
+static int
+exchange_api(const dl_exchange_api **out, msp_py_state *state, PyTypeObject *type)
+{
     unsigned at;
 
     for (int i = 0; i < MSP_PY_KNOWN_TYPES; i++)
-        if (type == state->dlpack_types[i])
-            return state->dlpack_apis[i];
-    api = find_exchange_api(state, type);
+        if (type == state->dlpack_types[i]) {
+            *out = state->dlpack_apis[i];
+            return 0;
+        }
+    if (find_exchange_api(out, state, type) != 0)
+        return -1;
     at = state->dlpack_next++ % MSP_PY_KNOWN_TYPES;
     Py_INCREF(type);
     Py_XSETREF(state->dlpack_types[at], type);
-    state->dlpack_apis[at] = api;
-    return api;
+    state->dlpack_apis[at] = *out;
+    return 0;
 }
 
 /* False: elements of a type that the table cannot name. */
@@ -225,19 +240,6 @@ fill_from_methods(msp_tensor *t, PyObject *obj)
 
 /* ---- where its memory is ----------------------------------------------------------------------------------------- */
 
-/* 1 and a new reference in *out, 0: the object has no such attribute, -1 on error. */
-static int
-optional_attribute(PyObject **out, PyObject *obj, PyObject *name)
-{
-    *out = PyObject_GetAttr(obj, name);
-    if (*out != NULL)
-        return 1;
-    if (!PyErr_ExceptionMatches(PyExc_AttributeError))
-        return -1;
-    PyErr_Clear();
-    return 0;
-}
-
 /* torch.strided, lent; NULL: there is no torch in this process, perhaps with an exception set. */
 static PyObject *
 strided_layout(msp_py_state *state)
@@ -303,7 +305,7 @@ ask(PyObject *obj, PyObject *method)
     if (r == NULL) {
         if (!PyErr_ExceptionMatches(PyExc_AttributeError))
             return -1;
-        PyErr_Clear();
+        PyErr_Clear(); /* of that type */
         return 0;
     }
     yes = PyObject_IsTrue(r);
@@ -331,9 +333,11 @@ has_lazy_bit(const msp_py_state *state, const msp_tensor *t, PyObject *obj)
 static msp_py_place
 fill(msp_tensor *t, msp_py_state *state, PyObject *obj)
 {
-    const dl_exchange_api *api = exchange_api(state, Py_TYPE(obj));
+    const dl_exchange_api *api;
     dl_tensor d;
 
+    if (exchange_api(&api, state, Py_TYPE(obj)) != 0)
+        return MSP_PY_FAILED;
     if (api != NULL) {
         if (api->tensor_from_object(obj, &d) != 0)
             return MSP_PY_FAILED;
@@ -387,23 +391,19 @@ materialised(msp_py_view *v, PyObject *obj)
     return copy;
 }
 
-/* Frameworks answer with a page of text; its first line says enough. */
+/* Frameworks answer with a page of text; its first line says enough. What fails meanwhile is raised instead. */
 static int
 no_memory_to_read(void)
 {
-    PyObject *type, *value, *trace;
-    PyObject *text = NULL;
-    const char *why = NULL;
+    PyObject *type, *value, *trace, *text;
+    const char *why;
 
     PyErr_Fetch(&type, &value, &trace);
-    if (value != NULL)
-        text = PyObject_Str(value);
-    if (text != NULL)
-        why = PyUnicode_AsUTF8(text);
-    PyErr_Clear();
+    text = value == NULL ? PyUnicode_FromString("") : PyObject_Str(value);
+    why = text == NULL ? NULL : PyUnicode_AsUTF8(text);
     if (why != NULL && why[0] != '\0')
         PyErr_Format(PyExc_ValueError, "the tensor has no memory that can be read: %.*s", (int)strcspn(why, "\n"), why);
-    else
+    else if (why != NULL)
         PyErr_SetString(PyExc_ValueError, "the tensor has no memory that can be read");
     Py_XDECREF(type);
     Py_XDECREF(value);
@@ -412,14 +412,32 @@ no_memory_to_read(void)
     return -1;
 }
 
+/* Whether it can be asked for its memory as a tensor: 1, 0, or -1 on error. */
+static int
+is_tensor(msp_py_state *state, PyObject *obj)
+{
+    static const char *const methods[] = {"data_ptr", "stride"};
+    const dl_exchange_api *api;
+    int found = exchange_api(&api, state, Py_TYPE(obj)) == 0 ? 1 : -1;
+
+    for (int i = 0; i < 2 && found > 0 && api == NULL; i++) {
+        PyObject *name = PyUnicode_FromString(methods[i]), *method = NULL;
+
+        found = name == NULL ? -1 : optional_attribute(&method, obj, name);
+        Py_XDECREF(method);
+        Py_XDECREF(name);
+    }
+    return found;
+}
+
 int
 msp_py_torch_view(msp_py_view *v, msp_py_state *state, PyObject *obj)
 {
     msp_py_place place;
+    int found = is_tensor(state, obj);
 
-    if (exchange_api(state, Py_TYPE(obj)) == NULL &&
-        (!PyObject_HasAttrString(obj, "data_ptr") || !PyObject_HasAttrString(obj, "stride")))
-        return 0;
+    if (found <= 0)
+        return found;
     place = msp_py_torch_look(&v->t, state, obj);
     if (place == MSP_PY_AWAY || place == MSP_PY_LAZY) {
         obj = materialised(v, obj);

@@ -319,7 +319,8 @@ msp_probe_values(msp_record *r, PyObject *seq, probe_path *path, Py_ssize_t firs
 static bool
 has_fields(PyObject *v)
 {
-    return PyTuple_Check(v) && !PyTuple_CheckExact(v) && PyObject_HasAttrString((PyObject *)Py_TYPE(v), "_fields");
+    return PyTuple_Check(v) && !PyTuple_CheckExact(v) &&
+           msp_probe_has((PyObject *)Py_TYPE(v), "_fields", "looking for a result's fields");
 }
 
 void
