@@ -1,4 +1,5 @@
 """What the project promises about its own files."""
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -45,3 +46,27 @@ def test_both_descriptions_lead_to_every_page():
     links = [set(re.findall(r"\]\(([^)#]+)\)", (ROOT / name).read_text(encoding="utf-8"))) for name in ("README.md", "README.zh-CN.md")]
     assert links[0] - {"README.zh-CN.md"} == links[1] - {"README.md"}
     assert {f"docs/{f.name}" for f in (ROOT / "docs").glob("*.md")} - {"docs/README.md"} <= links[0]
+
+
+def compares_versions(tree):
+    """Whether a __version__ is compared, or taken apart to be compared."""
+    for node in ast.walk(tree):
+        inside = [node.left, *node.comparators] if isinstance(node, ast.Compare) else [node.func] if isinstance(node, ast.Call) else []
+        if any(getattr(n, "attr", getattr(n, "id", None)) == "__version__" for part in inside for n in ast.walk(part)):
+            return True
+    return False
+
+
+def test_no_torch_is_known_by_its_version():
+    """What a torch can do is asked of it: vendors' builds have versions of their own."""
+    files = [*(ROOT / "python/msprobe/pytorch").rglob("*.py"), *(ROOT / "python/msprobe/core").rglob("*.py"), *(ROOT / "python/ptdbg_ascend").rglob("*.py")]
+    assert len(files) > 20 and not [str(f) for f in files if compares_versions(ast.parse(f.read_text(encoding="utf-8")))]
+    assert compares_versions(ast.parse("x = tuple(torch.__version__.split('.')) > (2, 0)")) and compares_versions(ast.parse("torch.__version__ >= '2'"))
+
+
+def test_the_collector_uses_what_others_publish():
+    """No symbol of a C++ library by name, no header of CPython's own insides, none of its version tags."""
+    private = re.compile(r"dlopen|dlsym|_ZN\w+|vtable|internal/pycore|Py_BUILD_CORE|version_tag|_PyInterpreterFrame")
+    files = [f for suffix in ("*.c", "*.h") for f in (ROOT / "python/ext").rglob(suffix)]
+    found = {f"{f.relative_to(ROOT)}: {m.group()}" for f in files for m in private.finditer(f.read_text(encoding="utf-8"))}
+    assert len(files) > 40 and not found

@@ -7,6 +7,7 @@ autograd nodes, so that no node of ours is in the graph and no gradient is summe
 
 import functools
 import hashlib
+import inspect
 import sys
 import threading
 
@@ -15,7 +16,8 @@ from torch.nn.parameter import is_lazy
 
 from msprobe.core.log import log
 
-TORCH2 = tuple(int(x) for x in torch.__version__.split(".")[:2]) >= (2, 0)
+# hooks see keywords, can stand before the program's own, and are called when a module has raised; since 2.0
+HOOKS_ARE_ALWAYS_CALLED = "always_call" in inspect.signature(torch.nn.Module.register_forward_hook).parameters
 TELLS_OF_GRADIENTS = hasattr(torch.Tensor, "register_post_accumulate_grad_hook")  # since 2.1
 LONGEST_NAME = 1000  # bytes: PROBE_MODULE_NAME of python/ext/recording.h
 
@@ -234,7 +236,7 @@ class ModuleHooks:
         self._hooked_modules[id(module)] = module
         before = _Hook(lambda m, args, kwargs=None: self._before(m, args, kwargs or {}))
         after = _Hook(lambda m, args, *rest: self._after(m, rest[-1]))
-        if TORCH2:
+        if HOOKS_ARE_ALWAYS_CALLED:
             # behind the program's own hooks, which may change the inputs, and before those that may change the output
             self._handles[id(module)] = (module.register_forward_pre_hook(before, with_kwargs=True),
                                          module.register_forward_hook(after, with_kwargs=True, prepend=True, always_call=True))
@@ -289,7 +291,7 @@ class ModuleHooks:
             self._end(opened.pop()[1], None, True)
 
     def _before(self, module, args, kwargs):
-        if not TORCH2:
+        if not HOOKS_ARE_ALWAYS_CALLED:
             self._end_raised(_depth())
             self._deeper().append((_depth(), module))
         call = self._probe.module_begin(module, args, kwargs)
@@ -297,7 +299,7 @@ class ModuleHooks:
             self._open().setdefault(id(module), []).append(call)
 
     def _after(self, module, output):
-        if not TORCH2:
+        if not HOOKS_ARE_ALWAYS_CALLED:
             self._end_raised(_depth() + 1)
             opened = self._deeper()
             if opened and opened[-1][1] is module:  # else the program has taken out our other hook

@@ -27,7 +27,7 @@ from msprobe.pytorch.describe import describe, unseen
 from msprobe.pytorch.groups import Groups
 from msprobe.pytorch.kernels import KernelDump, npu_module
 from msprobe.core.log import log, set_rank
-from msprobe.pytorch.modules import TORCH2, ModuleHooks
+from msprobe.pytorch.modules import ModuleHooks
 from msprobe.pytorch.points import Points
 from msprobe.pytorch.points import check as check_point
 from msprobe.core.signals import give_back, is_programs
