@@ -4,6 +4,7 @@ import dataclasses
 import io
 import pickle
 import warnings
+from typing import Tuple
 
 import pytest
 from collecting import R, bare, collect, fill, step, torch
@@ -116,6 +117,49 @@ def _scripted(x: torch.Tensor, n: int) -> torch.Tensor:
     for _ in range(n):
         x = F.relu(x) + torch.tanh(x)
     return x
+
+
+def doubled(self, args: Tuple[torch.Tensor], out: torch.Tensor) -> torch.Tensor:
+    return out * 2
+
+
+@pytest.mark.parametrize("env", [None, {"MSPROBE_PLAIN": "all"}], ids=["in_place", "attributes"])
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_model_with_hooks_is_scripted_while_recording(tmp_path, level, env):
+    def body(d):
+        class Local(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.l = nn.Linear(3, 3)
+
+            def forward(self, x):
+                return F.pad(torch.sin(self.l(x)), (0, 1))
+
+        model = nn.Sequential(fill(nn.Linear(3, 3)), fill(Local()))
+        model[0].register_forward_hook(doubled)
+
+        def run():
+            @torch.jit.script
+            def plus(x: int) -> int:
+                return x + 1
+
+            class Pair:
+                def __init__(self, x: int):
+                    self.x = plus(x)  # a name that is looked for in the frame that calls torch.jit.script
+
+            torch.jit.script(Pair)
+            first = model(R(2, 3))
+            scripted = torch.jit.script(model)
+            return [*bits(first, scripted(R(2, 3)), model(R(2, 3))), str(scripted.inlined_graph)]
+
+        return [run(), step(d, run, model)]
+
+    result = both(tmp_path, body, env=env, level=level)
+    names = result.names()
+    if level != "L0":
+        assert "Functional.pad.1.forward" in names and "Functional.pad.2.forward" not in names
+    if level != "L1":
+        assert "Module.0.Linear.forward.1" in names and "Module.0.Linear.forward.2" not in names
 
 
 @pytest.mark.parametrize("level", LEVELS)
