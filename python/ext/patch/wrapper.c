@@ -53,6 +53,32 @@ wrapper_getattro(PyObject *self, PyObject *name)
     return PyObject_GenericGetAttr(self, name);
 }
 
+/*
+ * Equal to what it stands for, with its hash: torch looks whether isend is the function that a message names, programs
+ * keep tables by functions.
+ */
+static Py_hash_t
+wrapper_hash(PyObject *self)
+{
+    return PyObject_Hash(((wrapper_object *)self)->api->target);
+}
+
+static PyTypeObject wrapper_type;
+
+static PyObject *
+target_of(PyObject *v)
+{
+    return Py_TYPE(v) == &wrapper_type ? ((wrapper_object *)v)->api->target : v;
+}
+
+static PyObject *
+wrapper_richcompare(PyObject *self, PyObject *other, int op)
+{
+    if (op != Py_EQ && op != Py_NE)
+        Py_RETURN_NOTIMPLEMENTED;
+    return PyObject_RichCompare(target_of(self), target_of(other), op);
+}
+
 /* Pickled and copied as what it stands for: operator.itemgetter(0)((target,)), which needs nothing of ours to be
  * loaded. */
 static PyObject *
@@ -82,6 +108,8 @@ static PyTypeObject wrapper_type = {
     .tp_call = PyVectorcall_Call,
     .tp_descr_get = wrapper_get,
     .tp_getattro = wrapper_getattro,
+    .tp_hash = wrapper_hash,
+    .tp_richcompare = wrapper_richcompare,
     .tp_methods = wrapper_methods,
 #if PY_VERSION_HEX >= 0x03090000
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,

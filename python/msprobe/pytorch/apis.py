@@ -164,6 +164,7 @@ class Registry:
         self._separator = separator
         self._in_place = in_place  # kinds of objects that can be patched where they are
         self._packets = []
+        self._wrappers = {}
         self.attributes = Attributes()
         self.count = 0
 
@@ -212,8 +213,15 @@ class Registry:
         else:
             part, _, last = name.rpartition(".")
             holder = look_up(owner, part) if part else owner
-            self.attributes.add(holder, last, self._probe.wrapper(target, shown, flags & ~BY_CALLER))
+            self.attributes.add(holder, last, self._wrapper(target, shown, flags & ~BY_CALLER))
         self.count += 1
+
+    def _wrapper(self, target, shown, flags):
+        """One object wherever torch shows the same function under the same name: it asks whether the one is the other."""
+        key = id(target), shown  # the wrapper holds its target
+        if key not in self._wrappers:
+            self._wrappers[key] = self._probe.wrapper(target, shown, flags)
+        return self._wrappers[key]
 
     def add_custom(self, module, api, target, record):
         part, _, last = api.rpartition(".")

@@ -222,7 +222,7 @@ class ModuleHooks:
         if self._probe.module_known(module):
             return
         name = usable_name(name)
-        by_hooks = not self.in_place and not is_compiled(module)  # with which they would be compiled
+        by_hooks = not self.in_place and (self.eager or not is_compiled(module))  # with which they would be compiled
         self._probe.module_add(module, name, by_hooks)
         if by_hooks:
             self.hook(module)
