@@ -76,15 +76,23 @@ new_parameter_hook(PyObject *parameter, PyObject *watched)
     return h;
 }
 
+/* Whether what a hook before the node is shown is what counts. An older torch, which has no numbers of backward passes
+ * either, runs the program's hooks on a parameter behind it. */
+static bool
+is_told_before(PyObject *accumulate, PyObject *variable)
+{
+    static int has_prehooks = -1;
+
+    if (has_prehooks < 0)
+        has_prehooks = msp_probe_has((PyObject *)Py_TYPE(accumulate), "register_prehook", "hooking a parameter");
+    return has_prehooks && msp_probe.task_id != NULL && !msp_probe_has_main_grad(variable);
+}
+
 /* The handle, or NULL with an exception set. */
 static PyObject *
 put_hook(PyObject *accumulate, PyObject *variable, PyObject *hook)
 {
-    static int has_prehooks = -1; /* from torch 2.0 on */
-
-    if (has_prehooks < 0)
-        has_prehooks = msp_probe_has((PyObject *)Py_TYPE(accumulate), "register_prehook", "hooking a parameter");
-    if (has_prehooks && !msp_probe_has_main_grad(variable))
+    if (is_told_before(accumulate, variable))
         return PyObject_CallMethodObjArgs(accumulate, str_register_prehook, hook, NULL);
     return msp_probe_hook(accumulate, hook);
 }

@@ -286,7 +286,7 @@ running_node(bool *own)
     if (node != NULL && node != Py_None)
         number = PyObject_CallMethod(node, "_sequence_nr", NULL);
     if (number != NULL)
-        n = PyLong_AsLongLong(number);
+        n = (int64_t)PyLong_AsUnsignedLongLongMask(number);                /* the highest of all where it has none */
     msp_probe_expect(PyExc_AttributeError, "asking for the running node"); /* torch 1.13 and 2.0 do not tell */
     *own = number != NULL && msp_probe_has((PyObject *)Py_TYPE(node), "saved_tensors", "asking for the running node");
     Py_XDECREF(number);
