@@ -10,7 +10,6 @@ import inspect
 
 import torch
 
-from msprobe.core.signals import give_back
 from msprobe.pytorch.describe import group_id, group_ranks
 
 _NO_CALLS = ("get_", "is_", "new_", "init_", "destroy_", "set_")  # functions that ask or tell about groups
@@ -68,10 +67,10 @@ class Groups:
         return {"group_ranks": ranks, "group_id": self._id(group, tuple(ranks))} if ranks else None
 
     def _id(self, group, ranks):
-        key = getattr(group, "group_name", None), ranks
+        key = _name_of(group), ranks
         if key not in self._ids:
             for other in _made_before(group):
-                self._name((getattr(other, "group_name", None), tuple(group_ranks(other))))
+                self._name((_name_of(other), tuple(group_ranks(other))))
             self._name(key)
         return self._ids[key]
 
@@ -97,11 +96,16 @@ class Groups:
         return found
 
 
+def _kept(what):
+    """One of torch's dicts by group; {} in a torch that does not keep it."""
+    return getattr(torch.distributed.distributed_c10d, what, None) or {}
+
+
+def _name_of(group):
+    return getattr(group, "group_name", None) or _kept("_pg_names").get(group)
+
+
 def _made_before(group):
-    """The groups of this process up to this one, in the order in which they were made; [] in a torch that does not keep them."""
-    try:
-        made = list(torch.distributed.distributed_c10d._world.pg_group_ranks)
-    except AttributeError as e:
-        give_back(e)
-        return []
+    """The groups of this process up to this one, in the order in which they were made."""
+    made = list(_kept("_pg_group_ranks"))
     return made[:made.index(group)] if group in made else made
