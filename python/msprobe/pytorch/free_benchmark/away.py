@@ -54,7 +54,7 @@ def perturb_there(t, mode, salt):
         changed = perturb_there(parts, mode, salt)
         t.copy_(torch.view_as_complex(parts))
         return changed
-    before = t.clone().view(BITS[t.dtype.itemsize])
+    before = t.clone().view(BITS[t.element_size()])
     after = _swapped(before) if mode == "change_value" else _moved(t, before, mode, salt)
     t.copy_(after.view(t.dtype))
     return int((after != before).sum())

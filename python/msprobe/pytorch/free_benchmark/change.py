@@ -62,7 +62,7 @@ class Elements:
     def __init__(self, autocast):
         self.touched = False
         self.inputs = 0
-        self.narrowest = None
+        self.narrowest = self._bytes = None
 
     def __call__(self, t):
         if not (t.is_floating_point() or t.is_complex()) or t.numel() == 0:
@@ -73,8 +73,8 @@ class Elements:
             return t
         self.touched = True
         self.inputs += 1
-        if self.narrowest is None or t.dtype.itemsize < self.narrowest.itemsize:
-            self.narrowest = t.dtype
+        if self.narrowest is None or t.element_size() < self._bytes:
+            self.narrowest, self._bytes = t.dtype, t.element_size()
         return copy
 
 
