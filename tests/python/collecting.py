@@ -21,6 +21,12 @@ pytest.importorskip("msprobe.pytorch", reason="the extension is not built for th
 
 LIMIT = 120  # seconds
 
+# The whole suite can be run with MSPROBE_PLAIN=all. What is about the other way says so by this environment.
+IN_PLACE = {"MSPROBE_PLAIN": ""}
+PLAIN = os.environ.get("MSPROBE_PLAIN") == "all"
+ALWAYS_BY_HOOKS = not hasattr(torch.nn.Module, "_wrapped_call_impl")  # an older torch calls modules from Python alone: nothing but hooks sees it
+BY_HOOKS = PLAIN or ALWAYS_BY_HOOKS
+
 
 class NoTool:
     """In the place of the debugger, for the same piece of code without it."""

@@ -52,10 +52,10 @@ def config(folder, **keys):
     return str(path)
 
 
-def run(folder, script, expect=0):
+def run(folder, script, expect=0, env=None):
     path = folder / "script.py"
     path.write_text(textwrap.dedent(TRAIN) + textwrap.dedent(script))
-    done = subprocess.run([sys.executable, str(path)], cwd=folder, capture_output=True, text=True, timeout=240)
+    done = subprocess.run([sys.executable, str(path)], cwd=folder, capture_output=True, text=True, timeout=240, env=dict(os.environ, **(env or {})))
     assert done.returncode == expect, done.stdout + done.stderr
     return done.stdout
 
@@ -142,7 +142,7 @@ def test_the_functions_stay_the_same_objects(tmp_path):
         debugger.stop()
         assert F.relu.__code__ is before[6] and not hasattr(net.a.weight, "_backward_hooks_msprobe")
         debugger.step()
-    """ % config(tmp_path, level="L1"))
+    """ % config(tmp_path, level="L1"), env={"MSPROBE_PLAIN": ""})
 
 
 def test_an_api_that_raises_keeps_its_inputs_and_recording_goes_on(tmp_path):

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from collecting import R, bare, collect, fill, step, torch
+from collecting import IN_PLACE, R, bare, collect, fill, step, torch
 
 import torch.nn.functional as F
 from torch import nn
@@ -136,10 +136,10 @@ def test_a_compiled_model_is_recorded_at_its_borders(tmp_path, given, in_place):
         holder = nn.ModuleList([make()])  # whose call is recorded, because something holds it
         return step(d, lambda: (holder[0](R(2, 3, grad=True)) * 2).sum().backward(), holder)
 
-    result = collect(tmp_path, body, level="mix")
+    result = collect(tmp_path, body, IN_PLACE, level="mix")
     other = tmp_path / "eager"
     other.mkdir()
-    expected = collect(other, eager, level="mix").data()
+    expected = collect(other, eager, IN_PLACE, level="mix").data()
     found = result.data()
     one, grad = "Module.Sequential.Sequential.forward.0", "Module.Sequential.Sequential.backward.0"
     assert [n for n in found if ".parameters_grad" not in n] == [one, "Tensor.__mul__.0.forward", "Tensor.sum.0.forward", "Torch.ones_like.0.forward",

@@ -4,7 +4,7 @@ import os
 import random
 
 import pytest
-from collecting import R, collect, fill, in_process, step, torch, write_config
+from collecting import IN_PLACE, R, collect, fill, in_process, step, torch, write_config
 
 import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
@@ -442,7 +442,7 @@ def test_token_range_holds_what_the_program_makes_of_its_last_token(tmp_path):
         d.stop()
         d.step()
 
-    assert [n for n in collect(tmp_path, body, level="L1").names() if "argmax" in n] == ["Torch.argmax.0.forward", "Torch.argmax.1.forward"]
+    assert [n for n in collect(tmp_path, body, IN_PLACE, level="L1").names() if "argmax" in n] == ["Torch.argmax.0.forward", "Torch.argmax.1.forward"]
 
 
 class Deep(nn.Module):

@@ -7,7 +7,7 @@ import warnings
 from typing import Tuple
 
 import pytest
-from collecting import R, bare, collect, fill, step, torch
+from collecting import BY_HOOKS, IN_PLACE, R, bare, collect, fill, step, torch
 
 import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
@@ -176,7 +176,7 @@ def test_models_are_copied_pickled_and_saved_while_recording(tmp_path, level):
             buffer.seek(0)
             kept += (torch.load(buffer, weights_only=False),)
             hooks = [len(m._forward_hooks) + len(m._forward_pre_hooks) for k in kept for m in k.modules()]
-            return [*bits(*[p for k in kept for p in k.parameters()]), [k[0].act is F.gelu for k in kept]], kept, hooks
+            return [*bits(*[p for k in kept for p in k.parameters()]), [k[0].act == F.gelu for k in kept]], kept, hooks
 
         value, kept, _ = step(d, run, model)
         return [*value, *bits(*[k(R(2, 3)) for k in kept])]
@@ -203,7 +203,28 @@ def test_functions_stay_the_objects_they_were(tmp_path, level):
         built, inside = run(), step(d, recorded, model)
         return [built, inside, run()]
 
-    assert both(tmp_path, body, level=level).value == [[True, True, 1, 2, 3, 4]] * 3
+    assert both(tmp_path, body, env=IN_PLACE, level=level).value == [[True, True, 1, 2, 3, 4]] * 3
+
+
+def test_what_stands_in_for_a_function_is_as_good_as_it(tmp_path):
+    """Where attributes are replaced: a table by functions finds them, whoever has put them there, and `in` a list; a copy is the function itself."""
+    from torch import relu
+
+    before, isend = {torch.relu: 1, F.gelu: 2, torch.Tensor.add: 3}, torch.distributed.isend
+
+    def body(d):
+        def run():
+            inside = {torch.relu: 1, F.gelu: 2, torch.Tensor.add: 3}
+            found = [table[f] for table in (before, inside) for f in (torch.relu, relu, F.gelu, torch.Tensor.add)]
+            found += [relu == torch.relu, torch.relu == relu, torch.relu != relu, torch.relu == torch.sigmoid, isend in [torch.distributed.isend]]
+            found += [torch.distributed.isend is torch.distributed.distributed_c10d.isend, pickle.loads(pickle.dumps(torch.relu)) == relu]
+            torch.relu(R(2))
+            return [*found, F.gelu(R(2)), copy.deepcopy(F.gelu)(R(2))]
+
+        return step(d, run)
+
+    names = both(tmp_path, body, env={"MSPROBE_PLAIN": "all"}).names()
+    assert names == ["Torch.relu.0.forward", "Functional.gelu.0.forward"]
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -436,7 +457,8 @@ def test_checkpointed_regions_are_recorded_to_their_last_call(tmp_path, level, r
         cut_off = [] if reentrant or torch.__version__.startswith("1.") else ["Module.0.3.Linear.forward.1", "Module.0.Sequential.forward.1"]
         assert sorted(n for n in again if data[n]["output"] == [None]) == cut_off
         lines = {n: done.stacks()[n][0].rpartition("\n ")[2] for n in cut_off}
-        assert all(line.startswith("result = forward_call(") for line in lines.values()), lines  # from where the original records such a module
+        where = "hook_result = hook(" if BY_HOOKS else "result = forward_call("  # from where the original records such a module
+        assert all(line.startswith(where) for line in lines.values()), lines
         assert "Module.0.1.GELU.backward.%d" % reentrant in data
 
 

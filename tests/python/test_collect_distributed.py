@@ -212,7 +212,7 @@ def test_compare_passes_over_the_field(tmp_path):
         for record in whole["data"].values():
             record.pop("distributed", None)
         path.write_text(json.dumps(whole))
-    command = os.path.join(os.path.dirname(sys.executable), "msprobe")
+    command = shutil.which("msprobe", path=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
     for golden in (tmp_path / "dump", other):
         out = tmp_path / ("out_" + golden.name)
         done = subprocess.run([command, "compare", str(tmp_path / "dump"), str(golden), "-o", str(out), "--format", "csv", "--fail-on", "any"],

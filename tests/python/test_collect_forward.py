@@ -3,7 +3,7 @@ import sys
 import traceback
 
 import pytest
-from collecting import R, bare, collect, fill, torch
+from collecting import ALWAYS_BY_HOOKS, BY_HOOKS, R, bare, collect, fill, torch
 
 import torch.nn as nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
@@ -116,7 +116,7 @@ def test_an_exception_shows_the_same_places(tmp_path):
 
     (tmp_path / "bare").mkdir()
     result = collect(tmp_path, body, level="L0")
-    assert result.value == bare(tmp_path / "bare", body) and [name for name, *_ in result.value].count("_call_impl") == 3
+    assert (BY_HOOKS or result.value == bare(tmp_path / "bare", body)) and [name for name, *_ in result.value].count("_call_impl") == 3
     assert "Module.0.ReLU.forward.0" in result.data()
 
 
@@ -139,6 +139,7 @@ def test_another_forward_is_called_from_then_on(tmp_path):
     assert result.value == bare(tmp_path / "bare", body) and len(set(result.value)) == 5
 
 
+@pytest.mark.skipif(ALWAYS_BY_HOOKS, reason="a trace names values by the variables of the frames around them, and hooks of this torch have others")
 def test_a_trace_is_made_of_what_is_recorded(tmp_path):
     def body(d):
         m = nn.Sequential(Scale(2.0), nn.ReLU())

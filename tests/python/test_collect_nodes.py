@@ -194,7 +194,7 @@ def test_nothing_of_a_graph_is_left_when_it_is_gone(tmp_path):
     def body(d):
         m, x = model(), R(2, 3)
         blocks = []
-        for i in range(541):
+        for i in range(781):
             run_step(d, m, lambda: m(x).sum())
             if i >= 300 and (i - 300) % 40 == 0:  # numbers up to 256 are there anyway
                 gc.collect()

@@ -64,6 +64,20 @@ def test_what_a_hook_on_the_result_of_a_module_calls_stands_outside_it(tmp_path)
     assert collect(tmp_path, body, level="mix").construct()["Torch.neg.0.forward"] is None
 
 
+def test_what_a_hook_on_a_parameter_calls_is_recorded_without_a_word(tmp_path):
+    """The node that runs then has no number."""
+    def body(debugger):
+        model = nn.Sequential(nn.Sequential(nn.Linear(3, 3)), nn.Linear(3, 2))
+        model[0][0].weight.register_hook(lambda g: torch.neg(g))
+        debugger.start(model)
+        model(torch.ones(2, 3)).sum().backward()
+        debugger.stop()
+        debugger.step()
+
+    result = collect(tmp_path, body, level="mix")
+    assert result.construct()["Torch.neg.0.forward"] is None and "failed for" not in result.output
+
+
 @tells_its_node
 def test_a_forward_repeated_for_its_activations_belongs_to_the_module_that_needs_them(tmp_path):
     class Block(nn.Module):

@@ -10,12 +10,13 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import types
 import weakref
 from collections import OrderedDict
 
 import pytest
-from collecting import R, afresh, bare, collect, fill, step, torch, write_config
+from collecting import BY_HOOKS, IN_PLACE, PLAIN, R, afresh, bare, collect, fill, step, torch, write_config
 
 import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
@@ -123,6 +124,9 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_a_module_has_is_looked_at_in_each_call(tmp_path, change):
+    if PLAIN and change == "another dict of hooks":
+        pytest.skip("torch keeps by number which hooks take keywords, and here a hook of ours has the number of one in the other dict")
+
     def body(d):
         model = net()
 
@@ -134,7 +138,7 @@ def test_what_a_module_has_is_looked_at_in_each_call(tmp_path, change):
         return step(d, run, model)
 
     data = both(tmp_path, body, level="L0").data()
-    if torch.__version__.startswith("1.") and "hook" in change:
+    if BY_HOOKS and "hook" in change:
         return  # hooks of ours record there: they stand before what comes later, or go with their dict
     first, second = data["Module.0.Linear.forward.0"], data["Module.0.Linear.forward.1"]
     doubled = 1 if change == "other parameters" else 2
@@ -450,7 +454,8 @@ def test_an_interrupt_while_a_value_is_read_reaches_the_program(tmp_path):
         d.start(model)
         with pytest.raises(KeyboardInterrupt):
             model[0](slow)
-            for _ in range(1000):
+            end = time.monotonic() + 60
+            while time.monotonic() < end:
                 pass
         model[0](R(2))
         d.stop()
@@ -458,7 +463,7 @@ def test_an_interrupt_while_a_value_is_read_reaches_the_program(tmp_path):
 
     r = collect(tmp_path, body, level="L0")
     wanted = ["Module.0.Model.forward.0", "Module.0.Model.forward.1"]
-    assert r.names() == (wanted if hasattr(torch, "compile") else wanted[1:])  # in 1.13 the interrupt comes before the module's last hook
+    assert r.names() == (wanted[1:] if BY_HOOKS else wanted)  # where a hook records, the interrupt comes before the module's last one
     assert "failed" not in r.output
 
 
@@ -537,7 +542,7 @@ def test_what_a_handler_raises_while_we_work_is_the_programs(tmp_path, where, ki
         d.step()
         return alarm.raised, reached
 
-    r = collect(tmp_path, body)
+    r = collect(tmp_path, body, IN_PLACE if where == "route" else None)  # replaced attributes know by which name they are called
     raised, reached = r.value
     assert raised == reached == 1
     assert "failed" not in r.output and "ended" not in r.output and "rror" not in r.output, r.output

@@ -8,7 +8,7 @@ import sys
 import zlib
 
 import pytest
-from collecting import R, collect, in_process, step, torch, write_config
+from collecting import IN_PLACE, R, collect, in_process, step, torch, write_config
 
 import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
@@ -84,7 +84,7 @@ def test_functions_imported_by_name_before_are_recorded(tmp_path):
         d.stop()
         d.step()
 
-    assert collect(tmp_path, body).names() == ["Torch.relu.0.forward", "Functional.gelu.0.forward"]
+    assert collect(tmp_path, body, IN_PLACE).names() == ["Torch.relu.0.forward", "Functional.gelu.0.forward"]
 
 
 Pair = collections.namedtuple("Pair", "left right")

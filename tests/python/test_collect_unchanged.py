@@ -9,7 +9,7 @@ import sys
 import zlib
 
 import pytest
-from collecting import LIMIT, R, Result, bare, collect, fill, torch, write_config
+from collecting import IN_PLACE, LIMIT, R, Result, bare, collect, fill, torch, write_config
 
 import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
@@ -157,7 +157,7 @@ def fast(tmp_path_factory):
 
     def get(which):
         if which not in made:
-            made[which] = collect(tmp_path_factory.mktemp("fast"), lambda d: train(d, which, 2), level="mix", part={"summary_mode": "md5"})
+            made[which] = collect(tmp_path_factory.mktemp("fast"), lambda d: train(d, which, 2), IN_PLACE, level="mix", part={"summary_mode": "md5"})
         return made[which]
 
     return get

@@ -2,6 +2,7 @@
 import json
 import os
 import signal
+import shutil
 import subprocess
 import sys
 
@@ -14,7 +15,7 @@ if not torch.distributed.is_available() or not torch.distributed.is_gloo_availab
 import torch.distributed as dist  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
-COMMAND = os.path.join(os.path.dirname(sys.executable), "msprobe")
+COMMAND = shutil.which("msprobe", path=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
 if not os.path.exists(COMMAND):
     pytest.skip("the command is not installed beside this interpreter", allow_module_level=True)
 

@@ -9,19 +9,19 @@ import tarfile
 import textwrap
 
 import pytest
-from collecting import R, in_process, torch
+from collecting import IN_PLACE, R, in_process, torch
 
 CASES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "data", "legacy", "cases.tar.xz")
 
 
-def record(folder, body, status=0):
+def record(folder, body, status=0, env=None):
     def run():
         os.chdir(folder)
         import msprobe.torch_npu_hooks
 
         return body(msprobe.torch_npu_hooks)
 
-    got, output, value = in_process(folder, run)
+    got, output, value = in_process(folder, run, env)
     assert got == status, output
     return value, output
 
@@ -123,7 +123,7 @@ def test_a_path_can_be_switched_and_taken_up_again(tmp_path):
             tool.set_dump_path(path)
             f(R(2))
 
-    record(tmp_path, body)
+    record(tmp_path, body, env=IN_PLACE)  # the functions are held by value
     assert [n.split("_")[1] for n in names(tmp_path / "a.pkl")] == ["relu", "relu", "tanh", "tanh"]
     assert [n.split("_")[1] for n in names(tmp_path / "b.pkl")] == ["exp", "exp"]
 

@@ -7,6 +7,7 @@ import random
 import signal
 import socket
 import struct
+import shutil
 import subprocess
 import sys
 import threading
@@ -56,7 +57,7 @@ STEPS = 3
 
 
 def command():
-    return os.path.join(os.path.dirname(sys.executable), "msprobe")
+    return shutil.which("msprobe", path=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
 
 
 def free_port():

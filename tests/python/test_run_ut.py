@@ -3,6 +3,7 @@ import csv
 import glob
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -55,7 +56,7 @@ def dump(tmp_path_factory):
 
 
 def command():
-    return os.path.join(os.path.dirname(sys.executable), "msprobe")
+    return shutil.which("msprobe", path=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
 
 
 def run_ut(path, out, *words, env=None):

@@ -1,6 +1,7 @@
 """The tool's own verdict on pairs that torch makes here: a broken kernel, another device, other weights, nothing wrong."""
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -80,7 +81,7 @@ def record(tmp_path_factory):
 
 
 def verdict(npu, bench, tmp_path, *options, **env):
-    msprobe = os.path.join(os.path.dirname(sys.executable), "msprobe")
+    msprobe = shutil.which("msprobe", path=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
     done = subprocess.run([msprobe, "compare", npu, bench, "-o", str(tmp_path / "out"), "--json", "-q", "--no-html", "--format", "csv", *options],
                           capture_output=True, text=True, env={**os.environ, "MSPROBE_PYTHON": sys.executable, "MSPROBE_NO_REPLAY": "0", **env})
     assert done.returncode == 0, done.stderr
