@@ -818,6 +818,31 @@ def test_tensors_of_the_programs_own_types(tmp_path):
     assert data["Torch.mul.0.forward"]["output"][0]["shape"] == [2] and "Torch.mul.0.forward.output.0.pt" not in result.tensors()
 
 
+@pytest.mark.skipif(torch.__version__.startswith("1."), reason="this torch has no way to keep a class from seeing what another program asks of its tensors")
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_tensor_class_sees_the_programs_calls_alone(tmp_path, level):
+    def body(d):
+        seen = []
+
+        class Watching(torch.Tensor):
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                seen.append(func.__name__)
+                return super().__torch_function__(func, types, args, kwargs or {})
+
+        model = net(nn.Linear(3, 4), nn.GELU())
+        model[0].weight = nn.Parameter(model[0].weight.detach().as_subclass(Watching))
+
+        def run():
+            x = R(2, 3).as_subclass(Watching).requires_grad_()
+            (model(x) * 2 + x.sin().sum()).sum().backward()
+            return [seen, type(x.grad).__name__, *bits(x.grad.as_subclass(torch.Tensor))]
+
+        return step(d, run, model)
+
+    both(tmp_path, body, level=level)
+
+
 def test_no_warning_of_torch_comes_from_us(tmp_path):
     def body(d):
         model = net(nn.Linear(3, 4), nn.ReLU(inplace=True), nn.Linear(4, 2))

@@ -40,6 +40,9 @@ void msp_probe_leave(probe_quiet *q);
 void msp_probe_resume(probe_quiet *q);
 void msp_probe_pause(probe_quiet *q);
 
+/* An attribute of a tensor: a class of the program's own that has __torch_function__ is not asked. */
+PyObject *msp_probe_tensor_attribute(PyObject *tensor, PyObject *name);
+
 /*
  * An exception that came up in our own code is told in the log and never seen by the program: where we were, and the
  * name of what was recorded. One that a handler of a signal raised meanwhile is the program's, and goes to it.

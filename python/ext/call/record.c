@@ -20,29 +20,57 @@ ask_modes(int which, PyObject *arg)
     return said;
 }
 
+/* What was set, to be put back; NULL: nothing is to be. */
+static PyObject *
+set_aside(void)
+{
+    PyObject *state = ask_modes(1, NULL);
+
+    if (state != NULL)
+        Py_XDECREF(ask_modes(2, PyTuple_GET_ITEM(msp_probe.modes, 3)));
+    return state;
+}
+
+/* Takes the reference over. An exception that is set stays. */
+static void
+put_back(PyObject *state)
+{
+    PyObject *type, *value, *trace;
+
+    if (state == NULL)
+        return;
+    PyErr_Fetch(&type, &value, &trace);
+    Py_XDECREF(ask_modes(2, state));
+    Py_DECREF(state);
+    PyErr_Restore(type, value, trace);
+}
+
 void
 msp_probe_pause(probe_quiet *q)
 {
-    q->state = NULL;
-    if (!msp_state_has_function_mode())
-        return;
-    q->state = ask_modes(1, NULL);
-    if (q->state != NULL)
-        Py_XDECREF(ask_modes(2, PyTuple_GET_ITEM(msp_probe.modes, 3)));
+    q->state = msp_state_has_function_mode() ? set_aside() : NULL;
 }
 
 void
 msp_probe_resume(probe_quiet *q)
 {
-    PyObject *type, *value, *trace;
-
-    if (q->state != NULL) {
-        PyErr_Fetch(&type, &value, &trace);
-        Py_XDECREF(ask_modes(2, q->state));
-        Py_CLEAR(q->state);
-        PyErr_Restore(type, value, trace);
-    }
+    put_back(q->state);
+    q->state = NULL;
     msp_probe_deliver();
+}
+
+PyObject *
+msp_probe_tensor_attribute(PyObject *tensor, PyObject *name)
+{
+    PyObject *state, *value;
+
+    if (msp_probe_is_plain_tensor(tensor) || msp_probe.modes == NULL ||
+        PyTuple_GET_ITEM(msp_probe.modes, 3) == Py_None) /* torch 1.13 has no state in which classes are not asked */
+        return PyObject_GetAttr(tensor, name);
+    state = set_aside();
+    value = PyObject_GetAttr(tensor, name);
+    put_back(state);
+    return value;
 }
 
 void

@@ -75,12 +75,12 @@ msp_probe_each_tensor(PyObject *v, visit_tensor *visit, void *payload, int depth
 PyObject *
 msp_probe_node_of(PyObject *tensor, int64_t *nr)
 {
-    PyObject *fn = PyObject_GetAttr(tensor, str_grad_fn);
+    PyObject *fn = msp_probe_tensor_attribute(tensor, str_grad_fn);
 
     if (fn == Py_None)
         Py_CLEAR(fn);
     if (fn != NULL)
-        *nr = msp_probe_number(PyObject_GetAttr(tensor, str_output_nr), "reading a tensor's node");
+        *nr = msp_probe_number(msp_probe_tensor_attribute(tensor, str_output_nr), "reading a tensor's node");
     /* a tensor of a subclass, or one that an in-place function has made impossible to differentiate */
     msp_probe_expect(PyExc_Exception, "reading a tensor's node");
     return fn;

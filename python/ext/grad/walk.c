@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-static PyObject *str_next_functions, *str_sequence, *str_variable;
+static PyObject *str_next_functions, *str_sequence, *str_variable, *str_shape, *str_dtype;
 
 int
 msp_probe_walk_setup(void)
@@ -19,6 +19,8 @@ msp_probe_walk_setup(void)
     str_next_functions = PyUnicode_InternFromString("next_functions");
     str_sequence = PyUnicode_InternFromString("_sequence_nr");
     str_variable = PyUnicode_InternFromString("variable");
+    str_shape = PyUnicode_InternFromString("shape");
+    str_dtype = PyUnicode_InternFromString("dtype");
     return PyErr_Occurred() ? -1 : 0;
 }
 
@@ -510,8 +512,8 @@ look_like(msp_tensor *like, PyObject *t)
     if (msp_probe_tensor_view(like, t))
         return;
     like->dtype = MSP_DTYPE_NONE;
-    shape = PyObject_GetAttrString(t, "shape");
-    dtype = shape == NULL ? NULL : PyObject_GetAttrString(t, "dtype");
+    shape = msp_probe_tensor_attribute(t, str_shape);
+    dtype = shape == NULL ? NULL : msp_probe_tensor_attribute(t, str_dtype);
     if (dtype == NULL || msp_probe_tensor_shape(like, shape, dtype) != 0) {
         like->dtype = MSP_DTYPE_NONE;
         msp_probe_expect(PyExc_Exception, "reading a tensor's shape"); /* of a subclass */

@@ -273,6 +273,19 @@ is_changed_inside(PyObject *parameter)
     return any;
 }
 
+/* A new reference, or NULL. */
+static PyObject *
+grad_of(PyObject *parameter)
+{
+    PyObject *name = PyUnicode_InternFromString("grad");
+    PyObject *gradient = name == NULL ? NULL : msp_probe_tensor_attribute(parameter, name);
+
+    Py_XDECREF(name);
+    if (gradient == NULL)
+        msp_probe_swallow("reading a parameter's gradient", "");
+    return gradient;
+}
+
 bool
 msp_probe_parameter_done(PyObject *w, PyObject *parameter, PyObject *const *arrived)
 {
@@ -283,9 +296,7 @@ msp_probe_parameter_done(PyObject *w, PyObject *parameter, PyObject *const *arri
         gradient = *arrived; /* what this pass has brought, not what it has added up to */
         Py_XINCREF(gradient);
     } else if (gradient == NULL) {
-        gradient = PyObject_GetAttrString(parameter, "grad");
-        if (gradient == NULL)
-            msp_probe_swallow("reading a parameter's gradient", "");
+        gradient = grad_of(parameter);
     }
     if (gradient == Py_None)
         Py_CLEAR(gradient);

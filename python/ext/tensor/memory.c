@@ -36,7 +36,7 @@ msp_probe_tensor_view(msp_tensor *view, PyObject *t)
 int
 msp_probe_requires_grad(PyObject *t, bool *yes)
 {
-    PyObject *v = PyObject_GetAttr(t, str_requires_grad);
+    PyObject *v = msp_probe_tensor_attribute(t, str_requires_grad);
 
     *yes = v == Py_True;
     Py_XDECREF(v);

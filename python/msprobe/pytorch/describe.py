@@ -230,10 +230,10 @@ class own_dispatch_off:
     """Whatever a tensor class of the program's own does at each operation, it does not do for us."""
 
     def __enter__(self):
-        self._guards = torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction()
+        self._guard = torch._C._DisableTorchDispatch()
 
     def __exit__(self, *_):
-        del self._guards
+        del self._guard
 
 
 @contextlib.contextmanager
@@ -283,7 +283,7 @@ def outside_transforms():
 
 
 def tensor(t, path):
-    with unseen(), devices.unprofiled():
+    with unseen(), devices.unprofiled(), torch._C.DisableTorchFunction():
         outside = None if _is_wrapped(t) else outside_transforms()
         if outside is None:
             return without_values(t, "inside a torch.func transform (vmap, grad, ...)", _TYPES.get(type(t).__name__, "torch.Tensor"))
