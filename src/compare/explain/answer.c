@@ -311,7 +311,7 @@ say_within(maker *m)
 {
     const msp_pair_verdict *v = &m->out->verdict;
 
-    if (v->given && v->kind == MSP_VERDICT_WITHIN) {
+    if (v->given && (v->kind == MSP_VERDICT_WITHIN || (v->kind == MSP_VERDICT_IDENTICAL && v->realigned > 0))) {
         msp_buf_text(&m->text, v->sentence);
         return set_level(m, MSP_ANSWER_WITHIN);
     }
@@ -361,7 +361,7 @@ is_judged(const msp_compare_pair *p)
 
     if (!v->given || (v->kind == MSP_VERDICT_NONE && p->counts.wrong > 0))
         return false;
-    return !(v->kind == MSP_VERDICT_IDENTICAL && p->mode == MSP_MODE_REAL && p->counts.no > 0);
+    return !(v->kind == MSP_VERDICT_IDENTICAL && v->realigned == 0 && p->mode == MSP_MODE_REAL && p->counts.no > 0);
 }
 
 msp_status

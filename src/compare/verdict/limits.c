@@ -85,7 +85,7 @@ judge_bench(msp_evidence *e, const msp_ordinary *o)
     double u = msp_local_roundoff(e->dtype), own = e->local[0]->rms / u, bench = e->local[1]->rms / u;
     double most = BENCH_OFF * o->limit * sqrt(o->cap * o->cap + o->floor * o->floor);
 
-    if (e->one_type && bench > most && own < bench / 3)
+    if (e->one_type && !msp_evidence_is_alone(e) && bench > most && own < bench / 3)
         raise_alarm(e, bench / most, MSP_SIGN_BENCH);
 }
 
@@ -119,7 +119,7 @@ judge_replayed(msp_evidence *e)
     e->expected = e->times = e->ratio = 0;
     if (a->bad > 0 && b->bad == 0)
         raise_alarm(e, INFINITY, MSP_SIGN_NONFINITE);
-    else if (b->bad > 0 && a->bad == 0)
+    else if (b->bad > 0 && a->bad == 0 && !msp_evidence_is_alone(e))
         raise_alarm(e, INFINITY, MSP_SIGN_BENCH_NONFINITE);
     else if (exact && a->differ > 0 && b->differ == 0)
         raise_alarm(e, CERTAIN, MSP_SIGN_INEXACT);
@@ -239,7 +239,7 @@ static void
 judge_growth(msp_evidence *e, double noise)
 {
     e->inherited = fmin(e->diff_out, GAIN * e->diff_in);
-    e->expected = noise;
+    e->expected = e->steps > 1 ? noise * sqrt((double)e->steps) : noise;
     if (!isfinite(e->diff_in)) /* what it took was broken already */
         e->times = 0;
     else

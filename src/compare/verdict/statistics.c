@@ -2,7 +2,7 @@
  * statistics.c - what statistics say about each result. A difference is scaled by what its quantity can resolve: a mean
  * by the root mean square, a minimum or maximum by the largest magnitude, a norm by itself.
  */
-#include "compare/verdict/verdict.h"
+#include "compare/verdict/alignment.h"
 
 #include <math.h>
 #include "core/alloc.h"
@@ -171,6 +171,8 @@ fill_evidence(msp_evidence *e, const msp_evidence_source *src, size_t row, doubl
     e->inherited = NAN;
     e->at = result_of(src->npu, n);
     if (b == NULL) {
+        e->diff_in = e->diff_out = NAN;
+        e->one_type = true;
         e->not_judged = "no partner";
         return;
     }
@@ -190,10 +192,89 @@ fill_evidence(msp_evidence *e, const msp_evidence_source *src, size_t row, doubl
         e->not_judged = "cancels to rounding";
 }
 
+/* ---- calls that stand for others --------------------------------------------------------------------------------- */
+
+static stat_diff
+end_difference(const msp_evidence_source *src, const msp_replaced_end *end)
+{
+    stat_diff d = row_difference(src->npu, &src->npu->rows[end->npu], &src->bench->rows[end->bench]);
+
+    return isnan(end->diff) || d.nonfinite ? d : (stat_diff){true, isinf(end->diff), end->diff};
+}
+
+/* The largest difference among what goes into the block; NaN: nothing that does could be compared. */
+static double
+taken_difference(const msp_evidence_source *src, const msp_replacement *r)
+{
+    double most = NAN;
+
+    for (size_t i = r->first_end; i < r->first_end + r->nends; i++) {
+        const msp_replaced_end *end = &src->replaced->ends[i];
+        stat_diff d = end_difference(src, end);
+
+        if (end->input && d.known)
+            most = fmax(most, d.value);
+    }
+    return most;
+}
+
+static void
+fill_replaced(msp_evidence *e, const msp_evidence_source *src, const msp_replacement *r, const msp_replaced_end *end)
+{
+    const msp_row *n = &src->npu->rows[end->npu], *b = &src->bench->rows[end->bench];
+    stat_diff d = end_difference(src, end);
+    double in = taken_difference(src, r);
+    msp_str api = src->npu->apis[r->last[0]].name;
+
+    *e = (msp_evidence){.name = api.p,
+                        .name_len = api.len,
+                        .bench = src->bench->apis[r->last[1]].name,
+                        .at = result_of(src->npu, n),
+                        .call = r->last[0],
+                        .slot = UINT32_MAX,
+                        .nature.cls = r->products ? MSP_CALL_MATMUL : MSP_CALL_VECTOR,
+                        .types = {src->npu->texts[n->dtype].dtype, src->bench->texts[b->dtype].dtype},
+                        .n = src->npu->texts[n->shape].numel,
+                        .diff_in = in,
+                        .diff_out = d.value,
+                        .tensors = !isnan(end->diff),
+                        .nonfinite = d.nonfinite,
+                        .inherited = NAN,
+                        .instead = {src->npu->apis[r->first[0]].name, src->bench->apis[r->first[1]].name},
+                        .steps = r->ncalls[0] > r->ncalls[1] ? r->ncalls[0] : r->ncalls[1]};
+    e->dtype = coarser(e->types[0], e->types[1]);
+    e->one_type = e->types[0] == e->types[1];
+    if (!d.known)
+        e->not_judged = "no statistics";
+    else if (!is_float(e->dtype))
+        e->not_judged = "no floating-point numbers";
+    else if (isnan(in))
+        e->not_judged = "nothing that these calls take has a partner";
+}
+
+/* The results of a block, after those of its last call. */
+static void
+add_replaced(msp_evidence_list *out, const msp_evidence_source *src, size_t *next, uint32_t call)
+{
+    const msp_replaced *all = src->replaced;
+
+    while (all != NULL && *next < all->count && all->items[*next].last[0] < call)
+        ++*next;
+    if (all == NULL || *next == all->count || all->items[*next].last[0] != call)
+        return;
+    for (size_t i = 0; i < all->items[*next].nends; i++) {
+        const msp_replaced_end *end = &all->ends[all->items[*next].first_end + i];
+
+        if (!end->input)
+            fill_replaced(&out->items[out->count++], src, &all->items[*next], end);
+    }
+}
+
 static msp_status
 collect_evidence(msp_evidence_list *out, const msp_evidence_source *src, const msp_map *calls, msp_error *err)
 {
     msp_buf scratch = {0};
+    size_t next = 0; /* of the blocks */
     bool failed;
 
     for (size_t a = 0; a < src->npu->napis; a++) {
@@ -219,6 +300,7 @@ collect_evidence(msp_evidence_list *out, const msp_evidence_source *src, const m
                 e->not_judged = "random: its numbers depend on chance";
             out->count++;
         }
+        add_replaced(out, src, &next, (uint32_t)a);
     }
     failed = scratch.failed;
     msp_buf_release(&scratch);
@@ -234,7 +316,8 @@ msp_evidence_from_rows(msp_evidence_list *out, const msp_evidence_source *src, m
     bool added;
 
     *out = (msp_evidence_list){0};
-    out->items = msp_alloc_zero(npu->count + 1, sizeof(*out->items));
+    out->items = msp_alloc_zero(npu->count + (src->replaced != NULL ? src->replaced->nends : 0) + 1,
+                                sizeof(*out->items));
     if (out->items == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     for (size_t a = 0; a < npu->napis && st == MSP_OK; a++)

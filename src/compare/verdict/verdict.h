@@ -80,12 +80,20 @@ typedef struct msp_evidence {
     const msp_local *local[2];
     double inherited;
 
+    /* it is what comes out of calls that stand for others on the bench (alignment.h): the first of them on either side,
+     * and how many there are; else empty and 0. name and bench are the last of them */
+    msp_str instead[2];
+    size_t steps;
+
     /* filled on the way to the verdict */
     double added, noise; /* calibrate.c, in unit roundoffs: beyond the bench's error; what the device may add */
     double peer_share, peer_slope; /* largest among other calls of its kind; -1: there are too few */
     double expected, times, ratio; /* limits.c, as in msp_verdict_result */
     msp_sign sign;
 } msp_evidence;
+
+/* So large a share of results without a partner is another model, or another level. */
+#define MSP_OTHER_MODEL 0.6
 
 /* Something that a call took, that no recorded call has made, and that the runs do not share (start.c). */
 typedef struct msp_start {
@@ -103,11 +111,12 @@ typedef struct msp_evidence_list {
 } msp_evidence_list;
 
 /* What is known of both sides. diffs: a relative difference for each NPU row that was measured on elements, else NaN;
- * NULL: none was. */
+ * NULL: none was. replaced (may be NULL): calls that stand for others. */
 typedef struct msp_evidence_source {
     const msp_rows *npu, *bench;
     const msp_match *match;
     const double *diffs;
+    const struct msp_replaced *replaced;
 } msp_evidence_source;
 
 /*
@@ -159,11 +168,19 @@ char *msp_verdict_take(msp_buf *b);
 /* A list of owned texts grows by one, a copy of text or what stood in b. False: out of memory. */
 MSP_CHECK bool msp_verdict_add_text(msp_verdict_texts *list, msp_str text);
 MSP_CHECK bool msp_verdict_add_take(msp_verdict_texts *list, msp_buf *b);
+void msp_verdict_texts_release(msp_verdict_texts *list);
 
 static inline msp_str
 msp_evidence_name(const msp_evidence *e)
 {
     return (msp_str){e->name, e->name_len};
+}
+
+/* Only the NPU run makes this call. */
+static inline bool
+msp_evidence_is_alone(const msp_evidence *e)
+{
+    return e->bench.len == 0;
 }
 
 static inline bool

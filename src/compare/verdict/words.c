@@ -75,6 +75,44 @@ write_replayed(msp_buf *b, const msp_verdict_suspect *s, const msp_evidence *e)
     }
 }
 
+/* Only the NPU run makes this call: nothing is inherited, and what this machine's torch makes of it is the measure. */
+static void
+write_alone(msp_buf *b, const msp_verdict_suspect *s)
+{
+    msp_buf_printf(b, ": this call, which the bench does not make, adds %.2g; torch on this machine adds %.2g, and %.2g "
+                      "may be expected", s->local, s->local_bench, s->expected);
+}
+
+static int
+short_of(msp_str api)
+{
+    msp_str end = MSP_STR(".forward");
+
+    return (int)(msp_str_ends(api, end) ? api.len - end.len : api.len);
+}
+
+/* "Tensor.transpose.3 to Torch.matmul.1" */
+static void
+write_calls(msp_buf *b, msp_str first, msp_str last)
+{
+    msp_buf_printf(b, "%.*s", short_of(first), first.p);
+    if (!msp_str_eq(first, last))
+        msp_buf_printf(b, " to %.*s", short_of(last), last.p);
+}
+
+static void
+write_instead(msp_buf *b, const msp_evidence *e)
+{
+    write_calls(b, e->instead[0], msp_evidence_name(e));
+    msp_buf_text(b, " do not compute what the bench's ");
+    write_calls(b, e->instead[1], e->bench);
+    if (e->nonfinite)
+        msp_buf_text(b, " do: what comes out is NaN or inf on one side only, and what goes in is not");
+    else
+        msp_buf_printf(b, " do: what comes out differs by %.2g where what goes in differs by %.2g and rounding explains "
+                          "%.2g", e->diff_out, e->diff_in, e->expected);
+}
+
 static void
 write_grown(msp_buf *b, const msp_evidence *e)
 {
@@ -102,8 +140,15 @@ msp_verdict_words_suspect(msp_verdict_suspect *s, const msp_evidence *e)
 {
     msp_buf b = {0};
 
-    write_result(&b, e);
-    if (msp_evidence_replayed(e))
+    if (e->steps > 0)
+        write_instead(&b, e);
+    else
+        write_result(&b, e);
+    if (e->steps > 0)
+        ;
+    else if (msp_evidence_replayed(e) && msp_evidence_is_alone(e) && e->sign == MSP_SIGN_ERROR)
+        write_alone(&b, s);
+    else if (msp_evidence_replayed(e))
         write_replayed(&b, s, e);
     else
         write_grown(&b, e);
