@@ -39,6 +39,7 @@ typedef struct maker {
     const msp_answer_seen *seen;
     msp_buf text;        /* the sentence */
     int64_t row;         /* that it names, -1: none */
+    int64_t beside;      /* the bench's, where calls of its own stand for it; -1: its partner */
     const char *verdict; /* what its line says of it */
 } maker;
 
@@ -55,11 +56,10 @@ set_level(maker *m, msp_answer_level level)
     return true;
 }
 
-/* The row "api.at", -1: there is none. */
+/* The row "api.at" of a side, -1: there is none. */
 static int64_t
-find_row(const maker *m, const char *api, const char *at)
+find_row(const msp_rows *rows, const char *api, const char *at)
 {
-    const msp_rows *rows = m->src->rows[0];
     size_t n = strlen(api), k = strlen(at);
 
     for (size_t i = 0; i < rows->count; i++) {
@@ -227,7 +227,9 @@ say_suspect(maker *m)
     const msp_verdict_suspect *s = &v->suspects[0];
     const msp_row_api *api;
 
-    m->row = v->nsuspects > 0 ? find_row(m, s->api, s->at) : -1;
+    m->row = v->nsuspects > 0 ? find_row(m->src->rows[0], s->api, s->at) : -1;
+    if (m->row >= 0 && s->bench_api != NULL && m->src->match->bench[m->row] == MATCH_NONE)
+        m->beside = find_row(m->src->rows[1], s->bench_api, s->at);
     m->verdict = v->nsuspects > 0 && s->nonfinite ? "NaN or inf on one side only" : "suspect";
     if (v->kind == MSP_VERDICT_START) {
         msp_buf_printf(&m->text, "Wrong: %s", v->sentence);
@@ -346,7 +348,9 @@ describe_row(maker *m, msp_error *err)
         return MSP_OK;
     partner = src.match->bench[m->row];
     src.row[0] = &src.rows[0]->rows[m->row];
-    src.row[1] = partner == MATCH_NONE ? NULL : &src.rows[1]->rows[partner];
+    src.row[1] = partner != MATCH_NONE ? &src.rows[1]->rows[partner]
+                 : m->beside >= 0      ? &src.rows[1]->rows[m->beside]
+                                       : NULL;
     src.verdict = m->verdict;
     m->out->answer.blamed.row = m->row;
     return msp_suspect_describe(&m->out->answer.blamed, &src, err);
@@ -367,7 +371,7 @@ is_judged(const msp_compare_pair *p)
 msp_status
 msp_answer_make(msp_compare_pair *out, const msp_suspect_source *src, const msp_answer_seen *seen, msp_error *err)
 {
-    maker m = {.out = out, .src = src, .seen = seen, .row = -1};
+    maker m = {.out = out, .src = src, .seen = seen, .row = -1, .beside = -1};
     bool judged = is_judged(out), said;
 
     if (!msp_answer_notes(out, src))

@@ -111,7 +111,8 @@ msp_suspect_inputs(msp_compare_suspect *out, const msp_suspect_source *src)
     found f = {0};
     msp_str name;
 
-    out->error = src->row[1] == NULL || src->row[0]->plain ? NAN : msp_suspect_difference(src, src->row[0], src->row[1]);
+    out->error =
+        src->row[1] == NULL || src->row[0]->plain ? NAN : msp_suspect_difference(src, src->row[0], src->row[1]);
     out->input_error = NAN;
     if (src->row[0]->state == STATE_INPUT || src->row[0]->state == STATE_PARAMETERS) {
         out->inputs = MSP_INPUTS_WRONG;

@@ -105,12 +105,12 @@ typedef struct aligner {
     msp_map keys; /* text: number */
     msp_arena texts;
     msp_buf scratch;
-    uint32_t *ids[2];     /* of the calls of a stream, by position */
-    uint32_t *stream[2];  /* calls that are being aligned */
+    uint32_t *ids[2];    /* of the calls of a stream, by position */
+    uint32_t *stream[2]; /* calls that are being aligned */
     size_t count[2];
-    uint32_t *place;      /* for each position of the NPU's stream the bench's, or MATCH_NONE; rising */
-    uint32_t *found;      /* room for one gap's result */
-    msp_map names[2];     /* api: index */
+    uint32_t *place;  /* for each position of the NPU's stream the bench's, or MATCH_NONE; rising */
+    uint32_t *found;  /* room for one gap's result */
+    msp_map names[2]; /* api: index */
     msp_sequence_room room;
 } aligner;
 

@@ -25,7 +25,7 @@ typedef struct msp_align_gap {
 } msp_align_gap;
 
 typedef struct msp_alignment {
-    uint32_t *partner; /* of every NPU call, or MATCH_NONE */
+    uint32_t *partner;  /* of every NPU call, or MATCH_NONE */
     uint32_t *order[2]; /* the forward calls of either side, as they come */
     size_t ncalls[2];
     bool *met[2]; /* for each of these: it has a partner */

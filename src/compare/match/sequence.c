@@ -38,10 +38,10 @@ msp_sequence_room_release(msp_sequence_room *r)
 }
 
 typedef struct aligner {
-    const uint32_t *a, *b;         /* what both sides have */
-    const uint32_t *at, *bt;       /* where it stood */
-    int64_t *ahead, *back;         /* by diagonal (x - y): how far the paths from the start, from the end, have come */
-    int64_t steps;                 /* that are left */
+    const uint32_t *a, *b;   /* what both sides have */
+    const uint32_t *at, *bt; /* where it stood */
+    int64_t *ahead, *back;   /* by diagonal (x - y): how far the paths from the start, from the end, have come */
+    int64_t steps;           /* that are left */
     uint32_t *partner;
 } aligner;
 

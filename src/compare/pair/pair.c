@@ -78,7 +78,8 @@ advise(msp_pair *p)
     bool ptdbg = p->look.form == MSP_LEGACY_PTDBG_2 || p->look.form == MSP_LEGACY_PTDBG_3;
     const char *advice = ptdbg ? msp_advisor_text_ptdbg(name, was_judged(p)) : msp_advisor_text(name, was_judged(p));
     msp_advisor_words words = {ptdbg ? at + 2 : at, /* there the header is line 1 */
-                               name, advice, msp_pair_is_legacy(p) ? NULL : p->out->answer.sentence};
+                               name, advice, msp_pair_is_legacy(p) ? NULL : p->out->answer.sentence,
+                               &p->out->verdict.alignment};
     msp_status st;
     char *path;
 

@@ -36,7 +36,7 @@ typedef struct msp_pair {
     msp_legacy_file legacy[2]; /* files of the older tools; their rows are the sides' */
     msp_legacy_look look;      /* set when form is */
     msp_cross_pair *cross;
-    char *mapping_path; /* of what -lm found */
+    char *mapping_path;          /* of what -lm found */
     msp_match match;             /* the table's */
     msp_match aligned;           /* the verdict's; empty: the table's do */
     msp_replaced replaced;       /* calls that stand for others */
@@ -105,7 +105,8 @@ msp_pair_verdict_match(const msp_pair *p)
 static inline msp_evidence_source
 msp_pair_evidence_source(const msp_pair *p)
 {
-    return (msp_evidence_source){&p->sides[0].rows, &p->sides[1].rows, msp_pair_verdict_match(p), p->diffs, &p->replaced};
+    return (msp_evidence_source){&p->sides[0].rows, &p->sides[1].rows, msp_pair_verdict_match(p), p->diffs,
+                                 &p->replaced};
 }
 
 /* All that explaining needs but for the row; with the verdict's partners. */

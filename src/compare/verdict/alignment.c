@@ -65,8 +65,7 @@ find_outside(outside *out, const msp_rows *t, const uint32_t *calls, size_t n)
 
         for (size_t i = api->first; i < api->first + api->count && out->count < BLOCK_INPUTS; i++)
             if (!t->rows[i].plain && t->rows[i].state < STATE_OUTPUT &&
-                msp_local_roundoff(t->texts[t->rows[i].dtype].dtype) > 0 &&
-                !is_known(t, out, calls, c, (uint32_t)i))
+                msp_local_roundoff(t->texts[t->rows[i].dtype].dtype) > 0 && !is_known(t, out, calls, c, (uint32_t)i))
                 out->rows[out->count++] = (uint32_t)i;
     }
 }
@@ -193,7 +192,7 @@ msp_replaced_release(msp_replaced *b)
 typedef struct teller {
     const msp_alignment *a;
     const msp_align_side *sides;
-    bool layers; /* modules count: both sides have them */
+    bool layers;    /* modules count: both sides have them */
     msp_map groups; /* sentence without its number: how many */
     msp_arena texts;
     msp_buf scratch;

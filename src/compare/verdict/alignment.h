@@ -30,7 +30,7 @@ typedef struct msp_replaced {
 
 /* MSP_E_NOMEM; out is to be released in any case. */
 MSP_CHECK msp_status msp_replaced_find(msp_replaced *out, const msp_alignment *a, const msp_rows *const rows[2],
-                                     msp_error *err);
+                                       msp_error *err);
 void msp_replaced_release(msp_replaced *b);
 
 /* "3 more Tensor.__mul__ in the NPU run, at model.py:31". MSP_E_NOMEM. */

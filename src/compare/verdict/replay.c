@@ -45,8 +45,8 @@ is_equal(const msp_evidence *e)
 }
 
 /*
- * Calls that only the NPU run makes are judged by themselves, with what this machine makes of them in the bench's place;
- * not those of another model.
+ * Calls that only the NPU run makes are judged by themselves, with what this machine makes of them in the bench's
+ * place; not those of another model.
  */
 static bool
 runs_alone(const msp_evidence_list *list)

@@ -89,6 +89,40 @@ call_difference(const msp_evidence_source *src, const msp_row_api *api, bool all
     return most;
 }
 
+/* The record of a module, "Module.fc.Linear.backward.0", for its "Module.fc.Linear.parameters_grad"; NULL: none. */
+static const msp_row_api *
+module_record(const msp_evidence_source *src, const msp_map *calls, msp_str grad, const char *way, unsigned number,
+              msp_buf *scratch)
+{
+    const char *end = msp_str_find(grad, MSP_STR(".parameters_grad"));
+    msp_map_entry *e;
+
+    msp_buf_clear(scratch);
+    msp_buf_add(scratch, grad.p, end == NULL ? 0 : (size_t)(end - grad.p));
+    msp_buf_printf(scratch, ".%s.%u", way, number);
+    e = end == NULL || scratch->failed ? NULL : msp_map_get(calls, msp_buf_view(scratch));
+    return e == NULL ? NULL : &src->npu->apis[e->value];
+}
+
+/* A parameter's gradient is a sum over all that its module took, forward and backward. */
+static double
+module_difference(const msp_evidence_source *src, const msp_map *calls, msp_str grad, msp_buf *scratch)
+{
+    const msp_row_api *f, *b;
+    double most = 0;
+
+    for (unsigned i = 0;; i++) {
+        f = module_record(src, calls, grad, "forward", i, scratch);
+        b = module_record(src, calls, grad, "backward", i, scratch);
+        if (f == NULL && b == NULL)
+            return most;
+        if (f != NULL)
+            most = fmax(most, call_difference(src, f, false));
+        if (b != NULL)
+            most = fmax(most, call_difference(src, b, false));
+    }
+}
+
 /* A gradient depends on what the forward call took and gave as well. */
 static double
 inputs_difference(const msp_evidence_source *src, const msp_map *calls, const msp_row_api *api, msp_buf *scratch)
@@ -96,6 +130,8 @@ inputs_difference(const msp_evidence_source *src, const msp_map *calls, const ms
     double most = call_difference(src, api, false);
     msp_map_entry *forward;
 
+    if (msp_str_find(api->name, MSP_STR(".parameters_grad")) != NULL)
+        return module_difference(src, calls, api->name, scratch);
     if (!msp_str_ends(api->name, MSP_STR(".backward")))
         return most;
     scratch->len = 0;
@@ -279,7 +315,9 @@ collect_evidence(msp_evidence_list *out, const msp_evidence_source *src, const m
 
     for (size_t a = 0; a < src->npu->napis; a++) {
         const msp_row_api *api = &src->npu->apis[a];
-        double in = inputs_difference(src, calls, api, &scratch), norm_in = inputs_norm(src, api);
+        const msp_row_api *gave = module_record(src, calls, api->name, "backward", 0, &scratch);
+        double in = inputs_difference(src, calls, api, &scratch);
+        double norm_in = inputs_norm(src, gave != NULL ? gave : api);
         uint32_t slot = 0;
 
         for (size_t i = api->first; i < api->first + api->count; i++) {
@@ -316,8 +354,8 @@ msp_evidence_from_rows(msp_evidence_list *out, const msp_evidence_source *src, m
     bool added;
 
     *out = (msp_evidence_list){0};
-    out->items = msp_alloc_zero(npu->count + (src->replaced != NULL ? src->replaced->nends : 0) + 1,
-                                sizeof(*out->items));
+    out->items =
+        msp_alloc_zero(npu->count + (src->replaced != NULL ? src->replaced->nends : 0) + 1, sizeof(*out->items));
     if (out->items == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     for (size_t a = 0; a < npu->napis && st == MSP_OK; a++)

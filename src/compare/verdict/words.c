@@ -79,8 +79,10 @@ write_replayed(msp_buf *b, const msp_verdict_suspect *s, const msp_evidence *e)
 static void
 write_alone(msp_buf *b, const msp_verdict_suspect *s)
 {
-    msp_buf_printf(b, ": this call, which the bench does not make, adds %.2g; torch on this machine adds %.2g, and %.2g "
-                      "may be expected", s->local, s->local_bench, s->expected);
+    msp_buf_printf(b,
+                   ": this call, which the bench does not make, adds %.2g; torch on this machine adds %.2g, and %.2g "
+                   "may be expected",
+                   s->local, s->local_bench, s->expected);
 }
 
 static int
@@ -109,8 +111,10 @@ write_instead(msp_buf *b, const msp_evidence *e)
     if (e->nonfinite)
         msp_buf_text(b, " do: what comes out is NaN or inf on one side only, and what goes in is not");
     else
-        msp_buf_printf(b, " do: what comes out differs by %.2g where what goes in differs by %.2g and rounding explains "
-                          "%.2g", e->diff_out, e->diff_in, e->expected);
+        msp_buf_printf(b,
+                       " do: what comes out differs by %.2g where what goes in differs by %.2g and rounding explains "
+                       "%.2g",
+                       e->diff_out, e->diff_in, e->expected);
 }
 
 static void
