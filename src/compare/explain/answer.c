@@ -167,6 +167,13 @@ say_nonfinite(maker *m)
     return set_level(m, MSP_ANSWER_WRONG);
 }
 
+/* Positions and truth values, where choices fell the other way: that they differ is known already. */
+static bool
+is_choice(const maker *m, const msp_row *r)
+{
+    return m->out->verdict.flips.count > 0 && msp_local_roundoff(m->src->rows[0]->texts[r->dtype].dtype) == 0;
+}
+
 /* The input of a call that differs most, and by how much. */
 static int64_t
 worst_input(const maker *m, const char *api, double *by)
@@ -179,7 +186,7 @@ worst_input(const maker *m, const char *api, double *by)
         const msp_row *n = &rows->rows[i];
         double d;
 
-        if (n->plain || n->state >= STATE_OUTPUT || m->src->match->bench[i] == MATCH_NONE ||
+        if (n->plain || n->state >= STATE_OUTPUT || m->src->match->bench[i] == MATCH_NONE || is_choice(m, n) ||
             !msp_str_eq(rows->apis[n->api].name, msp_str_of(api)))
             continue;
         d = msp_verdict_row_difference(rows, n, &m->src->rows[1]->rows[m->src->match->bench[i]]);

@@ -425,6 +425,8 @@ compare_rows(msp_pair *p)
     if (st == MSP_OK)
         st = msp_pair_align(p);
     if (st == MSP_OK)
+        st = msp_pair_decisions(p);
+    if (st == MSP_OK)
         st = give_verdict(p);
     if (st == MSP_OK)
         st = describe_suspect(p);
@@ -531,6 +533,7 @@ release(msp_pair *p)
     msp_replaced_release(&p->replaced);
     msp_verdict_texts_release(&p->alignment);
     msp_free(p->moved);
+    msp_free(p->flips);
     msp_cross_pair_close(p->cross);
     msp_free(p->mapping_path);
     msp_free(p->diffs);

@@ -43,6 +43,8 @@ typedef struct msp_pair {
     msp_verdict_texts alignment; /* what is said of calls that one side alone makes */
     uint32_t *moved;             /* rows whose elements are to be compared with another partner than the table's */
     size_t nmoved;
+    msp_row_flip *flips; /* choices that fell the other way */
+    size_t nflips;
     int64_t realigned; /* rows that have another partner */
     msp_measurer measurer;
     msp_whole *whole[2]; /* sides of several ranks; NULL: one */
@@ -96,6 +98,9 @@ MSP_CHECK msp_status msp_pair_match(msp_pair *p);
 /* The verdict's partners, where the table's are not to be trusted; what changes with them is measured again. */
 MSP_CHECK msp_status msp_pair_align(msp_pair *p);
 
+/* Measure the choices that fell the other way, by the verdict's partners. */
+MSP_CHECK msp_status msp_pair_decisions(msp_pair *p);
+
 static inline const msp_match *
 msp_pair_verdict_match(const msp_pair *p)
 {
@@ -105,8 +110,13 @@ msp_pair_verdict_match(const msp_pair *p)
 static inline msp_evidence_source
 msp_pair_evidence_source(const msp_pair *p)
 {
-    return (msp_evidence_source){&p->sides[0].rows, &p->sides[1].rows, msp_pair_verdict_match(p), p->diffs,
-                                 &p->replaced};
+    return (msp_evidence_source){.npu = &p->sides[0].rows,
+                                 .bench = &p->sides[1].rows,
+                                 .match = msp_pair_verdict_match(p),
+                                 .diffs = p->diffs,
+                                 .replaced = &p->replaced,
+                                 .flips = p->flips,
+                                 .nflips = p->nflips};
 }
 
 /* All that explaining needs but for the row; with the verdict's partners. */

@@ -390,7 +390,8 @@ msp_verdict_rank(msp_pair_verdict *out, msp_evidence_list *list, msp_error *err)
     if (ok)
         choose_kind(out, list);
     out->false_alarms = out->basis == MSP_BASIS_REPLAY ? FALSE_ALARMS_REPLAY : FALSE_ALARMS_STATISTICS;
-    if (ok && msp_verdict_words_facts(out, list) && msp_verdict_words_sentence(out))
+    if (ok && msp_verdict_words_facts(out, list) && msp_verdict_words_flips(out, list) &&
+        msp_verdict_words_sentence(out))
         return MSP_OK;
     msp_verdict_release(out);
     return msp_error_set(err, MSP_E_NOMEM, "out of memory");

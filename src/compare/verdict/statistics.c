@@ -123,24 +123,31 @@ module_difference(const msp_evidence_source *src, const msp_map *calls, msp_str 
     }
 }
 
+/* The forward call of a backward call, where it was recorded; else the call itself. */
+static const msp_row_api *
+forward_of(const msp_evidence_source *src, const msp_map *calls, const msp_row_api *api, msp_buf *scratch)
+{
+    msp_map_entry *e;
+
+    if (!msp_str_ends(api->name, MSP_STR(".backward")))
+        return api;
+    msp_buf_clear(scratch);
+    msp_buf_add(scratch, api->name.p, api->name.len - 8);
+    msp_buf_text(scratch, "forward");
+    e = scratch->failed ? NULL : msp_map_get(calls, msp_buf_view(scratch));
+    return e == NULL ? api : &src->npu->apis[e->value];
+}
+
 /* A gradient depends on what the forward call took and gave as well. */
 static double
 inputs_difference(const msp_evidence_source *src, const msp_map *calls, const msp_row_api *api, msp_buf *scratch)
 {
+    const msp_row_api *forward = forward_of(src, calls, api, scratch);
     double most = call_difference(src, api, false);
-    msp_map_entry *forward;
 
     if (msp_str_find(api->name, MSP_STR(".parameters_grad")) != NULL)
         return module_difference(src, calls, api->name, scratch);
-    if (!msp_str_ends(api->name, MSP_STR(".backward")))
-        return most;
-    scratch->len = 0;
-    msp_buf_add(scratch, api->name.p, api->name.len - 8);
-    msp_buf_text(scratch, "forward");
-    forward = scratch->failed ? NULL : msp_map_get(calls, msp_buf_view(scratch));
-    if (forward != NULL)
-        most = fmax(most, call_difference(src, &src->npu->apis[forward->value], true));
-    return most;
+    return forward == api ? most : fmax(most, call_difference(src, forward, true));
 }
 
 static bool
@@ -228,6 +235,85 @@ fill_evidence(msp_evidence *e, const msp_evidence_source *src, size_t row, doubl
         e->not_judged = "cancels to rounding";
 }
 
+/* ---- choices ----------------------------------------------------------------------------------------------------- */
+
+static bool
+is_discrete(const msp_rows *t, const msp_row *r)
+{
+    msp_dtype d = t->texts[r->dtype].dtype;
+
+    return !r->plain && d != MSP_DTYPE_NONE && msp_local_roundoff(d) == 0 && d != MSP_C64 && d != MSP_C128;
+}
+
+/* Choices of which nobody knows whether they fell alike: truth values of numbers that differ, without elements. */
+typedef struct doubtful {
+    uint32_t shapes[16];
+    size_t count;
+} doubtful;
+
+static void
+note_doubtful(doubtful *d, const msp_evidence_source *src, const msp_row_api *api, double in)
+{
+    if (!(in > 0) || msp_decision_of(msp_verdict_operation(api->name)) == MSP_DECIDES_NOTHING)
+        return;
+    for (size_t i = api->first; i < api->first + api->count; i++) {
+        const msp_row *r = &src->npu->rows[i];
+
+        if (r->state == STATE_OUTPUT && is_discrete(src->npu, r) && isnan(msp_evidence_difference(src, i)))
+            d->shapes[d->count++ % 16] = r->shape;
+    }
+}
+
+static bool
+is_doubtful(const doubtful *d, uint32_t shape)
+{
+    for (size_t i = 0; i < d->count && i < 16; i++)
+        if (d->shapes[i] == shape)
+            return true;
+    return false;
+}
+
+/* Does the call take positions or truth values that differ between the runs? Why its results tell nothing; NULL: no. */
+static const char *
+takes_flipped(const msp_evidence_source *src, const msp_row_api *api, const doubtful *d)
+{
+    for (size_t i = api->first; i < api->first + api->count; i++) {
+        const msp_row *r = &src->npu->rows[i];
+        double diff;
+
+        if (r->state >= STATE_OUTPUT || !is_discrete(src->npu, r) || partner_of(src, i) == NULL)
+            continue;
+        diff = msp_evidence_difference(src, i);
+        if (diff > 0)
+            return "it takes a choice that fell the other way";
+        if (isnan(diff) && is_doubtful(d, r->shape))
+            return "it takes a choice of which statistics do not tell whether it fell the other way";
+    }
+    return NULL;
+}
+
+static const msp_flip *
+flip_of(const msp_evidence_source *src, const msp_row_api *api, size_t *next)
+{
+    const msp_flip *worst = NULL;
+
+    while (*next < src->nflips && src->flips[*next].row < api->first)
+        ++*next;
+    for (size_t i = *next; i < src->nflips && src->flips[i].row < api->first + api->count; i++)
+        if (worst == NULL || src->flips[i].flip.miss > worst->miss)
+            worst = &src->flips[i].flip;
+    return worst;
+}
+
+static void
+judge_choice(msp_evidence *e)
+{
+    if (e->flip == NULL || e->nonfinite)
+        return;
+    if (e->chose)
+        e->not_judged = msp_flip_is_wrong(e->flip) ? NULL : "a choice that fell the other way within the error";
+}
+
 /* ---- calls that stand for others --------------------------------------------------------------------------------- */
 
 static stat_diff
@@ -310,7 +396,8 @@ static msp_status
 collect_evidence(msp_evidence_list *out, const msp_evidence_source *src, const msp_map *calls, msp_error *err)
 {
     msp_buf scratch = {0};
-    size_t next = 0; /* of the blocks */
+    size_t next = 0, next_flip = 0; /* of the blocks, of the choices */
+    doubtful unknown = {.count = 0};
     bool failed;
 
     for (size_t a = 0; a < src->npu->napis; a++) {
@@ -318,8 +405,11 @@ collect_evidence(msp_evidence_list *out, const msp_evidence_source *src, const m
         const msp_row_api *gave = module_record(src, calls, api->name, "backward", 0, &scratch);
         double in = inputs_difference(src, calls, api, &scratch);
         double norm_in = inputs_norm(src, gave != NULL ? gave : api);
+        const msp_flip *flip = flip_of(src, api, &next_flip);
+        const char *flipped = takes_flipped(src, forward_of(src, calls, api, &scratch), &unknown);
         uint32_t slot = 0;
 
+        note_doubtful(&unknown, src, api, in);
         for (size_t i = api->first; i < api->first + api->count; i++) {
             msp_evidence *e = &out->items[out->count];
 
@@ -331,6 +421,14 @@ collect_evidence(msp_evidence_list *out, const msp_evidence_source *src, const m
                                 .slot = slot++,
                                 .diff_in = in};
             fill_evidence(e, src, i, norm_in);
+            e->flip = flip;
+            e->chose = is_discrete(src->npu, &src->npu->rows[i]);
+            judge_choice(e);
+            if (in > 0 && e->diff_out > 0 && e->not_judged == NULL &&
+                msp_decision_of(msp_verdict_operation(api->name)) == MSP_DECIDES_STEP)
+                e->not_judged = "a step, which the least difference may turn over";
+            if (flipped != NULL && e->not_judged == NULL && !e->nonfinite && !e->chose)
+                e->not_judged = flipped;
             e->nature = msp_verdict_nature(api->name, e->at);
             if (e->nature.hands_on && e->nature.backward && e->slot > 0 && e->not_judged == NULL)
                 e->not_judged = "a gradient of the call before";

@@ -8,6 +8,7 @@
 
 #include "compare/match/match.h"
 #include "compare/rows/rows.h"
+#include "compare/verdict/decisions.h"
 #include "msprobe/verdict.h"
 
 /* ---- kinds of calls (classes.c) -----------------------------------------------------------------------------------
@@ -56,6 +57,7 @@ typedef enum msp_sign {
     MSP_SIGN_ROUNDING, /* an operation that IEEE 754 defines is not rounded as it says */
     MSP_SIGN_FACTOR,   /* a small factor on everything */
     MSP_SIGN_UNLIKE,   /* rounds unlike all other calls of its kind */
+    MSP_SIGN_CHOICE,   /* no replay: what it chose differs by more than what it chose from */
     MSP_SIGN_SAVED,    /* its own gradients show it: what it kept for them is off */
     MSP_SIGN_START     /* it takes weights or data that the runs do not share */
 } msp_sign;
@@ -85,6 +87,10 @@ typedef struct msp_evidence {
     msp_str instead[2];
     size_t steps;
 
+    const msp_flip
+        *flip;  /* of a choice that fell the other way, measured; NULL: none. All results of the call have it */
+    bool chose; /* this result is what was chosen */
+
     /* filled on the way to the verdict */
     double added, noise; /* calibrate.c, in unit roundoffs: beyond the bench's error; what the device may add */
     double peer_share, peer_slope; /* largest among other calls of its kind; -1: there are too few */
@@ -110,6 +116,12 @@ typedef struct msp_evidence_list {
     size_t nstarts;
 } msp_evidence_list;
 
+/* A choice that fell the other way: a result of the NPU run. */
+typedef struct msp_row_flip {
+    uint32_t row;
+    msp_flip flip;
+} msp_row_flip;
+
 /* What is known of both sides. diffs: a relative difference for each NPU row that was measured on elements, else NaN;
  * NULL: none was. replaced (may be NULL): calls that stand for others. */
 typedef struct msp_evidence_source {
@@ -117,6 +129,8 @@ typedef struct msp_evidence_source {
     const msp_match *match;
     const double *diffs;
     const struct msp_replaced *replaced;
+    const msp_row_flip *flips; /* in the order of the rows */
+    size_t nflips;
 } msp_evidence_source;
 
 /*
@@ -157,6 +171,7 @@ MSP_CHECK bool msp_verdict_words_suspect(msp_verdict_suspect *s, const msp_evide
 MSP_CHECK bool msp_verdict_words_start(msp_verdict_suspect *s, const msp_start *start);
 MSP_CHECK bool msp_verdict_words_sentence(msp_pair_verdict *v);
 MSP_CHECK bool msp_verdict_words_facts(msp_pair_verdict *v, const msp_evidence_list *list);
+MSP_CHECK bool msp_verdict_words_flips(msp_pair_verdict *v, const msp_evidence_list *list);
 
 /* ---- memory --------------------------------------------------------------------------------------------------------
  */
