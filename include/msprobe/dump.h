@@ -141,6 +141,9 @@ MSP_API int64_t msp_stack_depth(const msp_stack *s, const char *name, size_t len
 /* The i-th frame, innermost first; not terminated, *frame_len bytes, lives as long as s. */
 MSP_API const char *msp_stack_frame(const msp_stack *s, const char *name, size_t len, size_t i, size_t *frame_len);
 
+/* Is this a frame of torch, MindSpore or what stands around them? Its line says no more than the call's name. */
+MSP_API bool msp_frame_is_machinery(const char *frame, size_t len);
+
 /* As msp_dump_check(). */
 MSP_API MSP_CHECK msp_status msp_stack_check(const msp_stack *s, msp_error *err);
 

@@ -138,6 +138,7 @@ typedef struct msp_pair_verdict {
     msp_verdict_texts flips; /* discrete decisions that fell the other way within the noise */
     msp_verdict_texts
         alignment;            /* calls that only one side has: "3 more Tensor.__mul__ in the NPU run, at model.py:31" */
+    int64_t realigned;        /* rows of the NPU run that the verdict pairs with another row than the table does */
     msp_verdict_texts untold; /* what this evidence cannot tell, with the config that could */
 
     msp_verdict_basis basis; /* the best that was used */

@@ -7,31 +7,15 @@
 #include "summary_parts.h"
 
 static bool
-has_any(const char *frame, const char *const *marks, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strstr(frame, marks[i]) != NULL)
-            return true;
-    return false;
-}
-
-static bool
 is_installed(const char *frame)
 {
     return strstr(frame, "site-packages/") != NULL || strstr(frame, "dist-packages/") != NULL;
 }
 
-/* torch and what stands around it: its line says no more than the call's name. */
 static bool
 is_machinery(const char *frame)
 {
-    static const char *const marks[] =
-        {"packages/torch/", "packages/torch_npu/", "packages/mindspore/",  "/torch/nn/",  "/torch/_",  "/torch/utils/",
-         "/torch/optim/",   "/torch/autograd/",    "/torch/functional.py", "/mindspore/", "/msprobe/", "<frozen ",
-         "<string>",        "ptdbg_ascend/"};
-
-    return has_any(frame, marks, sizeof(marks) / sizeof(marks[0])) ||
-           (strstr(frame, "/lib/python") != NULL && !is_installed(frame));
+    return msp_frame_is_machinery(frame, strlen(frame));
 }
 
 const char *

@@ -205,6 +205,7 @@ put_evidence(msp_jsonout *j, const msp_pair_verdict *v)
     put_verdict_texts(j, "facts", &v->facts);
     put_verdict_texts(j, "flips", &v->flips);
     put_verdict_texts(j, "alignment", &v->alignment);
+    msp_jsonout_int(j, "realigned", v->realigned);
     put_verdict_texts(j, "untold", &v->untold);
     msp_jsonout_int(j, "replayed", v->replayed);
     msp_jsonout_float(j, "replay_seconds", v->replay_seconds);

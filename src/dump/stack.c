@@ -201,6 +201,28 @@ msp_stack_frame(const msp_stack *s, const char *name, size_t len, size_t i, size
     return frame.p;
 }
 
+static bool
+is_installed(msp_str frame)
+{
+    return msp_str_find(frame, MSP_STR("site-packages/")) != NULL ||
+           msp_str_find(frame, MSP_STR("dist-packages/")) != NULL;
+}
+
+bool
+msp_frame_is_machinery(const char *frame, size_t len)
+{
+    static const char *const marks[] =
+        {"packages/torch/", "packages/torch_npu/", "packages/mindspore/",  "/torch/nn/",  "/torch/_",  "/torch/utils/",
+         "/torch/optim/",   "/torch/autograd/",    "/torch/functional.py", "/mindspore/", "/msprobe/", "<frozen ",
+         "<string>",        "ptdbg_ascend/"};
+    msp_str text = {frame, len};
+
+    for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
+        if (msp_str_find(text, msp_str_of(marks[i])) != NULL)
+            return true;
+    return msp_str_find(text, MSP_STR("/lib/python")) != NULL && !is_installed(text);
+}
+
 msp_status
 msp_stack_check(const msp_stack *s, msp_error *err)
 {

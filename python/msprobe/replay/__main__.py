@@ -1,7 +1,8 @@
 """Measure calls of two dumps: python -m msprobe.replay NPU BENCH CALLS OUT [--workers N]
 
 CALLS is a file with a line for each call, its names in both runs with a tab between them, without .forward and .backward;
-"-" stands for all calls of the NPU's dump. Writes OUT.0, OUT.1, ... (one per worker; include/msprobe/local.h says what is in
+"-" stands for all calls of the NPU's dump. A call without a second name is made by the NPU's run alone: this machine's torch, in the
+recorded types, stands for the bench. Writes OUT.0, OUT.1, ... (one per worker; include/msprobe/local.h says what is in
 them). Each call is measured by itself, with one thread and seeds of its own, so that the numbers do not depend on how the
 calls are shared out. `msprobe compare` starts this and judges what was measured.
 """
@@ -87,9 +88,34 @@ class Measured:
         return self.runs[0].reason or (self.runs[0].gradient_reason if backward else None)
 
 
+class Alone:
+    """What this machine makes of a call in the types that were recorded, beside the references that it has already."""
+
+    def __init__(self, measured):
+        here = measured.prepared.run("recorded")
+        self.runs = [self.beside(measured.runs[0], here)] + measured.runs[1:]
+
+    @staticmethod
+    def beside(reference, here):
+        """Where it cannot run the call in these types, the reference rounded to them."""
+        from msprobe.replay.run import Replay, Result
+        out = Replay(reference.call)
+        out.reason, out.gradient_reason = reference.reason, reference.gradient_reason
+        for kept, results, mine in ((out.outputs, reference.outputs, here.outputs), (out.gradients, reference.gradients, here.gradients)):
+            mine = by_place(mine)
+            for r in results:
+                if r.recorded is not None:
+                    done = mine[r.at].computed if r.at in mine else r.computed
+                    kept.append(Result(r.at, done.to(r.recorded.dtype), r.computed, r.source))
+        return out
+
+    def reason(self, backward):
+        return None
+
+
 def measure(evidence, npu, bench, large):
     a = Measured(npu, large)
-    b = Measured(bench, large, a if a.runs[0].reason is None else None)
+    b = Alone(a) if bench is None else Measured(bench, large, a if a.runs[0].reason is None else None)
     for record, backward in ((npu.forward, False), (npu.backward, True)):
         if record is None:
             continue
@@ -112,7 +138,7 @@ def work(dumps, names, path, share, one_at_a_time):
         ticket = os.read(share, 4)
         if len(ticket) < 4:
             break
-        npu, bench = (dump.call(name) for dump, name in zip(dumps, names[int.from_bytes(ticket, "little")]))
+        npu, bench = (dump.call(name) if name else None for dump, name in zip(dumps, names[int.from_bytes(ticket, "little")]))
         size = size_of(npu.forward or {}) + size_of(npu.backward or {})
         if size <= LARGE:
             measure(evidence, npu, bench, False)
@@ -133,7 +159,7 @@ def calls_of(path, npu, bench):
         with open(path, encoding="utf-8", errors="surrogateescape") as f:
             pairs = [tuple(line.rstrip("\n").split("\t")) for line in f]
     there = [set(npu.calls()), set(bench.calls())]
-    return [p for p in pairs if len(p) == 2 and p[0] in there[0] and p[1] in there[1]]
+    return [p for p in pairs if len(p) == 2 and p[0] in there[0] and (p[1] in there[1] or p[1] == "")]
 
 
 def start_worker(dumps, names, path, take, give, lock):

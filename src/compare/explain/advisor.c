@@ -72,6 +72,8 @@ msp_advisor_write(const char *path, const msp_advisor_words *words, msp_error *e
     msp_buf_printf(&text, "Expert Advice: %s\n", words->advice);
     if (words->verdict != NULL)
         msp_buf_printf(&text, "Verdict: %s.\n", words->verdict);
+    for (size_t i = 0; words->calls != NULL && i < words->calls->count; i++)
+        msp_buf_printf(&text, "Calls: %s.\n", words->calls->items[i]);
     st = msp_buf_status(&text, err);
     if (st == MSP_OK)
         st = msp_file_create(&f, path, 0640, err);

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include "core/str.h"
 #include "msprobe/error.h"
+#include "msprobe/verdict.h"
 
 /*
  * The advice for the first wrong row, by its name. An empty name: there is none, and everything is fine if any row was
@@ -19,10 +20,11 @@ typedef struct msp_advisor_words {
     int64_t line;
     msp_str name; /* of the row; empty: NA */
     const char *advice;
-    const char *verdict; /* the tool's sentence, in a line of its own; NULL: none */
+    const char *verdict;            /* the tool's sentence, in a line of its own; NULL: none */
+    const msp_verdict_texts *calls; /* that one run alone makes, likewise; NULL: none */
 } msp_advisor_words;
 
-/* Write "Line", "Suspect Nodes", "Expert Advice" and "Verdict" to path (0640). */
+/* Write "Line", "Suspect Nodes", "Expert Advice", "Verdict" and "Calls" to path (0640). */
 MSP_CHECK msp_status msp_advisor_write(const char *path, const msp_advisor_words *words, msp_error *err);
 
 #endif

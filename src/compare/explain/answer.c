@@ -39,6 +39,7 @@ typedef struct maker {
     const msp_answer_seen *seen;
     msp_buf text;        /* the sentence */
     int64_t row;         /* that it names, -1: none */
+    int64_t beside;      /* the bench's, where calls of its own stand for it; -1: its partner */
     const char *verdict; /* what its line says of it */
 } maker;
 
@@ -55,11 +56,10 @@ set_level(maker *m, msp_answer_level level)
     return true;
 }
 
-/* The row "api.at", -1: there is none. */
+/* The row "api.at" of a side, -1: there is none. */
 static int64_t
-find_row(const maker *m, const char *api, const char *at)
+find_row(const msp_rows *rows, const char *api, const char *at)
 {
-    const msp_rows *rows = m->src->rows[0];
     size_t n = strlen(api), k = strlen(at);
 
     for (size_t i = 0; i < rows->count; i++) {
@@ -167,6 +167,13 @@ say_nonfinite(maker *m)
     return set_level(m, MSP_ANSWER_WRONG);
 }
 
+/* Positions and truth values, where choices fell the other way: that they differ is known already. */
+static bool
+is_choice(const maker *m, const msp_row *r)
+{
+    return m->out->verdict.flips.count > 0 && msp_local_roundoff(m->src->rows[0]->texts[r->dtype].dtype) == 0;
+}
+
 /* The input of a call that differs most, and by how much. */
 static int64_t
 worst_input(const maker *m, const char *api, double *by)
@@ -179,7 +186,7 @@ worst_input(const maker *m, const char *api, double *by)
         const msp_row *n = &rows->rows[i];
         double d;
 
-        if (n->plain || n->state >= STATE_OUTPUT || m->src->match->bench[i] == MATCH_NONE ||
+        if (n->plain || n->state >= STATE_OUTPUT || m->src->match->bench[i] == MATCH_NONE || is_choice(m, n) ||
             !msp_str_eq(rows->apis[n->api].name, msp_str_of(api)))
             continue;
         d = msp_verdict_row_difference(rows, n, &m->src->rows[1]->rows[m->src->match->bench[i]]);
@@ -227,7 +234,9 @@ say_suspect(maker *m)
     const msp_verdict_suspect *s = &v->suspects[0];
     const msp_row_api *api;
 
-    m->row = v->nsuspects > 0 ? find_row(m, s->api, s->at) : -1;
+    m->row = v->nsuspects > 0 ? find_row(m->src->rows[0], s->api, s->at) : -1;
+    if (m->row >= 0 && s->bench_api != NULL && m->src->match->bench[m->row] == MATCH_NONE)
+        m->beside = find_row(m->src->rows[1], s->bench_api, s->at);
     m->verdict = v->nsuspects > 0 && s->nonfinite ? "NaN or inf on one side only" : "suspect";
     if (v->kind == MSP_VERDICT_START) {
         msp_buf_printf(&m->text, "Wrong: %s", v->sentence);
@@ -311,7 +320,7 @@ say_within(maker *m)
 {
     const msp_pair_verdict *v = &m->out->verdict;
 
-    if (v->given && v->kind == MSP_VERDICT_WITHIN) {
+    if (v->given && (v->kind == MSP_VERDICT_WITHIN || (v->kind == MSP_VERDICT_IDENTICAL && v->realigned > 0))) {
         msp_buf_text(&m->text, v->sentence);
         return set_level(m, MSP_ANSWER_WITHIN);
     }
@@ -346,7 +355,9 @@ describe_row(maker *m, msp_error *err)
         return MSP_OK;
     partner = src.match->bench[m->row];
     src.row[0] = &src.rows[0]->rows[m->row];
-    src.row[1] = partner == MATCH_NONE ? NULL : &src.rows[1]->rows[partner];
+    src.row[1] = partner != MATCH_NONE ? &src.rows[1]->rows[partner]
+                 : m->beside >= 0      ? &src.rows[1]->rows[m->beside]
+                                       : NULL;
     src.verdict = m->verdict;
     m->out->answer.blamed.row = m->row;
     return msp_suspect_describe(&m->out->answer.blamed, &src, err);
@@ -361,13 +372,13 @@ is_judged(const msp_compare_pair *p)
 
     if (!v->given || (v->kind == MSP_VERDICT_NONE && p->counts.wrong > 0))
         return false;
-    return !(v->kind == MSP_VERDICT_IDENTICAL && p->mode == MSP_MODE_REAL && p->counts.no > 0);
+    return !(v->kind == MSP_VERDICT_IDENTICAL && v->realigned == 0 && p->mode == MSP_MODE_REAL && p->counts.no > 0);
 }
 
 msp_status
 msp_answer_make(msp_compare_pair *out, const msp_suspect_source *src, const msp_answer_seen *seen, msp_error *err)
 {
-    maker m = {.out = out, .src = src, .seen = seen, .row = -1};
+    maker m = {.out = out, .src = src, .seen = seen, .row = -1, .beside = -1};
     bool judged = is_judged(out), said;
 
     if (!msp_answer_notes(out, src))

@@ -62,16 +62,6 @@ find_worst(int64_t at[MSP_EXPLAINED_WORST], const msp_tensor *n, const msp_tenso
     return count;
 }
 
-static bool
-have_one_shape(const msp_tensor *n, const msp_tensor *b)
-{
-    bool same = n->ndim == b->ndim;
-
-    for (int32_t i = 0; same && i < n->ndim; i++)
-        same = n->shape[i] == b->shape[i];
-    return same;
-}
-
 static void
 describe_elements(msp_explained_row *out, const msp_suspect_source *src)
 {
@@ -81,7 +71,7 @@ describe_elements(msp_explained_row *out, const msp_suspect_source *src)
     if (src->row[0]->file == NULL || src->row[1] == NULL || src->row[1]->file == NULL)
         return;
     if (msp_measure_open(&n, src->measurer, 0, src->row[0], NULL) == MSP_OK &&
-        msp_measure_open(&b, src->measurer, 1, src->row[1], NULL) == MSP_OK && have_one_shape(&n, &b) &&
+        msp_measure_open(&b, src->measurer, 1, src->row[1], NULL) == MSP_OK && msp_tensor_same_shape(&n, &b) &&
         n.numel <= MOST_ELEMENTS) {
         out->nworst = find_worst(at, &n, &b);
         for (size_t i = 0; i < out->nworst; i++) {

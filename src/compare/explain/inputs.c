@@ -39,8 +39,8 @@ tensor_difference(const msp_suspect_source *src, const msp_row *n, const msp_row
     return d;
 }
 
-static double
-row_error(const msp_suspect_source *src, const msp_row *n, const msp_row *b)
+double
+msp_suspect_difference(const msp_suspect_source *src, const msp_row *n, const msp_row *b)
 {
     if (src->mode == MSP_MODE_MD5) {
         if (n->md5.kind != VAL_TEXT || b->md5.kind != VAL_TEXT)
@@ -66,7 +66,7 @@ look_at_call(found *f, const msp_suspect_source *src, const msp_row_api *api, bo
             f->unknown = true;
             continue;
         }
-        d = row_error(src, n, &src->rows[1]->rows[src->match->bench[i]]);
+        d = msp_suspect_difference(src, n, &src->rows[1]->rows[src->match->bench[i]]);
         if (isnan(d)) {
             f->unknown = true;
             continue;
@@ -111,7 +111,8 @@ msp_suspect_inputs(msp_compare_suspect *out, const msp_suspect_source *src)
     found f = {0};
     msp_str name;
 
-    out->error = src->row[1] == NULL || src->row[0]->plain ? NAN : row_error(src, src->row[0], src->row[1]);
+    out->error =
+        src->row[1] == NULL || src->row[0]->plain ? NAN : msp_suspect_difference(src, src->row[0], src->row[1]);
     out->input_error = NAN;
     if (src->row[0]->state == STATE_INPUT || src->row[0]->state == STATE_PARAMETERS) {
         out->inputs = MSP_INPUTS_WRONG;

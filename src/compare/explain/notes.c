@@ -16,6 +16,8 @@ add_note(msp_compare_pair *out, msp_buf *text)
     return ok;
 }
 
+enum { MOST_ALIGNMENT = 3 }; /* sentences on calls that one side alone makes; --json and the sheet have all */
+
 static int
 percent(int64_t part, int64_t whole)
 {
@@ -95,12 +97,32 @@ note_texts(msp_compare_pair *out, const msp_verdict_texts *list, size_t most, ms
     return ok;
 }
 
+/* The runs do not make the same calls, and the table's pairs are not all the verdict's. */
+static bool
+note_alignment(msp_compare_pair *out, const msp_suspect_source *src, msp_buf *text)
+{
+    int64_t met = 0;
+
+    for (size_t i = 0; i < src->match->count; i++)
+        met += src->match->bench[i] != MATCH_NONE;
+    msp_buf_printf(text,
+                   "The runs do not make the same calls. The verdict goes by calls that stand for each other (%" PRId64
+                   " of %zu rows), the table by their numbers: %" PRId64 " of its rows have another partner",
+                   met, src->match->count, out->verdict.realigned);
+    return add_note(out, text) && note_texts(out, &out->verdict.alignment, MOST_ALIGNMENT, text);
+}
+
 static bool
 note_partners(msp_compare_pair *out, const msp_suspect_source *src, msp_buf *text)
 {
     lonely sides[2] = {{.last_met = SIZE_MAX}, {.last_met = SIZE_MAX}};
-    uint8_t *met = met_rows(src);
-    bool ok = met != NULL;
+    uint8_t *met;
+    bool ok;
+
+    if (out->verdict.realigned > 0)
+        return note_alignment(out, src, text);
+    met = met_rows(src);
+    ok = met != NULL;
 
     for (size_t i = 0; i < src->match->count; i++)
         count_lonely(&sides[0], i, src->match->bench[i] != MATCH_NONE);
@@ -112,7 +134,7 @@ note_partners(msp_compare_pair *out, const msp_suspect_source *src, msp_buf *tex
             ok = add_note(out, text);
         }
     msp_free(met);
-    return ok && note_texts(out, &out->verdict.alignment, 3, text);
+    return ok && note_texts(out, &out->verdict.alignment, MOST_ALIGNMENT, text);
 }
 
 /* Types: the first pair of them, and how many rows have another one on either side. */

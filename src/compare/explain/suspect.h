@@ -29,6 +29,10 @@ MSP_CHECK msp_status msp_suspect_describe(msp_compare_suspect *out, const msp_su
  */
 bool msp_suspect_inputs(msp_compare_suspect *out, const msp_suspect_source *src);
 
+/* How far two rows are apart: the norm of the difference of their elements over the larger norm or, where there are no
+ * files, what their statistics say. Infinite: not finite on one side only; NaN: cannot be had. */
+double msp_suspect_difference(const msp_suspect_source *src, const msp_row *n, const msp_row *b);
+
 /* suspect.c: a number, text or other plain argument that the two scripts pass differently there. Names of devices and
  * types are left out: they differ in every call. So are numbers within 1/64 of each other: they may be computed. */
 bool msp_suspect_argument_differs(const msp_suspect_source *src, size_t row);

@@ -93,9 +93,8 @@ msp_page_feed_row(msp_page_feed *f, const msp_judged *j, msp_str call, const msp
     return st;
 }
 
-/* construct.json has a call's parent as its name, [name, micro step] or null. */
-static msp_str
-parent_of(const msp_json *v)
+msp_str
+msp_page_parent_of(const msp_json *v)
 {
     if (msp_json_kind_of(v) == MSP_JSON_ARRAY && msp_json_count(v) > 0)
         v = msp_json_at(v, 0);
@@ -115,7 +114,8 @@ msp_page_feed_construct(msp_page_part *part, const char *json_path, msp_error *e
     if (msp_map_open(&map, path, NULL) == MSP_OK && msp_json_parse(&doc, map.addr, map.size, NULL) == MSP_OK &&
         msp_json_kind_of(doc.root) == MSP_JSON_OBJECT)
         for (size_t i = 0; i < msp_json_count(doc.root) && st == MSP_OK; i++)
-            st = msp_page_part_parent(part, msp_json_key(doc.root, i), parent_of(msp_json_at(doc.root, i)), err);
+            st = msp_page_part_parent(part, msp_json_key(doc.root, i), msp_page_parent_of(msp_json_at(doc.root, i)),
+                                      err);
     msp_json_doc_release(&doc);
     msp_map_close(&map);
     msp_free(path);

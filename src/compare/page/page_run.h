@@ -45,6 +45,9 @@ MSP_CHECK msp_status msp_page_feed_row(msp_page_feed *f, const msp_judged *j, ms
 /* All rows are in: those that are off most join those that are wrong. */
 void msp_page_feed_end(msp_page_feed *f);
 
+/* construct.json has a call's parent as its name, [name, micro step] or null. */
+msp_str msp_page_parent_of(const msp_json *v);
+
 /* Parents of calls from the construct.json beside a dump.json; one that is missing or broken is no error. */
 MSP_CHECK msp_status msp_page_feed_construct(msp_page_part *part, const char *json_path, msp_error *err);
 

@@ -12,7 +12,6 @@
 #include "compare/explain/advisor.h"
 #include "compare/explain/answer.h"
 #include "compare/explain/call.h"
-#include "compare/explain/suspect.h"
 #include "core/alloc.h"
 #include "core/log.h"
 #include "core/path.h"
@@ -79,7 +78,8 @@ advise(msp_pair *p)
     bool ptdbg = p->look.form == MSP_LEGACY_PTDBG_2 || p->look.form == MSP_LEGACY_PTDBG_3;
     const char *advice = ptdbg ? msp_advisor_text_ptdbg(name, was_judged(p)) : msp_advisor_text(name, was_judged(p));
     msp_advisor_words words = {ptdbg ? at + 2 : at, /* there the header is line 1 */
-                               name, advice, msp_pair_is_legacy(p) ? NULL : p->out->answer.sentence};
+                               name, advice, msp_pair_is_legacy(p) ? NULL : p->out->answer.sentence,
+                               &p->out->verdict.alignment};
     msp_status st;
     char *path;
 
@@ -100,28 +100,16 @@ advise(msp_pair *p)
     return st;
 }
 
-/* All that explaining needs but for the row. */
-static msp_suspect_source
-suspect_source(msp_pair *p)
-{
-    return (msp_suspect_source){.rows = {&p->sides[0].rows, &p->sides[1].rows},
-                                .match = &p->match,
-                                .mode = p->out->mode,
-                                .stack = p->stack,
-                                .measurer = &p->measurer,
-                                .fuzzy = p->fuzzy,
-                                .legacy = msp_pair_look(p)};
-}
-
 /* The first row beyond the manual's limits, for the table's own line. */
 static msp_status
 describe_suspect(msp_pair *p)
 {
-    msp_suspect_source src = suspect_source(p);
+    msp_suspect_source src = msp_pair_suspect_source(p);
     uint32_t partner;
 
     if (p->suspect < 0)
         return MSP_OK;
+    src.match = &p->match;
     partner = p->match.bench[p->suspect];
     src.row[0] = &p->sides[0].rows.rows[p->suspect];
     src.row[1] = partner == MATCH_NONE ? NULL : &p->sides[1].rows.rows[partner];
@@ -133,7 +121,7 @@ describe_suspect(msp_pair *p)
 static msp_status
 answer(msp_pair *p)
 {
-    msp_suspect_source src = suspect_source(p);
+    msp_suspect_source src = msp_pair_suspect_source(p);
     msp_answer_seen seen = {p->suspect, p->nonfinite, p->suspect_verdict};
 
     if (p->match.matched == 0)
@@ -144,7 +132,7 @@ answer(msp_pair *p)
 static msp_status
 explain(msp_pair *p)
 {
-    msp_suspect_source src = suspect_source(p);
+    msp_suspect_source src = msp_pair_suspect_source(p);
 
     return p->run->opt->explain == NULL ? MSP_OK : msp_explain_call(p->out, &src, p->run->opt->explain, p->err);
 }
@@ -370,6 +358,9 @@ judge_evidence(msp_pair *p, msp_evidence_list *list, msp_verdict_replay *replay)
         st = msp_verdict_rank(&p->out->verdict, list, p->err);
     if (st != MSP_OK)
         return st;
+    p->out->verdict.alignment = p->alignment;
+    p->alignment = (msp_verdict_texts){0};
+    p->out->verdict.realigned = p->realigned;
     p->out->verdict.replayed = replay->done;
     p->out->verdict.replay_seconds = replay->seconds;
     p->out->verdict.no_replay = why == NULL ? NULL : msp_result_text(msp_str_of(why));
@@ -380,7 +371,7 @@ judge_evidence(msp_pair *p, msp_evidence_list *list, msp_verdict_replay *replay)
 static msp_status
 give_verdict(msp_pair *p)
 {
-    msp_evidence_source src = {&p->sides[0].rows, &p->sides[1].rows, &p->match, p->diffs};
+    msp_evidence_source src = msp_pair_evidence_source(p);
     msp_evidence_list list = {0};
     msp_verdict_replay replay = {0};
     msp_status st = MSP_OK;
@@ -402,7 +393,7 @@ static msp_status
 find_place(msp_pair *p)
 {
     msp_job_source src = {.rows = {&p->sides[0].rows, &p->sides[1].rows},
-                          .match = &p->match,
+                          .match = msp_pair_verdict_match(p),
                           .stack = p->stack,
                           .pair = p->out,
                           .suspect = p->suspect,
@@ -431,6 +422,10 @@ compare_rows(msp_pair *p)
         st = msp_pair_rows(p);
     if (st == MSP_OK)
         st = end_page(p);
+    if (st == MSP_OK)
+        st = msp_pair_align(p);
+    if (st == MSP_OK)
+        st = msp_pair_decisions(p);
     if (st == MSP_OK)
         st = give_verdict(p);
     if (st == MSP_OK)
@@ -534,6 +529,11 @@ release(msp_pair *p)
     for (int i = 0; i < 2; i++)
         msp_whole_close(p->whole[i]);
     msp_match_release(&p->match);
+    msp_match_release(&p->aligned);
+    msp_replaced_release(&p->replaced);
+    msp_verdict_texts_release(&p->alignment);
+    msp_free(p->moved);
+    msp_free(p->flips);
     msp_cross_pair_close(p->cross);
     msp_free(p->mapping_path);
     msp_free(p->diffs);

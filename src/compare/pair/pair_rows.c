@@ -215,9 +215,13 @@ keep_difference(msp_pair *p, const msp_judged *j, size_t row)
     const msp_num *d = &j->metric[METRIC_EUC_DIST];
     double a, b, norm;
 
-    if (p->out->mode != MSP_MODE_REAL || j->b == NULL || d->word != NULL || j->unreadable ||
-        !msp_val_number(&j->n->stats[MSP_STAT_NORM], &a) || !msp_val_number(&j->b->stats[MSP_STAT_NORM], &b))
+    if (p->out->mode != MSP_MODE_REAL || j->b == NULL || d->word != NULL || j->unreadable)
         return;
+    if (!msp_val_number(&j->n->stats[MSP_STAT_NORM], &a) || !msp_val_number(&j->b->stats[MSP_STAT_NORM], &b)) {
+        if (msp_local_roundoff(p->sides[0].rows.texts[j->n->dtype].dtype) == 0) /* truth values: equal or not */
+            p->diffs[row] = d->v != 0;
+        return;
+    }
     norm = fmax(fabs(a), fabs(b));
     p->diffs[row] = d->v == 0 ? 0 : norm > 0 ? d->v / norm : 1;
 }

@@ -1,7 +1,8 @@
 /*
  * verdict_table.c - see verdict_table.h.
  *
- * Column Item says what a row is: "verdict" (one, its sentence in Text), "note" (what must be known beside it),
+ * Column Item says what a row is: "verdict" (one, its sentence in Text), "note" (what must be known beside it), "calls"
+ * (that one run alone makes, or that stand for others),
  * "suspect 1" to "suspect 3", and "result" for each result of a call that was judged or not, in the order of the run.
  * Errors are relative to the result's own scale; Over Limit above 1 is an alarm. What is not known is empty.
  */
@@ -129,6 +130,8 @@ write_rows(msp_table *t, const msp_compare_pair *p, size_t most, msp_error *err)
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     for (size_t i = 0; i < p->answer.nnotes && st == MSP_OK; i++)
         st = write_sentence(t, "note", p->answer.notes[i], false, err);
+    for (size_t i = 0; i < v->alignment.count && st == MSP_OK; i++)
+        st = write_sentence(t, "calls", v->alignment.items[i], false, err);
     for (size_t i = 0; i < v->nsuspects && st == MSP_OK; i++)
         st = write_suspect(t, &v->suspects[i], i, err);
     for (size_t i = 0; i < v->nresults && st == MSP_OK; i++)

@@ -282,6 +282,7 @@ pack_verdict(msp_pack *p, msp_pair_verdict *v)
     msp_pack_text(p, &v->first_different);
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
         pack_verdict_texts(p, texts[i]);
+    RAW(p, v->realigned);
     RAW(p, v->basis);
     RAW(p, v->replayed);
     RAW(p, v->replay_seconds);

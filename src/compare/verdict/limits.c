@@ -85,7 +85,7 @@ judge_bench(msp_evidence *e, const msp_ordinary *o)
     double u = msp_local_roundoff(e->dtype), own = e->local[0]->rms / u, bench = e->local[1]->rms / u;
     double most = BENCH_OFF * o->limit * sqrt(o->cap * o->cap + o->floor * o->floor);
 
-    if (e->one_type && bench > most && own < bench / 3)
+    if (e->one_type && !msp_evidence_is_alone(e) && bench > most && own < bench / 3)
         raise_alarm(e, bench / most, MSP_SIGN_BENCH);
 }
 
@@ -110,6 +110,14 @@ judge_error(msp_evidence *e)
     judge_bench(e, &o);
 }
 
+/* A choice among values that are one but for their last bits: which is meant is the device's affair. */
+static bool
+is_tie(const msp_evidence *e)
+{
+    return e->flip != NULL && e->flip->measured > 0 && e->flip->own <= MSP_DECISION_TIE &&
+           e->flip->measured == e->flip->flipped;
+}
+
 static void
 judge_replayed(msp_evidence *e)
 {
@@ -119,9 +127,9 @@ judge_replayed(msp_evidence *e)
     e->expected = e->times = e->ratio = 0;
     if (a->bad > 0 && b->bad == 0)
         raise_alarm(e, INFINITY, MSP_SIGN_NONFINITE);
-    else if (b->bad > 0 && a->bad == 0)
+    else if (b->bad > 0 && a->bad == 0 && !msp_evidence_is_alone(e))
         raise_alarm(e, INFINITY, MSP_SIGN_BENCH_NONFINITE);
-    else if (exact && a->differ > 0 && b->differ == 0)
+    else if (exact && a->differ > 0 && b->differ == 0 && !is_tie(e))
         raise_alarm(e, CERTAIN, MSP_SIGN_INEXACT);
     else if (!exact)
         judge_error(e);
@@ -238,8 +246,14 @@ class_noise(const msp_evidence_list *list, double *room, int cls, int type)
 static void
 judge_growth(msp_evidence *e, double noise)
 {
+    if (e->chose && e->flip != NULL) {
+        e->expected = e->flip->error;
+        e->times = e->flip->times;
+        raise_alarm(e, CERTAIN, MSP_SIGN_CHOICE);
+        return;
+    }
     e->inherited = fmin(e->diff_out, GAIN * e->diff_in);
-    e->expected = noise;
+    e->expected = e->steps > 1 ? noise * sqrt((double)e->steps) : noise;
     if (!isfinite(e->diff_in)) /* what it took was broken already */
         e->times = 0;
     else

@@ -14,8 +14,6 @@
  */
 #define FALSE_ALARMS_STATISTICS 0.10
 #define FALSE_ALARMS_REPLAY     0.05
-/* So large a share of results without a partner is another model, or another level. */
-#define OTHER_MODEL 0.6
 /* Times the limit: what follows is computed from rubbish. */
 #define GROSS 100.0
 enum { MODEL_LEAST = 16 /* results: of fewer nothing is said about models */ };
@@ -350,7 +348,7 @@ choose_kind(msp_pair_verdict *v, const msp_evidence_list *list)
 
     for (size_t i = 0; i < list->count; i++)
         alone += list->items[i].bench.len == 0;
-    if (list->count >= MODEL_LEAST && (double)alone > OTHER_MODEL * (double)list->count)
+    if (list->count >= MODEL_LEAST && (double)alone > MSP_OTHER_MODEL * (double)list->count)
         v->kind = MSP_VERDICT_MODELS;
     else if (v->kind == MSP_VERDICT_NONE && v->judged > 0)
         v->kind = v->first_different == NULL ? MSP_VERDICT_IDENTICAL : MSP_VERDICT_WITHIN;
@@ -392,7 +390,8 @@ msp_verdict_rank(msp_pair_verdict *out, msp_evidence_list *list, msp_error *err)
     if (ok)
         choose_kind(out, list);
     out->false_alarms = out->basis == MSP_BASIS_REPLAY ? FALSE_ALARMS_REPLAY : FALSE_ALARMS_STATISTICS;
-    if (ok && msp_verdict_words_facts(out, list) && msp_verdict_words_sentence(out))
+    if (ok && msp_verdict_words_facts(out, list) && msp_verdict_words_flips(out, list) &&
+        msp_verdict_words_sentence(out))
         return MSP_OK;
     msp_verdict_release(out);
     return msp_error_set(err, MSP_E_NOMEM, "out of memory");

@@ -44,19 +44,34 @@ is_equal(const msp_evidence *e)
     return e->diff_in == 0 && e->diff_out == 0;
 }
 
-/* A line for each call that is to be run: its names in both runs. Zero calls: text stays empty. */
+/*
+ * Calls that only the NPU run makes are judged by themselves, with what this machine makes of them in the bench's
+ * place; not those of another model.
+ */
+static bool
+runs_alone(const msp_evidence_list *list)
+{
+    size_t alone = 0;
+
+    for (size_t i = 0; i < list->count; i++)
+        alone += msp_evidence_is_alone(&list->items[i]);
+    return (double)alone <= MSP_OTHER_MODEL * (double)list->count;
+}
+
+/* A line for each call that is to be run: its names in both runs, the second empty where it is alone. Zero calls: text
+ * stays empty. */
 static msp_status
 list_calls(msp_buf *text, size_t *ncalls, const msp_evidence_list *list, const msp_compare_options *opt, msp_error *err)
 {
     msp_map seen = {0};
-    bool added, ok = true;
+    bool added, ok = true, alone = runs_alone(list);
 
     *ncalls = 0;
     for (size_t i = 0; i < list->count && ok; i++) {
         const msp_evidence *e = &list->items[i];
         msp_str stem = stem_of(msp_evidence_name(e)), bench = stem_of(e->bench);
 
-        if (e->bench.len == 0 || is_equal(e) || stem.len == 0 || bench.len == 0 ||
+        if (e->steps > 0 || is_equal(e) || stem.len == 0 || (bench.len == 0 && !(alone && msp_evidence_is_alone(e))) ||
             !is_wanted(msp_evidence_name(e), stem, opt))
             continue;
         ok = msp_map_put(&seen, stem, 0, &added) != NULL;
@@ -224,8 +239,10 @@ take_call(msp_evidence_list *list, size_t first, const msp_measurements *m, cons
     for (size_t i = first; i < list->count && list->items[i].call == number; i++) {
         msp_evidence *e = &list->items[i];
 
+        if (e->steps > 0) /* it came out of several calls */
+            continue;
         /* as long as nothing is found: it was run again, and gave no such result */
-        if (call->reason.len == 0 && e->not_judged == NULL)
+        if (call->reason.len == 0 && (e->not_judged == NULL || msp_evidence_is_alone(e)))
             e->not_judged = "running the call again gives no such result";
         if (is_chance(call->reason) && e->not_judged == NULL)
             e->not_judged = call->reason.p;

@@ -82,12 +82,13 @@ msp_verdict_add_take(msp_verdict_texts *list, msp_buf *b)
     return ok;
 }
 
-static void
-release_texts(msp_verdict_texts *list)
+void
+msp_verdict_texts_release(msp_verdict_texts *list)
 {
     for (size_t i = 0; i < list->count; i++)
         msp_free(list->items[i]);
     msp_free(list->items);
+    *list = (msp_verdict_texts){0};
 }
 
 static void
@@ -98,7 +99,7 @@ release_suspect(msp_verdict_suspect *s)
     msp_free(s->at);
     msp_free(s->reason);
     msp_free(s->shape_text);
-    release_texts(&s->reasons);
+    msp_verdict_texts_release(&s->reasons);
 }
 
 static void
@@ -128,11 +129,11 @@ msp_verdict_release(msp_pair_verdict *v)
     for (size_t i = 0; i < v->nunjudged; i++)
         msp_free(v->unjudged[i].reason);
     msp_verdict_forget_results(v);
-    release_texts(&v->start);
-    release_texts(&v->facts);
-    release_texts(&v->flips);
-    release_texts(&v->alignment);
-    release_texts(&v->untold);
+    msp_verdict_texts_release(&v->start);
+    msp_verdict_texts_release(&v->facts);
+    msp_verdict_texts_release(&v->flips);
+    msp_verdict_texts_release(&v->alignment);
+    msp_verdict_texts_release(&v->untold);
     msp_free(v->unjudged);
     msp_free(v->sentence);
     msp_free(v->types);

@@ -2,7 +2,7 @@
  * statistics.c - what statistics say about each result. A difference is scaled by what its quantity can resolve: a mean
  * by the root mean square, a minimum or maximum by the largest magnitude, a norm by itself.
  */
-#include "compare/verdict/verdict.h"
+#include "compare/verdict/alignment.h"
 
 #include <math.h>
 #include "core/alloc.h"
@@ -89,22 +89,65 @@ call_difference(const msp_evidence_source *src, const msp_row_api *api, bool all
     return most;
 }
 
+/* The record of a module, "Module.fc.Linear.backward.0", for its "Module.fc.Linear.parameters_grad"; NULL: none. */
+static const msp_row_api *
+module_record(const msp_evidence_source *src, const msp_map *calls, msp_str grad, const char *way, unsigned number,
+              msp_buf *scratch)
+{
+    const char *end = msp_str_find(grad, MSP_STR(".parameters_grad"));
+    msp_map_entry *e;
+
+    msp_buf_clear(scratch);
+    msp_buf_add(scratch, grad.p, end == NULL ? 0 : (size_t)(end - grad.p));
+    msp_buf_printf(scratch, ".%s.%u", way, number);
+    e = end == NULL || scratch->failed ? NULL : msp_map_get(calls, msp_buf_view(scratch));
+    return e == NULL ? NULL : &src->npu->apis[e->value];
+}
+
+/* A parameter's gradient is a sum over all that its module took, forward and backward. */
+static double
+module_difference(const msp_evidence_source *src, const msp_map *calls, msp_str grad, msp_buf *scratch)
+{
+    const msp_row_api *f, *b;
+    double most = 0;
+
+    for (unsigned i = 0;; i++) {
+        f = module_record(src, calls, grad, "forward", i, scratch);
+        b = module_record(src, calls, grad, "backward", i, scratch);
+        if (f == NULL && b == NULL)
+            return most;
+        if (f != NULL)
+            most = fmax(most, call_difference(src, f, false));
+        if (b != NULL)
+            most = fmax(most, call_difference(src, b, false));
+    }
+}
+
+/* The forward call of a backward call, where it was recorded; else the call itself. */
+static const msp_row_api *
+forward_of(const msp_evidence_source *src, const msp_map *calls, const msp_row_api *api, msp_buf *scratch)
+{
+    msp_map_entry *e;
+
+    if (!msp_str_ends(api->name, MSP_STR(".backward")))
+        return api;
+    msp_buf_clear(scratch);
+    msp_buf_add(scratch, api->name.p, api->name.len - 8);
+    msp_buf_text(scratch, "forward");
+    e = scratch->failed ? NULL : msp_map_get(calls, msp_buf_view(scratch));
+    return e == NULL ? api : &src->npu->apis[e->value];
+}
+
 /* A gradient depends on what the forward call took and gave as well. */
 static double
 inputs_difference(const msp_evidence_source *src, const msp_map *calls, const msp_row_api *api, msp_buf *scratch)
 {
+    const msp_row_api *forward = forward_of(src, calls, api, scratch);
     double most = call_difference(src, api, false);
-    msp_map_entry *forward;
 
-    if (!msp_str_ends(api->name, MSP_STR(".backward")))
-        return most;
-    scratch->len = 0;
-    msp_buf_add(scratch, api->name.p, api->name.len - 8);
-    msp_buf_text(scratch, "forward");
-    forward = scratch->failed ? NULL : msp_map_get(calls, msp_buf_view(scratch));
-    if (forward != NULL)
-        most = fmax(most, call_difference(src, &src->npu->apis[forward->value], true));
-    return most;
+    if (msp_str_find(api->name, MSP_STR(".parameters_grad")) != NULL)
+        return module_difference(src, calls, api->name, scratch);
+    return forward == api ? most : fmax(most, call_difference(src, forward, true));
 }
 
 static bool
@@ -171,6 +214,8 @@ fill_evidence(msp_evidence *e, const msp_evidence_source *src, size_t row, doubl
     e->inherited = NAN;
     e->at = result_of(src->npu, n);
     if (b == NULL) {
+        e->diff_in = e->diff_out = NAN;
+        e->one_type = true;
         e->not_judged = "no partner";
         return;
     }
@@ -190,17 +235,181 @@ fill_evidence(msp_evidence *e, const msp_evidence_source *src, size_t row, doubl
         e->not_judged = "cancels to rounding";
 }
 
+/* ---- choices ----------------------------------------------------------------------------------------------------- */
+
+static bool
+is_discrete(const msp_rows *t, const msp_row *r)
+{
+    msp_dtype d = t->texts[r->dtype].dtype;
+
+    return !r->plain && d != MSP_DTYPE_NONE && msp_local_roundoff(d) == 0 && d != MSP_C64 && d != MSP_C128;
+}
+
+/* Choices of which nobody knows whether they fell alike: truth values of numbers that differ, without elements. */
+typedef struct doubtful {
+    uint32_t shapes[16];
+    size_t count;
+} doubtful;
+
+static void
+note_doubtful(doubtful *d, const msp_evidence_source *src, const msp_row_api *api, double in)
+{
+    if (!(in > 0) || msp_decision_of(msp_verdict_operation(api->name)) == MSP_DECIDES_NOTHING)
+        return;
+    for (size_t i = api->first; i < api->first + api->count; i++) {
+        const msp_row *r = &src->npu->rows[i];
+
+        if (r->state == STATE_OUTPUT && is_discrete(src->npu, r) && isnan(msp_evidence_difference(src, i)))
+            d->shapes[d->count++ % 16] = r->shape;
+    }
+}
+
+static bool
+is_doubtful(const doubtful *d, uint32_t shape)
+{
+    for (size_t i = 0; i < d->count && i < 16; i++)
+        if (d->shapes[i] == shape)
+            return true;
+    return false;
+}
+
+/* Does the call take positions or truth values that differ between the runs? Why its results tell nothing; NULL: no. */
+static const char *
+takes_flipped(const msp_evidence_source *src, const msp_row_api *api, const doubtful *d)
+{
+    for (size_t i = api->first; i < api->first + api->count; i++) {
+        const msp_row *r = &src->npu->rows[i];
+        double diff;
+
+        if (r->state >= STATE_OUTPUT || !is_discrete(src->npu, r) || partner_of(src, i) == NULL)
+            continue;
+        diff = msp_evidence_difference(src, i);
+        if (diff > 0)
+            return "it takes a choice that fell the other way";
+        if (isnan(diff) && is_doubtful(d, r->shape))
+            return "it takes a choice of which statistics do not tell whether it fell the other way";
+    }
+    return NULL;
+}
+
+static const msp_flip *
+flip_of(const msp_evidence_source *src, const msp_row_api *api, size_t *next)
+{
+    const msp_flip *worst = NULL;
+
+    while (*next < src->nflips && src->flips[*next].row < api->first)
+        ++*next;
+    for (size_t i = *next; i < src->nflips && src->flips[i].row < api->first + api->count; i++)
+        if (worst == NULL || src->flips[i].flip.miss > worst->miss)
+            worst = &src->flips[i].flip;
+    return worst;
+}
+
+static void
+judge_choice(msp_evidence *e)
+{
+    if (e->flip == NULL || e->nonfinite)
+        return;
+    if (e->chose)
+        e->not_judged = msp_flip_is_wrong(e->flip) ? NULL : "a choice that fell the other way within the error";
+}
+
+/* ---- calls that stand for others --------------------------------------------------------------------------------- */
+
+static stat_diff
+end_difference(const msp_evidence_source *src, const msp_replaced_end *end)
+{
+    stat_diff d = row_difference(src->npu, &src->npu->rows[end->npu], &src->bench->rows[end->bench]);
+
+    return isnan(end->diff) || d.nonfinite ? d : (stat_diff){true, isinf(end->diff), end->diff};
+}
+
+/* The largest difference among what goes into the block; NaN: nothing that does could be compared. */
+static double
+taken_difference(const msp_evidence_source *src, const msp_replacement *r)
+{
+    double most = NAN;
+
+    for (size_t i = r->first_end; i < r->first_end + r->nends; i++) {
+        const msp_replaced_end *end = &src->replaced->ends[i];
+        stat_diff d = end_difference(src, end);
+
+        if (end->input && d.known)
+            most = fmax(most, d.value);
+    }
+    return most;
+}
+
+static void
+fill_replaced(msp_evidence *e, const msp_evidence_source *src, const msp_replacement *r, const msp_replaced_end *end)
+{
+    const msp_row *n = &src->npu->rows[end->npu], *b = &src->bench->rows[end->bench];
+    stat_diff d = end_difference(src, end);
+    double in = taken_difference(src, r);
+    msp_str api = src->npu->apis[r->last[0]].name;
+
+    *e = (msp_evidence){.name = api.p,
+                        .name_len = api.len,
+                        .bench = src->bench->apis[r->last[1]].name,
+                        .at = result_of(src->npu, n),
+                        .call = r->last[0],
+                        .slot = UINT32_MAX,
+                        .nature.cls = r->products ? MSP_CALL_MATMUL : MSP_CALL_VECTOR,
+                        .types = {src->npu->texts[n->dtype].dtype, src->bench->texts[b->dtype].dtype},
+                        .n = src->npu->texts[n->shape].numel,
+                        .diff_in = in,
+                        .diff_out = d.value,
+                        .tensors = !isnan(end->diff),
+                        .nonfinite = d.nonfinite,
+                        .inherited = NAN,
+                        .instead = {src->npu->apis[r->first[0]].name, src->bench->apis[r->first[1]].name},
+                        .steps = r->ncalls[0] > r->ncalls[1] ? r->ncalls[0] : r->ncalls[1]};
+    e->dtype = coarser(e->types[0], e->types[1]);
+    e->one_type = e->types[0] == e->types[1];
+    if (!d.known)
+        e->not_judged = "no statistics";
+    else if (!is_float(e->dtype))
+        e->not_judged = "no floating-point numbers";
+    else if (isnan(in))
+        e->not_judged = "nothing that these calls take has a partner";
+}
+
+/* The results of a block, after those of its last call. */
+static void
+add_replaced(msp_evidence_list *out, const msp_evidence_source *src, size_t *next, uint32_t call)
+{
+    const msp_replaced *all = src->replaced;
+
+    while (all != NULL && *next < all->count && all->items[*next].last[0] < call)
+        ++*next;
+    if (all == NULL || *next == all->count || all->items[*next].last[0] != call)
+        return;
+    for (size_t i = 0; i < all->items[*next].nends; i++) {
+        const msp_replaced_end *end = &all->ends[all->items[*next].first_end + i];
+
+        if (!end->input)
+            fill_replaced(&out->items[out->count++], src, &all->items[*next], end);
+    }
+}
+
 static msp_status
 collect_evidence(msp_evidence_list *out, const msp_evidence_source *src, const msp_map *calls, msp_error *err)
 {
     msp_buf scratch = {0};
+    size_t next = 0, next_flip = 0; /* of the blocks, of the choices */
+    doubtful unknown = {.count = 0};
     bool failed;
 
     for (size_t a = 0; a < src->npu->napis; a++) {
         const msp_row_api *api = &src->npu->apis[a];
-        double in = inputs_difference(src, calls, api, &scratch), norm_in = inputs_norm(src, api);
+        const msp_row_api *gave = module_record(src, calls, api->name, "backward", 0, &scratch);
+        double in = inputs_difference(src, calls, api, &scratch);
+        double norm_in = inputs_norm(src, gave != NULL ? gave : api);
+        const msp_flip *flip = flip_of(src, api, &next_flip);
+        const char *flipped = takes_flipped(src, forward_of(src, calls, api, &scratch), &unknown);
         uint32_t slot = 0;
 
+        note_doubtful(&unknown, src, api, in);
         for (size_t i = api->first; i < api->first + api->count; i++) {
             msp_evidence *e = &out->items[out->count];
 
@@ -212,6 +421,14 @@ collect_evidence(msp_evidence_list *out, const msp_evidence_source *src, const m
                                 .slot = slot++,
                                 .diff_in = in};
             fill_evidence(e, src, i, norm_in);
+            e->flip = flip;
+            e->chose = is_discrete(src->npu, &src->npu->rows[i]);
+            judge_choice(e);
+            if (in > 0 && e->diff_out > 0 && e->not_judged == NULL &&
+                msp_decision_of(msp_verdict_operation(api->name)) == MSP_DECIDES_STEP)
+                e->not_judged = "a step, which the least difference may turn over";
+            if (flipped != NULL && e->not_judged == NULL && !e->nonfinite && !e->chose)
+                e->not_judged = flipped;
             e->nature = msp_verdict_nature(api->name, e->at);
             if (e->nature.hands_on && e->nature.backward && e->slot > 0 && e->not_judged == NULL)
                 e->not_judged = "a gradient of the call before";
@@ -219,6 +436,7 @@ collect_evidence(msp_evidence_list *out, const msp_evidence_source *src, const m
                 e->not_judged = "random: its numbers depend on chance";
             out->count++;
         }
+        add_replaced(out, src, &next, (uint32_t)a);
     }
     failed = scratch.failed;
     msp_buf_release(&scratch);
@@ -234,7 +452,8 @@ msp_evidence_from_rows(msp_evidence_list *out, const msp_evidence_source *src, m
     bool added;
 
     *out = (msp_evidence_list){0};
-    out->items = msp_alloc_zero(npu->count + 1, sizeof(*out->items));
+    out->items =
+        msp_alloc_zero(npu->count + (src->replaced != NULL ? src->replaced->nends : 0) + 1, sizeof(*out->items));
     if (out->items == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     for (size_t a = 0; a < npu->napis && st == MSP_OK; a++)

@@ -8,6 +8,7 @@
 
 #include "compare/match/match.h"
 #include "compare/rows/rows.h"
+#include "compare/verdict/decisions.h"
 #include "msprobe/verdict.h"
 
 /* ---- kinds of calls (classes.c) -----------------------------------------------------------------------------------
@@ -56,6 +57,7 @@ typedef enum msp_sign {
     MSP_SIGN_ROUNDING, /* an operation that IEEE 754 defines is not rounded as it says */
     MSP_SIGN_FACTOR,   /* a small factor on everything */
     MSP_SIGN_UNLIKE,   /* rounds unlike all other calls of its kind */
+    MSP_SIGN_CHOICE,   /* no replay: what it chose differs by more than what it chose from */
     MSP_SIGN_SAVED,    /* its own gradients show it: what it kept for them is off */
     MSP_SIGN_START     /* it takes weights or data that the runs do not share */
 } msp_sign;
@@ -80,12 +82,24 @@ typedef struct msp_evidence {
     const msp_local *local[2];
     double inherited;
 
+    /* it is what comes out of calls that stand for others on the bench (alignment.h): the first of them on either side,
+     * and how many there are; else empty and 0. name and bench are the last of them */
+    msp_str instead[2];
+    size_t steps;
+
+    const msp_flip
+        *flip;  /* of a choice that fell the other way, measured; NULL: none. All results of the call have it */
+    bool chose; /* this result is what was chosen */
+
     /* filled on the way to the verdict */
     double added, noise; /* calibrate.c, in unit roundoffs: beyond the bench's error; what the device may add */
     double peer_share, peer_slope; /* largest among other calls of its kind; -1: there are too few */
     double expected, times, ratio; /* limits.c, as in msp_verdict_result */
     msp_sign sign;
 } msp_evidence;
+
+/* So large a share of results without a partner is another model, or another level. */
+#define MSP_OTHER_MODEL 0.6
 
 /* Something that a call took, that no recorded call has made, and that the runs do not share (start.c). */
 typedef struct msp_start {
@@ -102,12 +116,21 @@ typedef struct msp_evidence_list {
     size_t nstarts;
 } msp_evidence_list;
 
+/* A choice that fell the other way: a result of the NPU run. */
+typedef struct msp_row_flip {
+    uint32_t row;
+    msp_flip flip;
+} msp_row_flip;
+
 /* What is known of both sides. diffs: a relative difference for each NPU row that was measured on elements, else NaN;
- * NULL: none was. */
+ * NULL: none was. replaced (may be NULL): calls that stand for others. */
 typedef struct msp_evidence_source {
     const msp_rows *npu, *bench;
     const msp_match *match;
     const double *diffs;
+    const struct msp_replaced *replaced;
+    const msp_row_flip *flips; /* in the order of the rows */
+    size_t nflips;
 } msp_evidence_source;
 
 /*
@@ -148,6 +171,7 @@ MSP_CHECK bool msp_verdict_words_suspect(msp_verdict_suspect *s, const msp_evide
 MSP_CHECK bool msp_verdict_words_start(msp_verdict_suspect *s, const msp_start *start);
 MSP_CHECK bool msp_verdict_words_sentence(msp_pair_verdict *v);
 MSP_CHECK bool msp_verdict_words_facts(msp_pair_verdict *v, const msp_evidence_list *list);
+MSP_CHECK bool msp_verdict_words_flips(msp_pair_verdict *v, const msp_evidence_list *list);
 
 /* ---- memory --------------------------------------------------------------------------------------------------------
  */
@@ -159,11 +183,19 @@ char *msp_verdict_take(msp_buf *b);
 /* A list of owned texts grows by one, a copy of text or what stood in b. False: out of memory. */
 MSP_CHECK bool msp_verdict_add_text(msp_verdict_texts *list, msp_str text);
 MSP_CHECK bool msp_verdict_add_take(msp_verdict_texts *list, msp_buf *b);
+void msp_verdict_texts_release(msp_verdict_texts *list);
 
 static inline msp_str
 msp_evidence_name(const msp_evidence *e)
 {
     return (msp_str){e->name, e->name_len};
+}
+
+/* Only the NPU run makes this call. */
+static inline bool
+msp_evidence_is_alone(const msp_evidence *e)
+{
+    return e->bench.len == 0;
 }
 
 static inline bool

@@ -75,10 +75,72 @@ write_replayed(msp_buf *b, const msp_verdict_suspect *s, const msp_evidence *e)
     }
 }
 
+/* Only the NPU run makes this call: nothing is inherited, and what this machine's torch makes of it is the measure. */
+static void
+write_alone(msp_buf *b, const msp_verdict_suspect *s)
+{
+    msp_buf_printf(b,
+                   ": this call, which the bench does not make, adds %.2g; torch on this machine adds %.2g, and %.2g "
+                   "may be expected",
+                   s->local, s->local_bench, s->expected);
+}
+
+static int
+short_of(msp_str api)
+{
+    msp_str end = MSP_STR(".forward");
+
+    return (int)(msp_str_ends(api, end) ? api.len - end.len : api.len);
+}
+
+/* "Tensor.transpose.3 to Torch.matmul.1" */
+static void
+write_calls(msp_buf *b, msp_str first, msp_str last)
+{
+    msp_buf_printf(b, "%.*s", short_of(first), first.p);
+    if (!msp_str_eq(first, last))
+        msp_buf_printf(b, " to %.*s", short_of(last), last.p);
+}
+
+static void
+write_instead(msp_buf *b, const msp_evidence *e)
+{
+    write_calls(b, e->instead[0], msp_evidence_name(e));
+    msp_buf_text(b, " do not compute what the bench's ");
+    write_calls(b, e->instead[1], e->bench);
+    if (e->nonfinite)
+        msp_buf_text(b, " do: what comes out is NaN or inf on one side only, and what goes in is not");
+    else
+        msp_buf_printf(b,
+                       " do: what comes out differs by %.2g where what goes in differs by %.2g and rounding explains "
+                       "%.2g",
+                       e->diff_out, e->diff_in, e->expected);
+}
+
+/* "argmax chose 17 instead of 4 in 3 of 128 rows; the two values differ by 0.4x the expected error" */
+static void
+write_flip(msp_buf *b, msp_str op, const msp_flip *f)
+{
+    const char *most = f->flipped > 1 ? "at most " : "";
+
+    if (f->what == MSP_DECIDES_POSITION)
+        msp_buf_printf(b, "%.*s chose %lld instead of %lld in %lld of %lld rows", (int)op.len, op.p, (long long)f->mine,
+                       (long long)f->other, (long long)f->flipped, (long long)f->places);
+    else
+        msp_buf_printf(b, "%.*s fell the other way in %lld of %lld elements", (int)op.len, op.p, (long long)f->flipped,
+                       (long long)f->places);
+    if (f->measured > 0)
+        msp_buf_printf(b, "; the two values differ by %s%.2gx the expected error", most, f->times);
+}
+
 static void
 write_grown(msp_buf *b, const msp_evidence *e)
 {
-    if (e->nonfinite)
+    if (e->sign == MSP_SIGN_CHOICE) {
+        msp_buf_text(b, ": ");
+        write_flip(b, msp_verdict_operation(msp_evidence_name(e)), e->flip);
+        msp_buf_text(b, ", which no error of what it took explains");
+    } else if (e->nonfinite)
         msp_buf_text(b, " is NaN or inf on one side only, and what it took is not");
     else
         msp_buf_printf(b, " differs by %.2g where its inputs differ by %.2g and rounding explains %.2g", e->diff_out,
@@ -102,8 +164,15 @@ msp_verdict_words_suspect(msp_verdict_suspect *s, const msp_evidence *e)
 {
     msp_buf b = {0};
 
-    write_result(&b, e);
-    if (msp_evidence_replayed(e))
+    if (e->steps > 0)
+        write_instead(&b, e);
+    else
+        write_result(&b, e);
+    if (e->steps > 0)
+        ;
+    else if (msp_evidence_replayed(e) && msp_evidence_is_alone(e) && e->sign == MSP_SIGN_ERROR)
+        write_alone(&b, s);
+    else if (msp_evidence_replayed(e))
         write_replayed(&b, s, e);
     else
         write_grown(&b, e);
@@ -255,4 +324,44 @@ msp_verdict_words_facts(msp_pair_verdict *v, const msp_evidence_list *list)
                     "small errors in few elements; record both runs with \"task\": \"tensor\" in config.json, and "
                     "every call is judged by itself"));
     return ok;
+}
+
+/* ---- choices ----------------------------------------------------------------------------------------------------- */
+
+/* A choice that differs between the runs and is nobody's fault. */
+static bool
+is_flip(const msp_evidence *e)
+{
+    if (!e->chose || e->nature.backward || e->bench.len == 0 || e->ratio > 1 ||
+        msp_decision_of(msp_verdict_operation(msp_evidence_name(e))) == MSP_DECIDES_NOTHING)
+        return false;
+    return e->flip != NULL || e->diff_out > 0;
+}
+
+bool
+msp_verdict_words_flips(msp_pair_verdict *v, const msp_evidence_list *list)
+{
+    enum { MOST = 20 };
+    size_t more = 0;
+    msp_buf b = {0};
+
+    for (size_t i = 0; i < list->count; i++) {
+        const msp_evidence *e = &list->items[i];
+        msp_str api = msp_evidence_name(e), op = msp_verdict_operation(api);
+
+        if (!is_flip(e) || (v->flips.count >= MOST && ++more > 0))
+            continue;
+        msp_buf_printf(&b, "%.*s: ", short_of(api), api.p);
+        if (e->flip != NULL)
+            write_flip(&b, op, e->flip);
+        else
+            msp_buf_printf(&b, "%.*s did not choose the same in both runs; by how little only tensors tell",
+                           (int)op.len, op.p);
+        if (!msp_verdict_add_take(&v->flips, &b))
+            return false;
+    }
+    if (more == 0)
+        return true;
+    msp_buf_printf(&b, "and %zu more choices that fell the other way", more);
+    return msp_verdict_add_take(&v->flips, &b);
 }

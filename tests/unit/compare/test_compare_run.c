@@ -125,7 +125,7 @@ the_first_wrong_row_is_described(void **state)
     assert_int_equal(p->answer.blamed.row, 3);
     assert_int_equal(p->counts.differ, 1);
     assert_string_equal(p->first_differs, "Torch.mul.0.forward.output.0");
-    assert_int_equal(p->answer.nnotes, 2); /* rows without partner, on either side */
+    assert_int_equal(p->answer.nnotes, 3); /* rows without partner on either side, and what stands for what */
     assert_int_equal(p->suspect.nstack, 2);
     assert_string_equal(p->suspect.stack[0], "File train.py, line 3");
     assert_int_equal(p->nfiles, 3); /* the table, the verdict and the advisor's text */
