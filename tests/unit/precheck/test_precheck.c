@@ -2,6 +2,8 @@
 #include "unit.h"
 
 #include <math.h>
+#include "core/alloc.h"
+#include "core/file.h"
 #include "msprobe/precheck.h"
 
 static msp_precheck_row
@@ -172,6 +174,8 @@ a_file_that_was_cut_off_is_continued_where_it_is_whole(void **state)
 {
     char text[4096];
     const char *result, *details;
+    char *left;
+    size_t size;
     int names = 0;
     msp_precheck_summary s = {0};
 
@@ -179,7 +183,8 @@ a_file_that_was_cut_off_is_continued_where_it_is_whole(void **state)
     snprintf(text, sizeof(text), "%sTorch.add.0,pass, ,\r\nTorch.add.1,err", msp_precheck_result_header());
     result = write_file("accuracy_checking_result_1.csv", text, strlen(text));
     snprintf(text, sizeof(text),
-             "%sTorch.add.0.forward.output.0,a,b,\"(1,)\"\r\nTorch.add.1.forward.output.0,a,b,\"(1,)\"\r\nTorch.ad",
+             "%sTorch.add.0.forward.output.0,a,b,\"(1,)\"\r\nTorch.add.0.forward.output.1.0,a,b,\"(1,)\"\r\n"
+             "Torch.add.1.forward.output.0,a,b,\"(1,)\"\r\nTorch.ad",
              msp_precheck_details_header());
     details = write_file("accuracy_checking_details_1.csv", text, strlen(text));
     for (int i = 0; i < 2; i++) { /* what was cut once stays whole */
@@ -190,6 +195,10 @@ a_file_that_was_cut_off_is_continued_where_it_is_whole(void **state)
     assert_int_equal(msp_precheck_summarise(&s, result, details, NULL), MSP_OK);
     assert_int_equal(s.apis, 1);
     assert_int_equal(s.count[MSP_PRECHECK_PASS], 1);
+    assert_int_equal(msp_file_read(&left, &size, details, 1 << 20, NULL), MSP_OK);
+    assert_true(size > strlen("output.1.0,a,b,\"(1,)\"\r\n"));
+    assert_memory_equal(left + size - 22, "output.1.0,a,b,\"(1,)\"\r\n", 22); /* a result within a result */
+    msp_free(left);
 }
 
 static void
