@@ -64,7 +64,7 @@ typedef struct msp_precheck_row {
     msp_dtype bench, device;
     char shape[160];   /* "(4, 3)" */
     char message[320]; /* may hold line breaks, as the original's do */
-} msp_precheck_row;
+} msp_precheck_row;    /* without types and shape: a result that could not be had; message says why */
 
 /* "pass", "Warning", "error", "SKIP". */
 MSP_API const char *msp_precheck_status_text(msp_precheck_status s);
@@ -89,10 +89,13 @@ MSP_API size_t msp_precheck_details_line(char *buf, size_t size, const char *nam
 MSP_API size_t msp_precheck_result_line(char *buf, size_t size, const char *api, msp_precheck_status forward,
                                         const msp_precheck_status *backward, const char *message);
 
+/* An API's name as it stands in a line, without quotes around it. */
+MSP_API size_t msp_precheck_name_written(char *buf, size_t size, const char *name);
+
 /*
  * Prepare two files to be continued: cut off a line that was not written to its end, and details of APIs that the
- * result file does not have yet. name is called for each API that is done. MSP_E_IO, MSP_E_NOT_FOUND, MSP_E_FORMAT (not
- * such a file).
+ * result file does not have yet. name is called for each API that is done, as it is written there. MSP_E_IO,
+ * MSP_E_NOT_FOUND, MSP_E_FORMAT (not such a file).
  */
 typedef void msp_precheck_name_fn(const char *name, size_t len, void *payload);
 MSP_API MSP_CHECK msp_status msp_precheck_resume(const char *result_path, const char *details_path,
@@ -110,7 +113,7 @@ typedef struct msp_precheck_summary {
         double cosine, max_abs, max_rel; /* NAN: not measured */
     } worst[MSP_PRECHECK_WORST];
     size_t nworst;
-    char skipped[256]; /* the first API that was skipped although no list asked for it, and why */
+    char skipped[256]; /* the first API that failed, or else that was skipped although no list asked for it; and why */
 } msp_precheck_summary;
 
 /* Add what a pair of files says to *sum. */

@@ -176,10 +176,17 @@ static PyMethodDef functions[] = {
      "precheck_output(name, api, device, bench)\n--\n\nMeasure and judge one result: (status, line of the details)."},
     {"precheck_result", msp_py_precheck_result, METH_VARARGS,
      "precheck_result(api, forward, backward, message)\n--\n\nThe line of an API in the result file."},
+    {"precheck_no_output", msp_py_precheck_no_output, METH_VARARGS,
+     "precheck_no_output(name, message)\n--\n\nThe line of the details for a result that could not be had."},
+    {"precheck_name", msp_py_precheck_name, METH_O,
+     "precheck_name(name)\n--\n\nThe name as it is written, without quotes around it: what precheck_resume() gives."},
+    {"end_with", msp_py_end_with, METH_O,
+     "end_with(pid)\n--\n\nLet this process be killed when its parent, which is pid, ends."},
     {"precheck_headers", msp_py_precheck_headers, METH_NOARGS,
      "precheck_headers()\n--\n\nThe first lines of the result and the details file."},
     {"precheck_resume", msp_py_precheck_resume, METH_VARARGS,
-     "precheck_resume(result, details)\n--\n\nMake two files ready to be continued: the set of names that are done."},
+     "precheck_resume(result, details)\n--\n\nMake two files ready to be continued: the set of names that are done, as "
+     "precheck_name() writes them."},
     {"online_open", (PyCFunction)(void (*)(void))msp_py_online_open, METH_VARARGS | METH_KEYWORDS,
      "online_open(dir, program, rank, folder, host, port, tls, limit, wait_ms, linger_ms, forward_only)\n--\n\n"
      "Start the sender of online run_ut."},

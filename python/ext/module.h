@@ -146,8 +146,11 @@ int msp_py_threads_arg(int *threads, const char *function, Py_ssize_t npos, PyOb
 /* precheck.c */
 PyObject *msp_py_precheck_output(PyObject *module, PyObject *args);
 PyObject *msp_py_precheck_result(PyObject *module, PyObject *args);
+PyObject *msp_py_precheck_no_output(PyObject *module, PyObject *args);
+PyObject *msp_py_precheck_name(PyObject *module, PyObject *arg);
 PyObject *msp_py_precheck_headers(PyObject *module, PyObject *unused);
 PyObject *msp_py_precheck_resume(PyObject *module, PyObject *args);
+PyObject *msp_py_end_with(PyObject *module, PyObject *arg);
 
 /* benchmark.c */
 PyObject *msp_py_perturb(PyObject *module, PyObject *args);

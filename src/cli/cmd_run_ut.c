@@ -87,6 +87,8 @@ name_resumed(job *j, const char *path, msp_error *err)
     snprintf(j->result, sizeof(j->result), "%s", path);
     snprintf(j->details, sizeof(j->details), "%.*saccuracy_checking_details_%s", (int)(name - path), path,
              name + sizeof(begin) - 1);
+    snprintf(j->errors, sizeof(j->errors), "%.*sut_error_data%.14s", (int)(name - path), path,
+             name + sizeof(begin) - 1);
     j->resume = true;
     return MSP_OK;
 }
@@ -99,6 +101,7 @@ name_online(job *j, const char *dir, const char *stamp, const msp_args *args, ms
                              msp_args_has(args, MSP_OPT_FUZZY) ? "-f" : "-csv_path");
     j->dir = dir;
     snprintf(j->stamp, sizeof(j->stamp), "%s", stamp);
+    snprintf(j->errors, sizeof(j->errors), "%s/ut_error_data%s", dir, stamp);
     snprintf(j->result, sizeof(j->result), "%s/step*/accuracy_checking_result_%s_rank*.csv", dir, stamp);
     snprintf(j->details, sizeof(j->details), "%s/step*/accuracy_checking_details_%s_rank*.csv", dir, stamp);
     return MSP_OK;
@@ -111,14 +114,11 @@ name_results(job *j, const msp_args *args, msp_error *err)
     char stamp[16];
 
     stamp_now(stamp);
-    snprintf(j->errors, sizeof(j->errors), "%s/ut_error_data%s", dir, stamp);
     j->online = !msp_args_has(args, MSP_OPT_API_INFO);
     if (j->online)
         return name_online(j, dir, stamp, args, err);
     if (msp_args_has(args, MSP_OPT_CSV_PATH))
         return name_resumed(j, msp_args_get(args, MSP_OPT_CSV_PATH, ""), err);
-    if (mkdir(dir, 0750) != 0 && access(dir, W_OK) != 0)
-        return msp_error_set(err, MSP_E_IO, "%s: cannot be made or written to", dir);
     for (;;) { /* a second in which nobody else writes there */
         snprintf(j->result, sizeof(j->result), "%s/accuracy_checking_result_%s.csv", dir, stamp);
         if (access(j->result, F_OK) != 0)
@@ -127,6 +127,7 @@ name_results(job *j, const msp_args *args, msp_error *err)
         stamp_now(stamp);
     }
     snprintf(j->details, sizeof(j->details), "%s/accuracy_checking_details_%s.csv", dir, stamp);
+    snprintf(j->errors, sizeof(j->errors), "%s/ut_error_data%s", dir, stamp);
     return MSP_OK;
 }
 
@@ -232,7 +233,10 @@ print_summary(const msp_precheck_summary *s, const job *j, const char *dump)
                  s->count[MSP_PRECHECK_WARNING]);
     msp_term_put(stdout, s->count[MSP_PRECHECK_ERROR] > 0 ? MSP_STYLE_RED : MSP_STYLE_PLAIN, ", %zu errors",
                  s->count[MSP_PRECHECK_ERROR]);
-    printf("\n  Not checked   %zu\n", s->count[MSP_PRECHECK_SKIP]);
+    printf("\n  Not checked   %zu", s->count[MSP_PRECHECK_SKIP]);
+    if (s->failed > 0)
+        msp_term_put(stdout, MSP_STYLE_RED, ", %zu of them failed", s->failed);
+    printf("\n");
     if (s->skipped[0] != '\0')
         printf("                %s\n", msp_text_safe(safe, sizeof(safe), s->skipped));
     for (size_t i = 0; i < s->nworst; i++) {
@@ -297,6 +301,7 @@ msp_cmd_run_ut(const msp_args *args)
 {
     msp_precheck_summary summary = {0};
     static job j;
+    char safe[320];
     bool any = true;
     int code = 0;
     msp_error err;
@@ -329,6 +334,9 @@ msp_cmd_run_ut(const msp_args *args)
         print_json(&summary, &j);
     else if (!msp_args_has(args, MSP_OPT_QUIET))
         print_summary(&summary, &j, msp_args_get(args, MSP_OPT_API_INFO, ""));
+    else if (summary.failed > 0)
+        fprintf(stderr, "error: %zu APIs could not be checked, the first: %s\n", summary.failed,
+                msp_text_safe(safe, sizeof(safe), summary.skipped));
     return code == INCOMPLETE ? MSP_EXIT_FAILED : exit_code(&summary, args);
 }
 
@@ -366,10 +374,6 @@ msp_cmd_api_precision_compare(const msp_args *args)
     if (npu == NULL || gpu == NULL) {
         msp_error_set(&err, MSP_E_INVALID, "which details? -npu DETAILS.csv -gpu DETAILS.csv");
         return msp_cli_usage(msp_command_find("api_precision_compare"), &err);
-    }
-    if (mkdir(dir, 0750) != 0 && access(dir, W_OK) != 0) {
-        msp_error_set(&err, MSP_E_IO, "%s: cannot be made or written to", dir);
-        return msp_cli_fail(MSP_E_IO, &err);
     }
     stamp_now(stamp);
     st = msp_precheck_compare(&v, npu, gpu, dir, stamp, &err);

@@ -2,10 +2,12 @@
 #include "interpreter.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -84,6 +86,7 @@ msp_interpreter_run(int *code, const char **words, msp_error *err)
     if (pid < 0)
         return msp_error_set_errno(err, MSP_E_IO, errno, "cannot start %s", path);
     if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGTERM); /* whoever runs the command again finds nobody at work on the same files */
         execv(path, (char *const *)words);
         _exit(127);
     }

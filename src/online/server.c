@@ -11,8 +11,6 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,143 +20,11 @@
 #include <time.h>
 #include <unistd.h>
 #include "core/alloc.h"
-#include "core/arena.h"
-#include "core/file.h"
 #include "core/path.h"
-#include "core/vec.h"
-#include "online/conn.h"
-#include "online/exchange.h"
-#include "online/results.h"
+#include "online/server.h"
 #include "online/share.h"
 
-enum {
-    PEERS_MOST = 256,
-    JOBS_MOST = 4096,
-    KEPT_MOST = 1024, /* verdicts of a job that wait for being acknowledged; more than a sender has on its way */
-    NEWS_MOST = 64,
-    HELLO_MS = 10000,
-    SILENT_MS = 30000,
-    PING_MS = 2000,
-    POLL_MS = 100,
-    BACKLOG = 64
-};
-
-typedef struct kept_verdict {
-    uint64_t number;
-    msp_buf frame;
-    bool sent; /* over the job's present connection */
-} kept_verdict;
-
-/* A sender, which may come over several connections one after the other. */
-typedef struct job {
-    char id[33];
-    uint64_t rank;
-    bool ended, connected;
-    kept_verdict *kept;
-    size_t nkept, cap;
-} job;
-
-typedef struct entry {
-    uint64_t id, number, step, size;
-    job *job;
-    bool taken, in_folder;
-    char *path, *name;
-} entry;
-
-typedef struct result_files {
-    uint64_t rank, step;
-    msp_results results;
-    char *result, *details;
-    msp_map names;
-    msp_arena text;
-} result_files;
-
-typedef struct peer {
-    msp_conn conn;
-    char from[32];
-    job *job;
-    int64_t since_ms;
-    bool leaving;               /* once everything is sent */
-    uint64_t number, size, got; /* of the call that comes in */
-    bool in_call, known;        /* known: it was sent before */
-    int fd;
-    char *path;
-} peer;
-
-struct msp_online_server {
-    pthread_mutex_t lock; /* of everything but listener, tls, peers and alive */
-    pthread_cond_t news_come;
-    pthread_t thread;
-    bool has_thread, stop, failed;
-    msp_error failure;
-    char *dir, *folder, *incoming;
-    char stamp[16];
-    uint64_t *ranks;
-    size_t nranks;
-    uint64_t limit, waiting; /* bytes */
-    int idle_ms;
-    int64_t busy_ms; /* when somebody was there last */
-    int wake;
-    uint64_t ids;
-    entry **entries; /* in the order in which they came */
-    size_t nentries, entries_cap;
-    job **jobs;
-    size_t njobs, jobs_cap;
-    result_files **files;
-    size_t nfiles, files_cap;
-    char news[NEWS_MOST][512];
-    size_t news_at, nnews;
-    msp_online_served served;
-    /* the thread's */
-    int listener;
-    msp_tls_side *tls;
-    peer *peers[PEERS_MOST];
-    size_t npeers;
-    uint64_t beat;
-    int64_t beat_ms;
-};
-
-/* ---- what is told ------------------------------------------------------------------------------------------------ */
-
-static void tell(msp_online_server *s, const char *format, ...) MSP_PRINTF(2, 3);
-
-static void
-tell(msp_online_server *s, const char *format, ...)
-{
-    va_list args;
-
-    if (s->nnews == NEWS_MOST)
-        return; /* who reads them is far behind; the counts go on */
-    va_start(args, format);
-    vsnprintf(s->news[(s->news_at + s->nnews++) % NEWS_MOST], sizeof(s->news[0]), format, args);
-    va_end(args);
-    pthread_cond_broadcast(&s->news_come);
-}
-
-bool
-msp_online_server_news(msp_online_server *s, char line[512])
-{
-    bool any;
-
-    pthread_mutex_lock(&s->lock);
-    any = s->nnews > 0;
-    if (any) {
-        memcpy(line, s->news[s->news_at], 512);
-        s->news_at = (s->news_at + 1) % NEWS_MOST;
-        s->nnews--;
-    }
-    pthread_mutex_unlock(&s->lock);
-    return any;
-}
-
-static void
-fail(msp_online_server *s, const msp_error *err)
-{
-    if (!s->failed)
-        s->failure = *err;
-    s->failed = true;
-    pthread_cond_broadcast(&s->news_come);
-}
+enum { POLL_MS = 100, BACKLOG = 64 };
 
 static void
 wake(msp_online_server *s)
@@ -169,722 +35,12 @@ wake(msp_online_server *s)
         return; /* it is awake */
 }
 
-/* ---- jobs and entries -------------------------------------------------------------------------------------------- */
-
-static bool
-is_selected(const msp_online_server *s, uint64_t rank)
-{
-    for (size_t i = 0; i < s->nranks; i++)
-        if (s->ranks[i] == rank)
-            return true;
-    return false;
-}
-
-/* NULL: no memory, or too many. */
-static job *
-job_of(msp_online_server *s, const char *id, uint64_t rank)
-{
-    job *j;
-
-    for (size_t i = 0; i < s->njobs; i++)
-        if (strcmp(s->jobs[i]->id, id) == 0)
-            return s->jobs[i]->rank == rank ? s->jobs[i] : NULL;
-    if (s->njobs == JOBS_MOST || !msp_vec_grow((void **)&s->jobs, &s->jobs_cap, s->njobs + 1, sizeof(*s->jobs)))
-        return NULL;
-    j = msp_alloc_zero(1, sizeof(*j));
-    if (j == NULL)
-        return NULL;
-    snprintf(j->id, sizeof(j->id), "%s", id);
-    j->rank = rank;
-    return s->jobs[s->njobs++] = j;
-}
-
-static kept_verdict *
-kept_of(const job *j, uint64_t number)
-{
-    for (size_t i = 0; i < j->nkept; i++)
-        if (j->kept[i].number == number)
-            return &j->kept[i];
-    return NULL;
-}
-
-static void
-forget_verdict(job *j, uint64_t number)
-{
-    kept_verdict *k = kept_of(j, number);
-
-    if (k == NULL)
-        return;
-    msp_buf_release(&k->frame);
-    memmove(k, k + 1, (size_t)(j->kept + j->nkept - (k + 1)) * sizeof(*k));
-    j->nkept--;
-}
-
-static void
-put_verdict(msp_buf *b, uint64_t number, unsigned status, msp_str result, msp_str details)
-{
-    size_t begin = msp_wire_begin(b, MSP_WIRE_VERDICT);
-
-    msp_wire_put_u(b, number, 8);
-    msp_wire_put_u(b, status, 1);
-    msp_wire_put_text(b, result);
-    msp_wire_put_text(b, details);
-    msp_wire_end(b, begin);
-}
-
-static msp_status
-keep_verdict(job *j, uint64_t number, unsigned status, msp_str result, msp_str details, msp_error *err)
-{
-    kept_verdict k = {.number = number};
-
-    if (j->nkept == KEPT_MOST)
-        forget_verdict(j, j->kept[0].number);
-    put_verdict(&k.frame, number, status, result, details);
-    if (k.frame.failed || !msp_vec_grow((void **)&j->kept, &j->cap, j->nkept + 1, sizeof(*j->kept))) {
-        msp_buf_release(&k.frame);
-        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
-    }
-    j->kept[j->nkept++] = k;
-    return MSP_OK;
-}
-
-static bool
-is_waiting(const msp_online_server *s, const job *j, uint64_t number)
-{
-    for (size_t i = 0; i < s->nentries; i++)
-        if (s->entries[i]->job == j && s->entries[i]->number == number)
-            return true;
-    return false;
-}
-
-static void
-free_entry(entry *e)
-{
-    msp_free(e->path);
-    msp_free(e->name);
-    msp_free(e);
-}
-
-/* Put a call that has arrived whole into the queue; path is taken. False, and why: it is none, and the file is gone. */
-static bool
-add_entry(msp_online_server *s, job *j, uint64_t number, char *path_take, bool in_folder, msp_error *why)
-{
-    msp_online_call call;
-    entry *e = msp_alloc_zero(1, sizeof(*e));
-    struct stat sb;
-    bool good = e != NULL && msp_online_call_open(&call, path_take, why) == MSP_OK;
-
-    if (!good) {
-        if (e == NULL)
-            msp_error_set(why, MSP_E_NOMEM, "out of memory");
-        unlink(path_take);
-        msp_free(e);
-        msp_free(path_take);
-        return false;
-    }
-    e->path = path_take;
-    e->name = msp_alloc(call.name.len + 1, 1);
-    good = e->name != NULL && call.number == number && call.rank == j->rank && call.step <= INT64_MAX &&
-           stat(path_take, &sb) == 0 &&
-           msp_vec_grow((void **)&s->entries, &s->entries_cap, s->nentries + 1, sizeof(*s->entries));
-    if (good) {
-        memcpy(e->name, call.name.p, call.name.len);
-        e->name[call.name.len] = '\0';
-        e->id = ++s->ids;
-        e->number = number;
-        e->step = call.step;
-        e->size = (uint64_t)sb.st_size;
-        e->job = j;
-        e->in_folder = in_folder;
-        s->waiting += e->size;
-        s->entries[s->nentries++] = e;
-        s->served.calls++;
-        pthread_cond_broadcast(&s->news_come);
-    } else {
-        msp_error_set(why, MSP_E_FORMAT, "a damaged call: it is not the one that was announced");
-        unlink(path_take);
-        free_entry(e);
-    }
-    msp_online_call_release(&call);
-    return good;
-}
-
-/* ---- result files ------------------------------------------------------------------------------------------------ */
-
-static void
-ignore_name(const char *name, size_t len, void *payload)
-{
-    (void)name;
-    (void)len;
-    (void)payload;
-}
-
-static msp_status
-open_results(msp_online_server *s, result_files *f, msp_error *err)
-{
-    char step[32], suffix[32], *dir;
-    msp_status st;
-
-    snprintf(step, sizeof(step), "step%llu", (unsigned long long)f->step);
-    snprintf(suffix, sizeof(suffix), "_rank%llu", (unsigned long long)f->rank);
-    dir = msp_path_join(s->dir, step);
-    if (dir == NULL)
-        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
-    st = msp_results_open(&f->results, dir, s->stamp, suffix, ignore_name, NULL, err);
-    msp_free(dir);
-    if (st != MSP_OK)
-        return st;
-    f->result = msp_path_join("", f->results.result);
-    f->details = msp_path_join("", f->results.details);
-    return f->result != NULL && f->details != NULL ? MSP_OK : msp_error_set(err, MSP_E_NOMEM, "out of memory");
-}
-
-static msp_status
-files_of(result_files **out, msp_online_server *s, uint64_t rank, uint64_t step, msp_error *err)
-{
-    result_files *f;
-
-    for (size_t i = 0; i < s->nfiles; i++)
-        if (s->files[i]->rank == rank && s->files[i]->step == step) {
-            *out = s->files[i];
-            return MSP_OK;
-        }
-    f = msp_alloc_zero(1, sizeof(*f));
-    if (f == NULL || !msp_vec_grow((void **)&s->files, &s->files_cap, s->nfiles + 1, sizeof(*s->files))) {
-        msp_free(f);
-        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
-    }
-    *f = (result_files){.rank = rank, .step = step, .results = MSP_RESULTS_NONE};
-    s->files[s->nfiles++] = *out = f;
-    return MSP_OK;
-}
-
-/* A call that comes twice, because its sender was started anew, has one row. */
-static msp_status
-add_row(msp_online_server *s, const entry *e, msp_str result, msp_str details, msp_error *err)
-{
-    result_files *f;
-    msp_status st = files_of(&f, s, e->job->rank, e->step, err);
-    const char *name;
-    bool added = false;
-
-    if (st != MSP_OK)
-        return st;
-    name = msp_arena_text(&f->text, e->name, strlen(e->name));
-    if (name == NULL || msp_map_put(&f->names, msp_str_of(name), 0, &added) == NULL)
-        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
-    if (!added)
-        return MSP_OK;
-    if (f->results.result_fd < 0)
-        st = open_results(s, f, err);
-    return st == MSP_OK ? msp_results_add(&f->results, e->number, result, details, err) : st;
-}
-
-static void
-end_step(msp_online_server *s, uint64_t rank, uint64_t step)
-{
-    msp_error err;
-
-    for (size_t i = 0; i < s->nentries; i++)
-        if (s->entries[i]->job->rank == rank && s->entries[i]->step == step)
-            return; /* of a sender before this one */
-    for (size_t i = 0; i < s->nfiles; i++)
-        if (s->files[i]->rank == rank && s->files[i]->step == step &&
-            msp_results_finish(&s->files[i]->results, &err) != MSP_OK)
-            fail(s, &err);
-}
-
-static int
-by_step(const void *a, const void *b)
-{
-    const result_files *x = *(result_files *const *)a, *y = *(result_files *const *)b;
-
-    if (x->step != y->step)
-        return x->step < y->step ? -1 : 1;
-    return x->rank < y->rank ? -1 : x->rank > y->rank;
-}
-
-bool
-msp_online_server_file(msp_online_server *s, size_t i, char result[4096], char details[4096])
-{
-    bool any;
-
-    pthread_mutex_lock(&s->lock);
-    if (s->nfiles > 1)
-        qsort(s->files, s->nfiles, sizeof(*s->files), by_step);
-    any = i < s->nfiles && s->files[i]->details != NULL;
-    if (any) {
-        snprintf(result, 4096, "%s", s->files[i]->result);
-        snprintf(details, 4096, "%s", s->files[i]->details);
-    }
-    pthread_mutex_unlock(&s->lock);
-    return any;
-}
-
-/* ---- connections, in the thread ---------------------------------------------------------------------------------- */
-
-static void
-drop_call(peer *p)
-{
-    if (p->fd >= 0)
-        close(p->fd);
-    if (p->path != NULL)
-        unlink(p->path);
-    msp_free(p->path);
-    p->fd = -1;
-    p->path = NULL;
-    p->in_call = false;
-}
-
-static void
-drop_peer(msp_online_server *s, size_t i, const char *why)
-{
-    peer *p = s->peers[i];
-
-    drop_call(p);
-    msp_conn_close(&p->conn);
-    pthread_mutex_lock(&s->lock);
-    s->busy_ms = msp_now_ms();
-    if (p->job != NULL) {
-        p->job->connected = false;
-        if (!p->job->ended && why != NULL)
-            tell(s, "rank %llu (%s) is gone: %s; it may come back", (unsigned long long)p->job->rank, p->from, why);
-    } else if (why != NULL) {
-        s->served.refused++;
-        tell(s, "a connection from %s was refused: %s", p->from, why);
-    }
-    pthread_mutex_unlock(&s->lock);
-    msp_free(p);
-    s->peers[i] = s->peers[--s->npeers];
-}
-
-static void
-accept_peer(msp_online_server *s)
-{
-    struct sockaddr_in from;
-    socklen_t len = sizeof(from);
-    int fd = accept4(s->listener, (struct sockaddr *)&from, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    msp_error err;
-    peer *p;
-
-    if (fd < 0)
-        return;
-    p = s->npeers < PEERS_MOST ? msp_alloc_zero(1, sizeof(*p)) : NULL;
-    if (p == NULL) {
-        close(fd);
-        return;
-    }
-    if (msp_conn_accept(&p->conn, fd, s->tls, &err) != MSP_OK) {
-        msp_free(p);
-        return;
-    }
-    p->fd = -1;
-    p->since_ms = msp_now_ms();
-    inet_ntop(AF_INET, &from.sin_addr, p->from, sizeof(p->from));
-    s->peers[s->npeers++] = p;
-    pthread_mutex_lock(&s->lock);
-    s->served.connections++;
-    pthread_mutex_unlock(&s->lock);
-}
-
-static void
-send_refusal(peer *p, const char *why)
-{
-    size_t begin = msp_wire_begin(&p->conn.out, MSP_WIRE_REFUSED);
-
-    msp_wire_put_text(&p->conn.out, msp_str_of(why));
-    msp_wire_end(&p->conn.out, begin);
-    p->leaving = true;
-}
-
-static void
-name_ranks(const msp_online_server *s, char *out, size_t size)
-{
-    size_t len = 0;
-
-    for (size_t i = 0; i < s->nranks && len < size; i++)
-        len += (size_t)snprintf(out + len, size - len, "%s%llu", i > 0 ? ", " : "", (unsigned long long)s->ranks[i]);
-}
-
-static void
-say_unselected(const msp_online_server *s, uint64_t rank, char *out, size_t size)
-{
-    char ranks[200] = "";
-
-    name_ranks(s, ranks, sizeof(ranks));
-    snprintf(out, size, "rank %llu is not in the checker's rank_list [%s]", (unsigned long long)rank, ranks);
-}
-
-static msp_status
-take_hello(msp_online_server *s, peer *p, msp_str payload, msp_error *err)
-{
-    msp_wire_hello h;
-    char id[33], why[400];
-    msp_status st = msp_wire_read_hello(&h, payload, err);
-
-    if (st != MSP_OK)
-        return st;
-    if (p->job != NULL)
-        return msp_error_set(err, MSP_E_FORMAT, "it has greeted twice");
-    msp_exchange_job_text(id, h.job);
-    if (h.lowest > MSP_WIRE_VERSION || h.highest < MSP_WIRE_VERSION) {
-        snprintf(why, sizeof(why), "the checker speaks version %d of the protocol", MSP_WIRE_VERSION);
-        send_refusal(p, why);
-    } else if (!is_selected(s, h.rank)) {
-        say_unselected(s, h.rank, why, sizeof(why));
-        send_refusal(p, why);
-        pthread_mutex_lock(&s->lock);
-        s->served.refused++;
-        tell(s, "refused: %s", why);
-        pthread_mutex_unlock(&s->lock);
-    } else {
-        pthread_mutex_lock(&s->lock);
-        p->job = job_of(s, id, h.rank);
-        if (p->job != NULL) {
-            p->job->connected = true;
-            for (size_t i = 0; i < p->job->nkept; i++)
-                p->job->kept[i].sent = false;
-        }
-        pthread_mutex_unlock(&s->lock);
-        if (p->job == NULL)
-            send_refusal(p, "the checker has too many senders");
-        else
-            msp_wire_put_numbers(&p->conn.out, MSP_WIRE_WELCOME, &s->limit, 1);
-    }
-    for (size_t i = 0; i < s->npeers && p->job != NULL; i++)
-        if (s->peers[i] != p && s->peers[i]->job == p->job) {
-            s->peers[i]->job = NULL; /* its connection broke and it has not heard yet */
-            s->peers[i]->leaving = true;
-        }
-    return MSP_OK;
-}
-
-static msp_status
-begin_call(msp_online_server *s, peer *p, msp_str payload, msp_error *err)
-{
-    uint64_t numbers[2];
-    msp_status st = msp_wire_read_numbers(numbers, 2, payload, err);
-    char name[64];
-
-    if (st != MSP_OK)
-        return st;
-    if (p->in_call || numbers[1] == 0 || numbers[1] > s->limit)
-        return msp_error_set(err, MSP_E_FORMAT, "a call of %llu bytes, which was not allowed",
-                             (unsigned long long)numbers[1]);
-    p->number = numbers[0];
-    p->size = numbers[1];
-    p->got = 0;
-    p->in_call = true;
-    pthread_mutex_lock(&s->lock);
-    p->known = is_waiting(s, p->job, p->number) || kept_of(p->job, p->number) != NULL;
-    snprintf(name, sizeof(name), "%llu.call", (unsigned long long)++s->ids);
-    pthread_mutex_unlock(&s->lock);
-    if (p->known)
-        return MSP_OK;
-    p->path = msp_path_join(s->incoming, name);
-    if (p->path == NULL)
-        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
-    p->fd = open(p->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    return p->fd >= 0 ? MSP_OK : msp_file_cannot_write(p->path, errno, err);
-}
-
-static void
-end_call(msp_online_server *s, peer *p)
-{
-    char *path = p->path;
-    msp_error why;
-    bool good;
-
-    if (p->fd >= 0)
-        close(p->fd);
-    p->fd = -1;
-    p->path = NULL;
-    p->in_call = false;
-    if (p->known)
-        return;
-    pthread_mutex_lock(&s->lock);
-    good = add_entry(s, p->job, p->number, path, false, &why);
-    pthread_mutex_unlock(&s->lock);
-    if (!good)
-        put_verdict(&p->conn.out, p->number, MSP_PRECHECK_SKIP, (msp_str){"", 0}, msp_str_of(why.message));
-}
-
-static msp_status
-take_data(msp_online_server *s, peer *p, msp_str payload, msp_error *err)
-{
-    struct iovec part = {(void *)payload.p, payload.len};
-    int e = 0;
-
-    if (!p->in_call || payload.len == 0 || payload.len > p->size - p->got)
-        return msp_error_set(err, MSP_E_FORMAT, "data that belongs to no call");
-    if (!p->known)
-        e = msp_file_put(p->fd, &part, 1, -1);
-    if (e != 0) {
-        msp_status st = msp_file_cannot_write(p->path, e, err);
-
-        pthread_mutex_lock(&s->lock);
-        fail(s, err);
-        pthread_mutex_unlock(&s->lock);
-        return st;
-    }
-    p->got += payload.len;
-    if (p->got == p->size)
-        end_call(s, p);
-    return MSP_OK;
-}
-
-static msp_status
-take_number(msp_online_server *s, peer *p, const msp_wire_frame *f, msp_error *err)
-{
-    uint64_t number;
-    msp_status st = msp_wire_read_numbers(&number, 1, f->payload, err);
-
-    if (st != MSP_OK)
-        return st;
-    pthread_mutex_lock(&s->lock);
-    if (f->kind == MSP_WIRE_ACK)
-        forget_verdict(p->job, number);
-    else
-        end_step(s, p->job->rank, number);
-    pthread_mutex_unlock(&s->lock);
-    return MSP_OK;
-}
-
-static msp_status
-take_frame(msp_online_server *s, peer *p, const msp_wire_frame *f, msp_error *err)
-{
-    if (f->kind == MSP_WIRE_HELLO)
-        return take_hello(s, p, f->payload, err);
-    if (p->job == NULL)
-        return msp_error_set(err, MSP_E_FORMAT, "it has not greeted");
-    switch (f->kind) {
-    case MSP_WIRE_CALL:
-        return begin_call(s, p, f->payload, err);
-    case MSP_WIRE_DATA:
-        return take_data(s, p, f->payload, err);
-    case MSP_WIRE_ACK:
-    case MSP_WIRE_STEP:
-        return take_number(s, p, f, err);
-    case MSP_WIRE_PING:
-        return MSP_OK;
-    case MSP_WIRE_END:
-        pthread_mutex_lock(&s->lock);
-        p->job->ended = true;
-        pthread_cond_broadcast(&s->news_come);
-        pthread_mutex_unlock(&s->lock);
-        msp_wire_put_numbers(&p->conn.out, MSP_WIRE_BYE, NULL, 0);
-        return MSP_OK;
-    default:
-        return msp_error_set(err, MSP_E_FORMAT, "a frame of kind %d, which a sender does not send", (int)f->kind);
-    }
-}
-
-static bool
-may_read(msp_online_server *s)
-{
-    bool room;
-
-    pthread_mutex_lock(&s->lock);
-    room = s->waiting < s->limit;
-    pthread_mutex_unlock(&s->lock);
-    return room;
-}
-
-static void
-put_verdicts(msp_online_server *s, peer *p)
-{
-    pthread_mutex_lock(&s->lock);
-    for (size_t i = 0; p->job != NULL && i < p->job->nkept; i++)
-        if (!p->job->kept[i].sent) {
-            msp_buf_str(&p->conn.out, msp_buf_view(&p->job->kept[i].frame));
-            p->job->kept[i].sent = true;
-        }
-    pthread_mutex_unlock(&s->lock);
-}
-
-/* False: it is over, and *why (NULL: nothing to tell). */
-static bool
-serve_peer(msp_online_server *s, peer *p, const char **why, msp_error *err)
-{
-    const bool read = !p->leaving && (p->job == NULL || may_read(s));
-    const int64_t now = msp_now_ms();
-    msp_status st = msp_conn_pump(&p->conn, read, err);
-    msp_wire_frame f;
-
-    *why = err->message;
-    while (st == MSP_OK && !p->leaving && (p->job == NULL || may_read(s)) && msp_conn_next(&p->conn, &f, &st, err))
-        st = take_frame(s, p, &f, err);
-    if (st != MSP_OK)
-        return false;
-    put_verdicts(s, p);
-    if (p->job == NULL && !p->leaving && now - p->since_ms > HELLO_MS) {
-        *why = "it has not greeted";
-        return false;
-    }
-    if (p->leaving && now - p->conn.said_ms > HELLO_MS) {
-        *why = NULL;
-        return false;
-    }
-    if (p->job != NULL && read && now - p->conn.heard_ms > SILENT_MS) {
-        *why = "it has said nothing for 30 s";
-        return false;
-    }
-    if (p->job != NULL && now - p->conn.said_ms > PING_MS && msp_conn_waiting(&p->conn) == 0)
-        msp_wire_put_numbers(&p->conn.out, MSP_WIRE_PING, NULL, 0);
-    st = msp_conn_pump(&p->conn, false, err);
-    *why = p->leaving ? NULL : err->message;
-    return st == MSP_OK && !(p->leaving && msp_conn_waiting(&p->conn) == 0);
-}
-
-/* ---- the folder, in the thread ----------------------------------------------------------------------------------- */
-
-static void
-answer_in_folder(msp_online_server *s, const char *id, uint64_t number, const msp_buf *frame)
-{
-    char path[4096];
-    msp_error err;
-
-    if (msp_exchange_path(path, sizeof(path), s->folder, id, number, "verdict", &err) != MSP_OK ||
-        msp_exchange_put_frame(path, frame, &err) != MSP_OK)
-        tell(s, "%s", err.message);
-}
-
-/* Claim a call and look at it. */
-static void
-claim(msp_online_server *s, const msp_exchange_name *n)
-{
-    char from[4096], to[4096], why[400];
-    msp_online_call call;
-    msp_error err;
-    msp_buf frame = {0};
-    char *path;
-    job *j = NULL;
-
-    if (msp_exchange_path(from, sizeof(from), s->folder, n->job, n->number, "call", &err) != MSP_OK ||
-        msp_exchange_path(to, sizeof(to), s->folder, n->job, n->number, "claimed", &err) != MSP_OK ||
-        rename(from, to) != 0)
-        return; /* somebody else was faster */
-    if (msp_online_call_open(&call, to, &err) != MSP_OK) {
-        put_verdict(&frame, n->number, MSP_PRECHECK_SKIP, (msp_str){"", 0}, msp_str_of(err.message));
-    } else if (!is_selected(s, call.rank)) {
-        size_t begin = msp_wire_begin(&frame, MSP_WIRE_REFUSED);
-
-        say_unselected(s, call.rank, why, sizeof(why));
-        msp_wire_put_text(&frame, msp_str_of(why));
-        msp_wire_end(&frame, begin);
-        if (s->served.refused++ == 0)
-            tell(s, "refused: %s", why);
-    } else {
-        j = job_of(s, n->job, call.rank);
-    }
-    msp_online_call_release(&call);
-    path = msp_path_join("", to);
-    if (j != NULL && path != NULL && add_entry(s, j, n->number, path, true, &err))
-        return;
-    if (frame.len == 0)
-        put_verdict(&frame, n->number, MSP_PRECHECK_SKIP, (msp_str){"", 0}, msp_str_of(err.message));
-    answer_in_folder(s, n->job, n->number, &frame);
-    msp_buf_release(&frame);
-    unlink(to);
-}
-
-static void
-take_message(msp_online_server *s, const msp_exchange_name *n, const char *file)
-{
-    char path[4096], *text = NULL;
-    msp_wire_frame f;
-    msp_error err;
-    bool good;
-
-    if ((size_t)snprintf(path, sizeof(path), "%s/%s", s->folder, file) >= sizeof(path))
-        return;
-    good = msp_exchange_get_frame(&f, &text, path, &err) == MSP_OK;
-    unlink(path);
-    for (size_t i = 0; good && i < s->njobs; i++) {
-        job *j = s->jobs[i];
-
-        if (strcmp(j->id, n->job) != 0)
-            continue;
-        if (f.kind == MSP_WIRE_END)
-            j->ended = true;
-        else if (f.kind == MSP_WIRE_STEP)
-            end_step(s, j->rank, n->number);
-    }
-    msp_free(text);
-    if (!good)
-        tell(s, "%s", err.message);
-    pthread_cond_broadcast(&s->news_come);
-}
-
-static void
-beat(msp_online_server *s)
-{
-    char path[4096];
-    msp_buf frame = {0};
-    msp_error err;
-
-    if (msp_now_ms() - s->beat_ms < MSP_EXCHANGE_BEAT_MS)
-        return;
-    s->beat_ms = msp_now_ms();
-    msp_wire_put_numbers(&frame, MSP_WIRE_ALIVE, (uint64_t[]){++s->beat, s->limit}, 2);
-    snprintf(path, sizeof(path), "%s/checker.alive", s->folder);
-    if (msp_exchange_put_frame(path, &frame, &err) != MSP_OK) {
-        pthread_mutex_lock(&s->lock);
-        tell(s, "%s", err.message);
-        pthread_mutex_unlock(&s->lock);
-    }
-    msp_buf_release(&frame);
-}
-
-static void
-serve_folder(msp_online_server *s)
-{
-    msp_dir_list names;
-
-    beat(s);
-    if (msp_dir_list_read(&names, s->folder, NULL) != MSP_OK)
-        return;
-    pthread_mutex_lock(&s->lock);
-    for (size_t i = 0; i < names.count; i++) {
-        msp_exchange_name n = msp_exchange_parse(names.names[i]);
-
-        if (n.kind == MSP_FILE_CALL && s->waiting < s->limit)
-            claim(s, &n);
-        else if (n.kind == MSP_FILE_STEP || n.kind == MSP_FILE_END)
-            take_message(s, &n, names.names[i]);
-        if (n.kind != MSP_FILE_OTHER && n.kind != MSP_FILE_VERDICT)
-            s->busy_ms = msp_now_ms();
-    }
-    pthread_mutex_unlock(&s->lock);
-    msp_dir_list_release(&names);
-}
-
-/* What a checker before this one had claimed, and not answered. */
-static void
-give_back_claims(const char *folder)
-{
-    msp_dir_list names;
-    char from[4096], to[4096];
-
-    if (msp_dir_list_read(&names, folder, NULL) != MSP_OK)
-        return;
-    for (size_t i = 0; i < names.count; i++) {
-        msp_exchange_name n = msp_exchange_parse(names.names[i]);
-
-        if (n.kind == MSP_FILE_CLAIMED &&
-            msp_exchange_path(from, sizeof(from), folder, n.job, n.number, "claimed", NULL) == MSP_OK &&
-            msp_exchange_path(to, sizeof(to), folder, n.job, n.number, "call", NULL) == MSP_OK && rename(from, to) != 0)
-            continue; /* gone already */
-    }
-    msp_dir_list_release(&names);
-}
-
 /* ---- the thread -------------------------------------------------------------------------------------------------- */
 
 static void
 wait_for_somebody(msp_online_server *s)
 {
-    struct pollfd fds[PEERS_MOST + 2];
+    struct pollfd fds[MSP_SERVER_PEERS + 2];
     nfds_t n = 0;
     uint64_t count;
     int ms = POLL_MS;
@@ -893,8 +49,8 @@ wait_for_somebody(msp_online_server *s)
     if (s->listener >= 0)
         fds[n++] = (struct pollfd){s->listener, POLLIN, 0};
     for (size_t i = 0; i < s->npeers; i++) {
-        const peer *p = s->peers[i];
-        const bool read = !p->leaving && (p->job == NULL || may_read(s));
+        const msp_server_peer *p = s->peers[i];
+        const bool read = !p->leaving && (p->job == NULL || msp_server_may_read(s));
 
         if (read && p->conn.tls != NULL && msp_tls_has_more(p->conn.tls))
             ms = 0;
@@ -919,14 +75,14 @@ thread_main(void *payload)
     while (!stop) {
         wait_for_somebody(s);
         if (s->listener >= 0)
-            accept_peer(s);
+            msp_server_accept(s);
         for (size_t i = s->npeers; i-- > 0;) {
             err.message[0] = '\0';
-            if (!serve_peer(s, s->peers[i], &why, &err))
-                drop_peer(s, i, why);
+            if (!msp_server_talk(s, s->peers[i], &why, &err))
+                msp_server_drop(s, i, why);
         }
         if (s->folder != NULL)
-            serve_folder(s);
+            msp_server_look_into_folder(s);
         pthread_mutex_lock(&s->lock);
         for (size_t i = 0; i < s->npeers; i++)
             if (s->peers[i]->job != NULL && !s->peers[i]->job->ended)
@@ -935,7 +91,7 @@ thread_main(void *payload)
         pthread_mutex_unlock(&s->lock);
     }
     while (s->npeers > 0)
-        drop_peer(s, 0, NULL);
+        msp_server_drop(s, 0, NULL);
     return NULL;
 }
 
@@ -1051,7 +207,7 @@ prepare(msp_online_server *s, const msp_online_serving *opt, msp_error *err)
     if (st == MSP_OK && s->folder == NULL)
         st = listen_on(s, &opt->address, err);
     if (st == MSP_OK && s->folder != NULL)
-        give_back_claims(s->folder);
+        msp_server_give_back_claims(s->folder);
     return st;
 }
 
@@ -1103,7 +259,7 @@ msp_online_server_close(msp_online_server *s)
         pthread_join(s->thread, NULL);
     }
     for (size_t i = 0; i < s->nentries; i++)
-        free_entry(s->entries[i]);
+        msp_server_free_entry(s->entries[i]);
     for (size_t i = 0; i < s->nfiles; i++) {
         if (s->files[i]->results.result_fd >= 0)
             (void)!msp_results_finish(&s->files[i]->results, NULL);
@@ -1115,7 +271,7 @@ msp_online_server_close(msp_online_server *s)
     }
     for (size_t i = 0; i < s->njobs; i++) {
         while (s->jobs[i]->nkept > 0)
-            forget_verdict(s->jobs[i], s->jobs[i]->kept[0].number);
+            msp_server_forget(s->jobs[i], s->jobs[i]->kept[0].number);
         msp_free(s->jobs[i]->kept);
         msp_free(s->jobs[i]);
     }
@@ -1169,7 +325,7 @@ is_over(msp_online_server *s)
     return s->served.idle;
 }
 
-static entry *
+static msp_server_entry *
 first_waiting(const msp_online_server *s)
 {
     for (size_t i = 0; i < s->nentries; i++)
@@ -1198,7 +354,7 @@ msp_online_next(msp_online_server *s, msp_online_work *out, int ms, msp_error *e
 {
     const struct timespec until = in_ms(ms);
     msp_status st = MSP_OK;
-    entry *e = NULL;
+    msp_server_entry *e = NULL;
     int waited = 0;
 
     pthread_mutex_lock(&s->lock);
@@ -1227,11 +383,11 @@ msp_online_next(msp_online_server *s, msp_online_work *out, int ms, msp_error *e
 static void
 remove_entry(msp_online_server *s, size_t i)
 {
-    entry *e = s->entries[i];
+    msp_server_entry *e = s->entries[i];
 
     unlink(e->path);
     s->waiting -= e->size;
-    free_entry(e);
+    msp_server_free_entry(e);
     memmove(s->entries + i, s->entries + i + 1, (s->nentries - i - 1) * sizeof(*s->entries));
     s->nentries--;
 }
@@ -1243,7 +399,7 @@ msp_online_answer(msp_online_server *s, uint64_t id, msp_precheck_status status,
     msp_str row = {result, result_len}, rows = {details, details_len};
     msp_status st = MSP_OK;
     size_t i = 0;
-    entry *e;
+    msp_server_entry *e;
 
     if (result_len + details_len + 1024 > MSP_WIRE_MOST)
         rows.len = 0; /* thousands of results: the verdict counts */
@@ -1255,20 +411,20 @@ msp_online_answer(msp_online_server *s, uint64_t id, msp_precheck_status status,
         return msp_error_set(err, MSP_E_INVALID, "no call of this number is being checked");
     }
     e = s->entries[i];
-    st = add_row(s, e, row, (msp_str){details, details_len}, err);
+    st = msp_server_add_row(s, e, row, (msp_str){details, details_len}, err);
     if (st == MSP_OK && e->in_folder) {
         msp_buf frame = {0};
 
-        put_verdict(&frame, e->number, (unsigned)status, row, rows);
-        answer_in_folder(s, e->job->id, e->number, &frame);
+        msp_server_put_verdict(&frame, e->number, (unsigned)status, row, rows);
+        msp_server_answer_in_folder(s, e->job->id, e->number, &frame);
         msp_buf_release(&frame);
     } else if (st == MSP_OK) {
-        st = keep_verdict(e->job, e->number, (unsigned)status, row, rows, err);
+        st = msp_server_keep(e->job, e->number, (unsigned)status, row, rows, err);
     }
     if (st == MSP_OK)
         s->served.answered++;
     else
-        fail(s, err);
+        msp_server_fail(s, err);
     remove_entry(s, i);
     pthread_mutex_unlock(&s->lock);
     wake(s);

@@ -54,13 +54,9 @@ msp_precheck_text_text(msp_precheck_text *l, const char *text)
         msp_precheck_text_char(l, *text);
 }
 
-void
-msp_precheck_text_field(msp_precheck_text *l, const char *text)
+static void
+write_inside(msp_precheck_text *l, const char *text)
 {
-    bool quoted = strpbrk(text, ",\"\r\n") != NULL;
-
-    if (quoted)
-        msp_precheck_text_char(l, '"');
     if (text[0] != '\0' && strchr("=+-@\t\r", text[0]) != NULL)
         msp_precheck_text_char(l, '\'');
     for (; *text != '\0'; text++) {
@@ -68,17 +64,48 @@ msp_precheck_text_field(msp_precheck_text *l, const char *text)
             msp_precheck_text_char(l, '"');
         msp_precheck_text_char(l, (unsigned char)*text < ' ' && *text != '\n' ? ' ' : *text);
     }
+}
+
+void
+msp_precheck_text_field(msp_precheck_text *l, const char *text)
+{
+    bool quoted = strpbrk(text, ",\"\r\n") != NULL;
+
     if (quoted)
         msp_precheck_text_char(l, '"');
+    write_inside(l, text);
+    if (quoted)
+        msp_precheck_text_char(l, '"');
+}
+
+static size_t
+terminate(msp_precheck_text *l)
+{
+    if (l->size > 0)
+        l->buf[l->len < l->size ? l->len : l->size - 1] = '\0';
+    return l->len;
 }
 
 size_t
 msp_precheck_text_end(msp_precheck_text *l)
 {
     msp_precheck_text_text(l, "\r\n");
-    if (l->size > 0)
-        l->buf[l->len < l->size ? l->len : l->size - 1] = '\0';
-    return l->len;
+    return terminate(l);
+}
+
+size_t
+msp_precheck_name_written(char *buf, size_t size, const char *name)
+{
+    msp_precheck_text l = {buf, size, 0};
+
+    write_inside(&l, name);
+    return terminate(&l);
+}
+
+static const char *
+type_text(msp_dtype t)
+{
+    return t == MSP_DTYPE_NONE ? " " : msp_dtype_torch_name(t);
 }
 
 size_t
@@ -89,11 +116,11 @@ msp_precheck_details_line(char *buf, size_t size, const char *name, const msp_pr
 
     msp_precheck_text_field(&l, name);
     msp_precheck_text_char(&l, ',');
-    msp_precheck_text_field(&l, msp_dtype_torch_name(row->bench));
+    msp_precheck_text_field(&l, type_text(row->bench));
     msp_precheck_text_char(&l, ',');
-    msp_precheck_text_field(&l, msp_dtype_torch_name(row->device));
+    msp_precheck_text_field(&l, type_text(row->device));
     msp_precheck_text_char(&l, ',');
-    msp_precheck_text_field(&l, row->shape);
+    msp_precheck_text_field(&l, row->shape[0] != '\0' ? row->shape : " ");
     for (int i = 0; i < MSP_PRECHECK_NUMBERS; i++) {
         snprintf(number, sizeof(number), "%.14f", row->v[i]);
         msp_precheck_text_char(&l, ',');
@@ -126,7 +153,8 @@ msp_precheck_result_line(char *buf, size_t size, const char *api, msp_precheck_s
 
 enum { MAX_FILE = 1 << 30 };
 
-/* The record that begins at *at: where it ends, and its first field (names hold no quotes). False: it is cut off. */
+/* The record that begins at *at: where it ends, and its first field as msp_precheck_name_written() has it. False: it is
+ * cut off. */
 static bool
 next_record(const char *text, size_t size, size_t *at, msp_str *first)
 {
@@ -144,6 +172,8 @@ next_record(const char *text, size_t size, size_t *at, msp_str *first)
     if (i >= size)
         return false;
     *first = (msp_str){text + begin, (comma > 0 ? comma : i) - begin};
+    if (first->len >= 2 && first->p[0] == '"')
+        *first = (msp_str){first->p + 1, first->len - 2};
     *at = i + 1;
     return true;
 }
@@ -190,12 +220,11 @@ read_names(msp_map *done, const char *text, size_t *keep, const char *path, size
 msp_str
 msp_precheck_api_of(msp_str name)
 {
-    for (int dots = 0; name.len > 0; name.len--)
-        if (name.p[name.len - 1] == '.' && ++dots == 3) {
-            name.len--;
-            break;
-        }
-    return name;
+    const char *forward = msp_str_find(name, MSP_STR(".forward.output"));
+    const char *backward = msp_str_find(name, MSP_STR(".backward.output"));
+    const char *end = backward == NULL || (forward != NULL && forward < backward) ? forward : backward;
+
+    return end == NULL ? name : (msp_str){name.p, (size_t)(end - name.p)};
 }
 
 static size_t

@@ -20,7 +20,7 @@ void msp_precheck_text_field(msp_precheck_text *l, const char *text);
 /* CR LF and the terminator; returns the length of the whole line. */
 size_t msp_precheck_text_end(msp_precheck_text *l);
 
-/* "<api>.<n>.forward.output.0" without its last three parts. */
+/* The call whose result it is: "Torch.max.0" of "Torch.max.0.forward.output.0.1". */
 msp_str msp_precheck_api_of(msp_str name);
 
 #endif

@@ -4,6 +4,7 @@
  * Both sides are read as doubles once; every number is a plain loop in the order of the elements, so that it does not
  * depend on threads. Bounds are the original tool's.
  */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -232,7 +233,8 @@ measure_benchmark(msp_precheck_row *r, const values *x)
     set(r, MSP_PRECHECK_SMALL_RATE, share(small_bad, small));
     set(r, MSP_PRECHECK_MAX_REL, largest);
     set(r, MSP_PRECHECK_MEAN_REL, normal == 0 ? 0 : sum / (double)normal);
-    set(r, MSP_PRECHECK_INF_NAN_RATE, share(differ, special));
+    if (differ > 0) /* the standard has no such number: it is there where it decides */
+        set(r, MSP_PRECHECK_INF_NAN_RATE, share(differ, special));
 }
 
 static double
@@ -247,6 +249,11 @@ share_below(const values *x, double bound)
 
 /* ---- the verdict ------------------------------------------------------------------------------------------------ */
 
+/* Words of the original's messages, which other programs read. */
+#define OFF_ERROR    ", consider as error, skip other check and set to SPACE."
+#define OFF_WARNING  ", consider as warning, skip other check and set to SPACE."
+#define CLOSE_ENOUGH ", consider as pass, skip other check and set to SPACE."
+
 static double
 largest_of(const double *v, size_t n)
 {
@@ -260,12 +267,22 @@ largest_of(const double *v, size_t n)
 
 /* Cosine of the finite elements, scaled so that no square overflows. False: there is nothing to judge by it. */
 static bool
-cosine(const values *x, double *out)
+cosine(msp_precheck_row *r, const values *x, double *out)
 {
+    const double nothing = r->device == MSP_F16 ? 0x1p-23 : DBL_EPSILON; /* two of float16's smallest numbers */
     double a = largest_of(x->d, x->n), b = largest_of(x->b, x->n), dot = 0, dd = 0, bb = 0;
 
-    if (x->n == 1 || (a <= x->eps && b <= x->eps))
+    if (x->n == 1) {
+        say(r, "All the data in device dump data is scalar. Please refer to other compare algorithms.");
         return false;
+    }
+    if (a <= nothing && b <= nothing) {
+        say(r, "All the data in device and bench outputs are zero.");
+        return false;
+    }
+    say(r, a == 0   ? "All the data is zero in device dump data."
+           : b == 0 ? "All the data is zero in bench dump data."
+                    : "");
     *out = 0;
     if (a == 0 || b == 0)
         return true;
@@ -319,22 +336,27 @@ judge_shares(msp_precheck_row *r, const values *x)
     if (half) {
         set(r, MSP_PRECHECK_HUNDREDTH, share_below(x, 0.01));
         if (!(r->v[MSP_PRECHECK_HUNDREDTH] > 0.99)) {
-            say(r, "Too many elements are off by more than 1 %.");
+            say(r, "Relative error is greater than 0.01" OFF_ERROR);
             return MSP_PRECHECK_ERROR;
         }
     }
     set(r, MSP_PRECHECK_THOUSANDTH_SHARE, share_below(x, 0.001));
     if (r->v[MSP_PRECHECK_THOUSANDTH_SHARE] > 0.999) {
-        if (half)
+        if (half) {
+            say(r, "Relative error is less than 0.001" CLOSE_ENOUGH);
             return MSP_PRECHECK_PASS;
+        }
     } else {
-        say(r, "Too many elements are off by more than 0.1 %.");
+        say(r, half ? "Relative error is greater than 0.001" OFF_WARNING
+                    : "Relative error is greater than 0.001" OFF_ERROR);
         return half ? MSP_PRECHECK_WARNING : MSP_PRECHECK_ERROR;
     }
     set(r, MSP_PRECHECK_TEN_THOUSANDTH, share_below(x, 0.0001));
-    if (r->v[MSP_PRECHECK_TEN_THOUSANDTH] > 0.9999)
+    if (r->v[MSP_PRECHECK_TEN_THOUSANDTH] > 0.9999) {
+        say(r, "Relative error is less than 0.0001, consider as pass.");
         return MSP_PRECHECK_PASS;
-    say(r, "Too many elements are off by more than 0.01 %.");
+    }
+    say(r, "Relative error is greater than 0.0001" OFF_WARNING);
     return MSP_PRECHECK_WARNING;
 }
 
@@ -351,16 +373,16 @@ judge_floats(msp_precheck_row *r, const values *x)
         say(r, text);
         return MSP_PRECHECK_ERROR;
     }
-    if (cosine(x, &c)) {
+    if (cosine(r, x, &c)) {
         set(r, MSP_PRECHECK_COSINE, c);
         if (!(c > 0.99)) {
-            say(r, "Cosine is not above 0.99.");
+            say(r, "Cosine similarity is less than 0.99" OFF_ERROR);
             return MSP_PRECHECK_ERROR;
         }
     }
     set(r, MSP_PRECHECK_MAX_ABS, largest_error(x));
     if (r->v[MSP_PRECHECK_MAX_ABS] < 0.001) {
-        say(r, "Max abs error is less than 0.001, consider as pass, skip other check and set to SPACE.");
+        say(r, "Max abs error is less than 0.001" CLOSE_ENOUGH);
         return MSP_PRECHECK_PASS;
     }
     return judge_shares(r, x);
@@ -382,11 +404,9 @@ judge_dropout(msp_precheck_row *r, const values *x)
     return MSP_PRECHECK_ERROR;
 }
 
-static msp_precheck_status
-judge(msp_precheck_row *r, const char *api, const values *x)
+static void
+measure_by_standard(msp_precheck_row *r, const values *x)
 {
-    if (strstr(api, "dropout") != NULL)
-        return judge_dropout(r, x);
     switch (r->standard) {
     case MSP_PRECHECK_ABSOLUTE:
         measure_absolute(r, x);
@@ -404,9 +424,54 @@ judge(msp_precheck_row *r, const char *api, const values *x)
         measure_benchmark(r, x);
         break;
     }
-    if (msp_dtype_class_of(r->device) == MSP_CLASS_INT || msp_dtype_class_of(r->device) == MSP_CLASS_BOOL)
-        return r->v[MSP_PRECHECK_ERROR_RATE] == 0 ? MSP_PRECHECK_PASS : MSP_PRECHECK_ERROR;
+}
+
+static msp_precheck_status
+judge(msp_precheck_row *r, const char *api, const values *x)
+{
+    if (strstr(api, "dropout") != NULL)
+        return judge_dropout(r, x);
+    if (r->device == MSP_F64 ||
+        msp_dtype_class_of(r->device) == MSP_CLASS_COMPLEX) /* no second device is expected to be as exact */
+        snprintf(r->message, sizeof(r->message), "The data type %s is not supported for new precision standard.",
+                 msp_dtype_torch_name(r->device));
+    else
+        measure_by_standard(r, x);
     return judge_floats(r, x);
+}
+
+static bool
+is_whole(msp_dtype t)
+{
+    return msp_dtype_class_of(t) == MSP_CLASS_INT || msp_dtype_class_of(t) == MSP_CLASS_BOOL;
+}
+
+/* An integer to its last bit, which a double may not hold; a uint64 as the int64 of the same bits. */
+static int64_t
+whole_at(const msp_tensor *t, int64_t i)
+{
+    const void *p = msp_tensor_at(t, i);
+    int64_t v;
+
+    if (t->dtype != MSP_I64 && t->dtype != MSP_U64)
+        return (int64_t)msp_dtype_load_f64(t->dtype, p);
+    memcpy(&v, p, sizeof(v));
+    return v;
+}
+
+static msp_precheck_status
+judge_whole(msp_precheck_row *r, const msp_tensor *device, const msp_tensor *bench)
+{
+    size_t differ = 0;
+    char text[128];
+
+    for (int64_t i = 0; i < device->numel; i++)
+        differ += whole_at(device, i) != whole_at(bench, i);
+    set(r, MSP_PRECHECK_ERROR_RATE, share(differ, (size_t)device->numel));
+    snprintf(text, sizeof(text), "Compare algorithm is not supported for %s data. Only judged by Error Rate.",
+             msp_dtype_torch_name(device->dtype) + strlen("torch."));
+    say(r, text);
+    return differ == 0 ? MSP_PRECHECK_PASS : MSP_PRECHECK_ERROR;
 }
 
 static void
@@ -451,6 +516,10 @@ msp_precheck_measure(msp_precheck_row *out, const char *api, const msp_tensor *d
     }
     if (n == 0) {
         say(out, "There are no elements to compare.");
+        return MSP_OK;
+    }
+    if (is_whole(device->dtype) && is_whole(bench->dtype)) {
+        out->status = judge_whole(out, device, bench);
         return MSP_OK;
     }
     x.d = msp_alloc(n, sizeof(*x.d));

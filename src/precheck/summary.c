@@ -46,15 +46,16 @@ on_result(const msp_cell *cells, size_t count, void *payload, msp_error *err)
     msp_precheck_summary *s = payload;
     msp_precheck_status f = status_of(text_at(cells, count, 1)), b = status_of(text_at(cells, count, 2));
     msp_str name = text_at(cells, count, 0), why = text_at(cells, count, 3);
+    bool failed;
 
     (void)err;
     s->apis++;
     s->count[f > b ? f : b]++;
     if (f > MSP_PRECHECK_SKIP || b > MSP_PRECHECK_SKIP)
         return MSP_OK;
-    if (msp_str_starts(why, MSP_STR("FAILED: ")))
-        s->failed++;
-    if (s->skipped[0] == '\0' && !msp_str_starts(why, MSP_STR("API ")))
+    failed = msp_str_starts(why, MSP_STR("FAILED: "));
+    s->failed += failed;
+    if ((failed && s->failed == 1) || (s->skipped[0] == '\0' && !msp_str_starts(why, MSP_STR("API "))))
         snprintf(s->skipped, sizeof(s->skipped), "%.*s: %.*s", (int)name.len, name.p, (int)why.len, why.p);
     return MSP_OK;
 }

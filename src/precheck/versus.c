@@ -11,6 +11,7 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/map.h"
+#include "core/path.h"
 #include "core/vec.h"
 #include "precheck/lines.h"
 #include "precheck/read.h"
@@ -421,6 +422,8 @@ msp_precheck_compare(msp_precheck_versus *out, const char *npu_details, const ch
         judge_rows(&results, &details, out, &npu, &gpu);
     if (st == MSP_OK && out->apis == 0)
         st = msp_error_set(err, MSP_E_NOT_FOUND, "%s and %s have no row in common", npu_details, gpu_details);
+    if (st == MSP_OK)
+        st = msp_path_make_dirs(dir, err);
     if (st == MSP_OK)
         st = write_file(out->details, &details, err);
     if (st == MSP_OK)

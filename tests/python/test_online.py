@@ -1,5 +1,6 @@
 """Online run_ut: a training process and a checking process, two real ones, over loopback, TLS and a shared folder."""
 import csv
+import contextlib
 import glob
 import json
 import os
@@ -519,6 +520,29 @@ def test_peers_that_send_garbage_are_refused_and_the_others_are_served(pair, pla
     code, said = p.train(online_wait=120)
     assert code == 0, said
     check_whole(p, checker, said, plain_losses)
+
+
+def test_who_does_not_greet_neither_takes_memory_nor_keeps_others_out(pair, plain_losses):
+    p = pair()
+    checker = p.check()
+    idle = [socket.create_connection(("127.0.0.1", p.where["port"])) for _ in range(300)]  # more than the checker has places
+    try:
+        with socket.create_connection(("127.0.0.1", p.where["port"])) as s:
+            s.sendall(hello())
+            assert frames_so_far(s.recv(4096))[0][0] == WELCOME
+        with socket.create_connection(("127.0.0.1", p.where["port"])) as s:
+            with contextlib.suppress(OSError):  # it closes before everything is sent
+                for _ in range(40):
+                    s.sendall(b"MSPO" + struct.pack("<BBHII", 1, HELLO, 0, 16 << 20, 0) if _ == 0 else bytes(1 << 16))
+            with contextlib.suppress(OSError):
+                assert s.recv(1) == b""
+        code, said = p.train(online_wait=120)
+        assert code == 0, said
+    finally:
+        for s in idle:
+            s.close()
+    check_whole(p, checker, said, plain_losses)
+    assert "its greeting does not end" in read(checker.log) and "others want to come in" in read(checker.log)
 
 
 def frames_so_far(data):

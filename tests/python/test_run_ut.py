@@ -352,3 +352,134 @@ def test_an_overflow_that_higher_precision_does_not_have_is_abnormal(tmp_path):
                           env=dict(os.environ, MSPROBE_PYTHON=sys.executable))
     assert done.returncode == 0
     assert done.stdout.splitlines() == ["The Torch.add.0.forward overflow is an abnormal overflow.", "The Torch.div.0.forward overflow is a normal overflow."]
+
+
+def with_records(dump, tmp_path, records):
+    """A copy of the dump with further records."""
+    folder = copied(dump, tmp_path)
+    content = json.loads((folder / "dump.json").read_text())
+    content["data"].update(records)
+    (folder / "dump.json").write_text(json.dumps(content))
+    return str(folder / "dump.json")
+
+
+def call_with(*args):
+    return {"input_args": list(args), "input_kwargs": {}, "output": [{"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2]}]}
+
+
+def test_a_dump_runs_no_function_that_recording_does_not_know(dump, tmp_path):
+    trace, text = str(tmp_path / "trace"), {"type": "str"}
+    names = ["Torch.os.system.0", "Torch.serialization.os.system.0", "Functional.torch.os.system.0", "Torch.save.0", "Torch.from_file.0", "Tensor.__class__.0"]
+    path = with_records(dump, tmp_path, {n + ".forward": call_with(dict(text, value="touch " + trace if "system" in n else trace), dict(text, value=trace)) for n in names})
+    run_ut(path, tmp_path / "out")
+    found = by_name(tmp_path / "out")
+    assert not os.path.exists(trace)
+    assert all("unknown function" in found[n]["Message"] for n in names)
+
+
+NAMES = ["=cmd|x.y.0", "Torch.a,b.0", "Torch.\"quo\"te.0", "Torch.new\nline.0", "Torch.<b>.0", "Torch." + "x" * 6000 + ".0", "Torch.ü.0", "Torch.relu", "relu", "..0",
+         "Torch.nul\0.0", "Torch.\ud800.0"]
+
+
+def test_every_record_has_one_row_whatever_its_name_also_after_a_resume(dump, tmp_path):
+    path = with_records(dump, tmp_path, {n + ".forward": call_with() for n in NAMES})
+    run_ut(path, tmp_path / "out")
+    (result,) = glob.glob("%s/out/accuracy_checking_result_*.csv" % tmp_path)
+    texts = [open(p, "rb").read() for p in sorted(glob.glob("%s/out/*.csv" % tmp_path))]
+    assert len(rows(tmp_path / "out")) == len(recorded_calls(path))
+    for size in (0, 10, len(texts[1]) - 3000, len(texts[1])):  # also before its first row, and when it is whole
+        with open(result, "rb+") as f:
+            f.truncate(size)
+        run_ut(path, tmp_path / "out", "-csv_path", result)
+        assert [open(p, "rb").read() for p in sorted(glob.glob("%s/out/*.csv" % tmp_path))] == texts
+
+
+def test_two_runs_do_not_write_to_one_file(dump, tmp_path):
+    import fcntl
+    path = tmp_path / "accuracy_checking_result_20260101000000.csv"
+    path.write_bytes(b"")
+    with open(path, "rb+") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        done = run_ut(dump(), tmp_path / "out", "-csv_path", str(path))
+    assert done.returncode == 1 and "another run_ut writes to it" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_nobody_works_on_when_the_command_is_killed(dump, tmp_path):
+    import signal
+    import time
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'msprobe.precheck.check':\n"
+        "            sys.meta_path.remove(self)\n"
+        "            import os, time, torch.nn.functional as F\n"
+        "            def stuck(*a, **k):\n"
+        "                with open(os.environ['PIDS'], 'a') as f:\n"
+        "                    f.write('%d %d\\n' % (os.getpid(), os.getppid()))\n"
+        "                time.sleep(3600)\n"
+        "            F.gelu = stuck\n"
+        "sys.meta_path.insert(0, Finder())\n")
+    pids = tmp_path / "pids"
+    process = subprocess.Popen([command(), "run_ut", "-api_info", dump(), "-o", str(tmp_path / "out"), "-q"], stderr=subprocess.DEVNULL,
+                               env=dict(os.environ, MSPROBE_PYTHON=sys.executable, PYTHONPATH=str(site), PIDS=str(pids)))
+    while not pids.exists() or "\n" not in pids.read_text():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    for pid in map(int, pids.read_text().split()):
+        while os.path.exists("/proc/%d" % pid) and "(zombie)" not in open("/proc/%d/status" % pid).read():
+            time.sleep(0.05)
+    assert signal.SIGKILL == -process.returncode
+
+
+def test_an_inplace_argument_may_stand_by_position(tmp_path):
+    from collecting import collect
+
+    def body(d):
+        import torch
+        import torch.nn.functional as F
+        x = torch.randn(4, 5, requires_grad=True)
+        d.start()
+        F.leaky_relu(x * 1, 0.1, True).sum().backward()
+        d.stop()
+        d.step()
+
+    path = collect(tmp_path, body, task="tensor").file()
+    assert run_ut(path, tmp_path / "out").returncode == 0
+    row = by_name(tmp_path / "out")["Functional.leaky_relu.0"]
+    assert (row["Forward Test Success"], row["Backward Test Success"]) == ("pass", "pass")
+
+
+def test_numbers_are_results_and_inputs_without_gradient_are_said(tmp_path):
+    from collecting import collect
+
+    def body(d):
+        import torch
+        import torch.nn.functional as F
+        x, w = torch.randn(4, 5), torch.randn(3, 5, requires_grad=True)
+        d.start()
+        torch.equal(x, x)
+        F.linear(x, w).sum().backward()
+        d.stop()
+        d.step()
+
+    path = collect(tmp_path, body, task="tensor").file()
+    assert run_ut(path, tmp_path / "out").returncode == 0
+    assert by_name(tmp_path / "out")["Torch.equal.0"]["Forward Test Success"] == "pass"
+    row = {r["API Name"]: r for r in rows(tmp_path / "out", "details")}["Functional.linear.0.backward.output.0"]
+    assert (row["Status"], row["Message"]) == ("SKIP", "Bench output is None, skip this test.")
+    assert row["Shape"] == row["Bench Dtype"] == " "
+
+
+def test_data_of_errors_goes_where_the_config_says_and_only_when_asked_for(dump, tmp_path):
+    config = tmp_path / "c.json"
+    config.write_text(json.dumps({"run_ut": {"error_data_path": str(tmp_path / "errors")}}))
+    from msprobe.precheck.calls import Choice
+    choice = Choice(None, str(config))
+    assert choice.folder_of_errors(None) is None
+    assert choice.folder_of_errors("out/ut_error_data1") == str(tmp_path / "errors/ut_error_data1")
+    assert Choice(None).folder_of_errors("out/ut_error_data1") == "out/ut_error_data1"

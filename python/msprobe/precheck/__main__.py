@@ -34,14 +34,17 @@ def main():
             return INCOMPLETE if failed else 0
         if a.online:
             choice = Choice(None, a.config)
-            return check_online(a.config, choice, a.dump, a.online, a.workers, a.error_data or choice.error_data_path)
+            return check_online(a.config, choice, a.dump, a.online, a.workers, choice.folder_of_errors(a.error_data))
         choice = Choice(a.dump, a.config, a.filter)
         for line in choice.complaints:
             print("msprobe: " + line, file=sys.stderr)
-        check_all(a.dump, choice, a.result, a.details, workers=a.workers, devices=devices, error_data=a.error_data, resume=a.resume)
+        check_all(a.dump, choice, a.result, a.details, workers=a.workers, devices=devices, error_data=choice.folder_of_errors(a.error_data), resume=a.resume)
         return INCOMPLETE if choice.complaints else 0
     except (OSError, ValueError, LookupError) as e:
         print("msprobe: %s" % e, file=sys.stderr)
+        return SAID
+    except KeyboardInterrupt:
+        print("msprobe: interrupted%s" % ("" if a.overflow or a.online else "; what is done is in %s, and -csv_path goes on from there" % a.result), file=sys.stderr)
         return SAID
 
 

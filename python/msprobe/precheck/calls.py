@@ -1,6 +1,8 @@
 """Which calls of a dump are checked, and why the others are not."""
 import json
+import os
 
+from msprobe import _core
 from msprobe.core.config import nearest
 from msprobe.replay import Dump
 
@@ -9,7 +11,12 @@ NEVER = {"to", "empty", "empty_like", "empty_strided", "new_empty", "new_empty_s
 
 
 def short_name(call):
-    return call.split(".")[-2]
+    return call.rpartition(".")[0].rpartition(".")[2]
+
+
+def left_out(name, why):
+    """(result line, details) of a call that has no numbers."""
+    return _core.precheck_result(name, 0, 0, why), _core.precheck_no_output(name + ".forward.output.0", why)
 
 
 class Choice:
@@ -41,6 +48,12 @@ class Choice:
             into.update(names)
             self.complaints += unknown(path, key, names, called)
         self.error_data_path = values.get("error_data_path")
+        if not isinstance(self.error_data_path, (str, type(None))):
+            raise ValueError("%s: error_data_path is to be the name of a folder" % path)
+
+    def folder_of_errors(self, asked):
+        """Where -save_error_data puts its files: asked, or a folder of that name in the config's error_data_path; None: it was not asked for."""
+        return os.path.join(self.error_data_path, os.path.basename(asked)) if asked and self.error_data_path else asked
 
     def refusal(self, name):
         """Why a call is not run, or None."""

@@ -5,9 +5,9 @@ import os
 import torch
 
 from msprobe import _core
-from msprobe.precheck.calls import short_name
+from msprobe.precheck.calls import left_out, short_name
 from msprobe.replay import Dump
-from msprobe.replay.run import Prepared
+from msprobe.replay.run import Prepared, Result, leaves
 
 SKIP = 0
 
@@ -21,9 +21,8 @@ def device_name(number):
     return "cpu"
 
 
-def run_both(call, device):
+def run_both(prepared):
     """(on the device, in higher precision): two replays of the same inputs."""
-    prepared = Prepared(call, device)
     tested = prepared.run("recorded")
     if tested.reason is not None:
         return tested, tested
@@ -41,34 +40,52 @@ def host(tensor):
     return tensor.detach().to("cpu").contiguous()
 
 
+def beside(record, ours, theirs):
+    """(place, (on the device, in higher precision)) of the results, in the order of the record; None: an input has no gradient."""
+    if not theirs:
+        return []
+    ours, theirs = ({r.at: r.computed for r in results} for results in (ours, theirs))
+    pairs = [(at, (ours[at], theirs[at]) if at in ours and at in theirs else None if leaf is None else ()) for at, leaf in leaves(record.get("output", []), "output")]
+    return [p for p in pairs if p[1] != ()]
+
+
+def judged(name, api, pair):
+    if pair is None:
+        return SKIP, _core.precheck_no_output(name, "Bench output is None, skip this test.")
+    return _core.precheck_output(name, api, host(pair[0]), host(pair[1]))
+
+
 def check(dump, name, device, error_data=None):
     """(result line, details lines, status) of one call, all made in C."""
     call = dump.call(name)
-    tested, bench = run_both(call, device)
+    prepared = Prepared(call, device)
+    tested, bench = run_both(prepared)
     reason = tested.reason or bench.reason
+    for run in (tested, bench):
+        run.outputs += [Result(at, None, torch.tensor(v), None) for at, v in run.numbers.items()]
+    if reason is None and not tested.outputs:
+        reason = "nothing to compare: its result is no tensor, or not where the record has one"
     if reason is not None:
-        return _core.precheck_result(name, SKIP, SKIP, failure_of(reason)), b""
+        return left_out(name, failure_of(reason))
     lines, statuses = [], []
-    for way, ours, theirs in (("forward", tested.outputs, bench.outputs), ("backward", tested.gradients, bench.gradients)):
+    for way, record, ours, theirs in (("forward", call.forward, tested.outputs, bench.outputs), ("backward", call.backward, tested.gradients, bench.gradients)):
         worst = SKIP
-        for got, expected in zip(ours, theirs):
-            status, line = _core.precheck_output("%s.%s.%s" % (name, way, got.at), short_name(name), host(got.computed),
-                                                 host(expected.computed))
+        for at, pair in beside(record, ours, theirs):
+            status, line = judged("%s.%s.%s" % (name, way, at), short_name(name), pair)
             lines.append(line)
             worst = max(worst, status)
         statuses.append(worst)
     has_backward = call.backward is not None
     message = "backward: %s" % tested.gradient_reason if has_backward and tested.gradient_reason else ""
     if error_data and max(statuses) >= 3:
-        save_all(error_data, call, tested, bench)
+        save_all(error_data, prepared, tested, bench)
     return _core.precheck_result(name, statuses[0], statuses[1] if has_backward else None, message), b"".join(lines)
 
 
-def save_all(folder, call, tested, bench):
+def save_all(folder, prepared, tested, bench):
     """What went in and what came out, as .pt files."""
+    call = prepared.call
     os.makedirs(folder, mode=0o750, exist_ok=True)
-    prepared = Prepared(call)
-    prepared.run("recorded", backward=False)
     for way, key, ours, theirs in (("forward", "input ", tested.outputs, bench.outputs),
                                    ("backward", "gradient ", tested.gradients, bench.gradients)):
         inputs = [t for k, t in prepared.cache.items() if k.startswith(key)]
@@ -96,7 +113,7 @@ def overflow_lines(path, number):
     for name in dump.calls():
         if name.startswith(("Distributed.", "MindSpeed.", "NPU.")):
             continue
-        tested, bench = run_both(dump.call(name), device)
+        tested, bench = run_both(Prepared(dump.call(name), device))
         reason = tested.reason or bench.reason
         if reason is not None:
             yield "%s: not checked: %s" % (name, reason), failure_of(reason) != reason

@@ -1,21 +1,29 @@
 """Calls shared out among processes; one process writes, in the order of the dump.
 
 A worker that dies (a kernel that crashes) costs the call that it was at: that gets a row which says so, and another worker
-goes on. A call's details are written before its result, so that whoever continues knows what is complete.
+goes on. A call's details are written before its result, so that whoever continues knows what is complete. The result file is
+locked while it is written, and workers end with the process that started them: whoever continues is alone.
 """
+import fcntl
 import multiprocessing
 import multiprocessing.connection
 import os
+import signal
 import sys
+import time
 
 from msprobe import _core
+from msprobe.precheck.calls import left_out
 from msprobe.replay import Dump
 
 BATCH = 16  # calls handed to a worker at a time: a message each would cost as much as a small call
+LOCK_WAIT = 5  # seconds: what a killed run has started ends after it
 
 
-def serve(connection, path, number, error_data):
+def serve(connection, path, number, error_data, parent):
     """A worker: names come in, (name, result, details) go out."""
+    _core.end_with(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the first process ends this one
     import torch
 
     from msprobe.precheck.check import check, device_name
@@ -29,15 +37,14 @@ def serve(connection, path, number, error_data):
             try:
                 result, details = check(dump, name, device, error_data)
             except Exception as e:
-                text = (str(e).splitlines() or [""])[0][:200]
-                result, details = _core.precheck_result(name, 0, 0, "FAILED: %s: %s" % (type(e).__name__, text)), b""
+                result, details = left_out(name, "FAILED: %s: %s" % (type(e).__name__, (str(e).splitlines() or [""])[0][:200]))
             connection.send((name, result, details))
 
 
 class Worker:
     def __init__(self, context, path, number, error_data):
         self.end, theirs = context.Pipe()
-        self.process = context.Process(target=serve, args=(theirs, path, number, error_data), daemon=True)
+        self.process = context.Process(target=serve, args=(theirs, path, number, error_data, os.getpid()), daemon=True)
         self.process.start()
         theirs.close()
         self.names = []
@@ -50,33 +57,57 @@ class Worker:
             pass  # it has died: its end of the pipe tells
 
 
+def write_all(file, text):
+    while text:
+        text = text[file.write(text):]
+
+
 class Writer:
     """Appends to both files in the order of the calls."""
 
-    def __init__(self, result, details, order):
-        self.files, self.order, self.waiting, self.next = (open(details, "ab"), open(result, "ab")), order, {}, 0
+    def __init__(self, files, order):
+        self.files, self.order, self.waiting, self.next = files, order, {}, 0
 
     def put(self, name, result, details):
         self.waiting[name] = (details, result)
         while self.next < len(self.order) and self.order[self.next] in self.waiting:
             for file, text in zip(self.files, self.waiting.pop(self.order[self.next])):
-                file.write(text)
-                file.flush()
+                write_all(file, text)
             self.next += 1
-
-    def close(self):
-        for file in self.files:
-            file.close()
 
 
 def begin(result, details, resume):
-    """Names that are done already."""
+    """((details, result) as files to append to, APIs that are done already as precheck_name() writes them)."""
+    os.makedirs(os.path.dirname(result) or ".", mode=0o750, exist_ok=True)
+    flags = os.O_RDWR | os.O_APPEND | (0 if resume else os.O_CREAT | os.O_EXCL)
+    files = [open(os.open(result, flags), "a+b", buffering=0)]
+    lock(files[0], result)
+    if resume and holds_no_row(files[0]):
+        files[0].truncate(0)  # it was killed before its first row
+        resume = False
+    files.append(open(os.open(details, (flags & ~os.O_EXCL) | (0 if resume else os.O_CREAT | os.O_TRUNC), 0o640), "a+b", buffering=0))
     if resume:
-        return _core.precheck_resume(result, details)
-    for path, header in zip((result, details), _core.precheck_headers()):
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640), "wb") as f:
-            f.write(header)
-    return set()
+        return files[::-1], _core.precheck_resume(result, details)
+    for file, header in zip(files, _core.precheck_headers()):
+        file.write(header)
+    return files[::-1], set()
+
+
+def holds_no_row(file):
+    header = _core.precheck_headers()[0]
+    file.seek(0)
+    return header.startswith(file.read(len(header) + 1))
+
+
+def lock(file, path):
+    end = time.monotonic() + LOCK_WAIT
+    while True:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise ValueError("%s: another run_ut writes to it" % path) from None
+            time.sleep(0.05)
 
 
 def check_all(path, choice, result, details, workers=1, devices=(0,), error_data=None, resume=False):
@@ -84,21 +115,17 @@ def check_all(path, choice, result, details, workers=1, devices=(0,), error_data
     names = dump.calls()
     if not names:
         raise LookupError("%s: no API is recorded there: record with level L1 or mix" % path)
-    done = begin(result, details, resume)
-    order = [n for n in names if n not in done]
-    writer = Writer(result, details, order)
+    files, done = begin(result, details, resume)
+    order = [n for n in names if _core.precheck_name(n) not in done]
+    writer = Writer(files, order)
     todo = []
     for name in order:
         why = choice.refusal(name)
         if why is None:
             todo.append(name)
         else:
-            writer.put(name, _core.precheck_result(name, 0, 0, why), b"")
-    try:
-        share_out(todo, writer, path, max(1, min(workers, len(todo))), devices, error_data or choice.error_data_path)
-    finally:
-        writer.close()
-    return 0
+            writer.put(name, *left_out(name, why))
+    share_out(todo, writer, path, max(1, min(workers, len(todo))), devices, error_data)
 
 
 def share_out(todo, writer, path, count, devices, error_data):
@@ -148,5 +175,5 @@ def died(w, todo, writer):
     culprit, rest = w.names[0], w.names[1:]
     why = "FAILED: the process that ran it died (exit status %s)" % w.process.exitcode
     print("msprobe: %s: %s" % (culprit, why[8:]), file=sys.stderr)
-    writer.put(culprit, _core.precheck_result(culprit, 0, 0, why), b"")
+    writer.put(culprit, *left_out(culprit, why))
     todo.extend(reversed(rest))

@@ -112,7 +112,8 @@ class Builder:
         if kind == "torch.device":
             return torch.device("cpu")
         if kind == "torch.memory_format":
-            return getattr(torch, v.get("format", "preserve_format"), torch.preserve_format)
+            found = getattr(torch, str(v.get("format")).rpartition(".")[2], None)
+            return found if isinstance(found, torch.memory_format) else torch.preserve_format
         if isinstance(value, (bool, int, float)):
             return value
         raise NotRecorded("an argument of type %s" % kind)

@@ -40,7 +40,7 @@ class Dump:
             path = os.path.join(path, "dump.json")
         self.path, self.folder = path, os.path.join(os.path.dirname(path), "dump_tensor_data")
         self.task, self.framework, records, self.cut = _core.dump_records(path)  # cut: the byte where a damaged file ends, or None
-        self._records = dict(records)
+        self._records = {name.replace("\0", "\ufffd"): text for name, text in records}
 
     def names(self):
         return list(self._records)
@@ -55,7 +55,7 @@ class Dump:
         seen = {}
         for name in self._records:
             stem, _, end = name.rpartition(".")
-            if end in ("forward", "backward") and not name.startswith("Module.") and stem.count(".") >= 2:
+            if end in ("forward", "backward") and not name.startswith("Module."):
                 seen.setdefault(stem)
         return list(seen)
 
@@ -64,7 +64,7 @@ class Dump:
         stem, _, end = name.rpartition(".")
         stem = stem if end in ("forward", "backward") else name
         forward, backward = self.record(stem + ".forward"), self.record(stem + ".backward")
-        if forward is None and backward is None:
+        if stem + ".forward" not in self._records and stem + ".backward" not in self._records:
             raise KeyError("%s: no call of this name in %s" % (name, self.path))
         return Call(stem, forward, backward, self.folder)
 

@@ -1,4 +1,6 @@
 """Which function a recorded name stands for, and which ones cannot simply be run again."""
+import functools
+import inspect
 import sys
 
 import torch
@@ -13,14 +15,50 @@ UNWRITTEN = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empt
 CASTS = {"float": torch.float32, "half": torch.float16, "bfloat16": torch.bfloat16, "double": torch.float64}
 
 
+CATEGORIES = {"Functional": "functional", "Torch": "torch", "Tensor": "tensor", "VF": "_VF", "Aten": "aten", "NPU": "torch_npu", "MindSpeed": "mindspeed"}
+FILES = {"from_file"}  # reads and writes what an argument names
+
+
+@functools.lru_cache(None)
+def listed(prefix):
+    """The last part of a function's name -> the whole names, of all functions that recording knows.
+
+    A dump may come from anybody: what stands in it can name a function of these, never torch.os.system.
+    """
+    from msprobe.pytorch import apis, wide
+    category, default = CATEGORIES.get(prefix), apis.read_list("default")
+    found = {}
+    for lists in (default, wide.names(default)):
+        for name in lists.get(category, ()):
+            last = name.rpartition(".")[2]
+            if last not in FILES and name not in found.setdefault(last, []):
+                found[last].append(name)
+    return found
+
+
 def find(prefix, api):
     """The function, or None."""
     npu = sys.modules.get("torch_npu")
     owner = {"Functional": torch.nn.functional, "Torch": torch, "Tensor": torch.Tensor, "VF": torch._VF, "Aten": torch.ops.aten,
              "NPU": npu, "MindSpeed": sys.modules.get("mindspeed.ops")}.get(prefix)
-    for part in api.split("."):
-        owner = getattr(owner, part, None)
-    return owner if callable(owner) else None
+    for name in listed(prefix).get(api.rpartition(".")[2], ()):
+        if "." in api and name != api:
+            continue
+        function = owner
+        for part in name.split("."):
+            function = getattr(function, part, None)
+        if callable(function):
+            return function
+    return None
+
+
+@functools.lru_cache(None)
+def position_of(function, name):
+    """Of an argument among the positional ones, or None."""
+    try:
+        return list(inspect.signature(function).parameters).index(name)
+    except (TypeError, ValueError):
+        return None
 
 
 def refusal(call):
@@ -28,12 +66,16 @@ def refusal(call):
     if call.prefix == "Distributed":
         return "communication: its result depends on other processes"
     if call.forward is None:
-        return "only its gradients were recorded"
+        return "only its gradients were recorded" if call.backward is not None else "nothing of it was recorded"
+    if not isinstance(call.forward, dict) or not isinstance(call.backward, (dict, type(None))):
+        return "a record that no recording writes"
+    if not call.api:
+        return "no name of a call, which has a prefix, a function and a number"
     api = call.api.split(".")[-1]
     if api in RANDOM:
         return "random: its numbers cannot be read off the results"
     if api in UNWRITTEN:
         return "its result is memory that nobody has written to"
     if find(call.prefix, call.api) is None:
-        return "unknown function: this torch has no %s.%s" % (call.prefix, call.api)
+        return "unknown function: this torch has no API %s.%s" % (call.prefix, call.api)
     return None

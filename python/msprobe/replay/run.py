@@ -28,6 +28,7 @@ class Replay:
     def __init__(self, call):
         self.call, self.reason, self.gradient_reason = call, None, None
         self.outputs, self.gradients = [], []
+        self.numbers = {}  # results that are numbers, by their place
 
 
 def leaves(value, at):
@@ -52,7 +53,7 @@ def scalars(value):
 
 
 def tensors_of(value, at):
-    """Likewise of what a function has returned."""
+    """Likewise of what a function has returned; numbers as they are."""
     if isinstance(value, (list, tuple)):
         for i, v in enumerate(value):
             yield from tensors_of(v, "%s.%d" % (at, i))
@@ -60,7 +61,7 @@ def tensors_of(value, at):
         for k, v in value.items():
             yield from tensors_of(v, "%s.%s" % (at, k))
     else:
-        yield at, value if isinstance(value, torch.Tensor) else None
+        yield at, value if isinstance(value, (torch.Tensor, bool, int, float)) else None
 
 
 class Prepared:
@@ -171,8 +172,23 @@ class _Run:
         self.inputs = []  # in the order of the record: (recorded, tensor as it goes in, leaf)
         self.api = self.call.api.split(".")[-1]
         self.inplace = (self.api.endswith("_") and not self.api.endswith("__")) or self.api.startswith("__i") or self.api == "__setitem__"
-        asked = ((self.call.forward or {}).get("input_kwargs") or {}).get("inplace")
-        self.inplace = self.inplace or (isinstance(asked, dict) and asked.get("value") is True)  # F.relu(x, inplace=True)
+        self.inplace = self.inplace or self.asks_for_inplace()
+
+    def asks_for_inplace(self):
+        """F.relu(x, inplace=True), F.leaky_relu(x, 0.1, True)"""
+        asked = self.kwargs().get("inplace")
+        at = functions.position_of(self.p.function, "inplace") if self.call.prefix == "Functional" and asked is None else None
+        if at is not None and at < len(self.args()):
+            asked = self.args()[at]
+        return isinstance(asked, dict) and asked.get("value") is True
+
+    def args(self):
+        found = self.call.forward.get("input_args", self.call.forward.get("input"))
+        return found if isinstance(found, list) else []
+
+    def kwargs(self):
+        found = self.call.forward.get("input_kwargs")
+        return found if isinstance(found, dict) else {}
 
     def lift(self, t, key):
         """A tensor in the precision of this run, and changed a little where that is wanted."""
@@ -195,8 +211,8 @@ class _Run:
 
     def arguments(self):
         builder = Builder(self.call, self.input)
-        args = [self.positional(builder, v) for v in self.call.forward.get("input_args", self.call.forward.get("input", []))]
-        kwargs = {k: builder.value(v, k) for k, v in (self.call.forward.get("input_kwargs") or {}).items()}
+        args = [self.positional(builder, v) for v in self.args()]
+        kwargs = {k: builder.value(v, k) for k, v in self.kwargs().items()}
         if "out" in kwargs:
             kwargs.pop("out")
         return [self.cast(a) for a in args], {k: self.cast(v) for k, v in kwargs.items()}
@@ -217,7 +233,9 @@ class _Run:
         args, kwargs = self.arguments()
         with torch.enable_grad() if self.backward else torch.no_grad():
             value = self.forward(args, kwargs)
-        results = list(tensors_of(list(value) if isinstance(value, (list, tuple)) else [value], "output"))
+        found = list(tensors_of(list(value) if isinstance(value, (list, tuple)) else [value], "output"))
+        results = [(at, v if isinstance(v, torch.Tensor) else None) for at, v in found]
+        self.out.numbers = {at: v for at, v in found if isinstance(v, (bool, int, float))}
         self.collect(results, args, kwargs)
         if self.backward:
             try:

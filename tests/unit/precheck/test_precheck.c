@@ -2,6 +2,8 @@
 #include "unit.h"
 
 #include <math.h>
+#include "core/alloc.h"
+#include "core/file.h"
 #include "msprobe/precheck.h"
 
 static msp_precheck_row
@@ -89,6 +91,43 @@ integers_must_be_equal(void **state)
 }
 
 static void
+integers_beyond_a_doubles_precision_are_compared_to_the_last_bit(void **state)
+{
+    static const int64_t d[] = {INT64_C(9007199254740993), -1}, e[] = {INT64_C(9007199254740992), -1};
+    int64_t n = 2;
+    msp_tensor x, y;
+    msp_precheck_row r;
+
+    (void)state;
+    assert_int_equal(msp_tensor_view(&x, d, MSP_I64, 1, &n, NULL), MSP_OK);
+    assert_int_equal(msp_tensor_view(&y, e, MSP_I64, 1, &n, NULL), MSP_OK);
+    assert_int_equal(msp_precheck_measure(&r, "argmax", &x, &y, NULL), MSP_OK);
+    assert_int_equal(r.status, MSP_PRECHECK_ERROR);
+    assert_true(r.v[MSP_PRECHECK_ERROR_RATE] == 0.5);
+    assert_string_equal(r.message, "Compare algorithm is not supported for int64 data. Only judged by Error Rate.\n");
+}
+
+static void
+a_standard_that_has_no_bounds_for_a_type_gives_no_numbers(void **state)
+{
+    static const double d[] = {1, 2, 3, 4};
+    int64_t n = 4;
+    msp_tensor x;
+    msp_precheck_row r;
+
+    (void)state;
+    assert_int_equal(msp_tensor_view(&x, d, MSP_F64, 1, &n, NULL), MSP_OK);
+    assert_int_equal(msp_precheck_measure(&r, "add", &x, &x, NULL), MSP_OK);
+    assert_int_equal(r.status, MSP_PRECHECK_PASS);
+    for (int i = MSP_PRECHECK_HUNDREDTH; i < MSP_PRECHECK_NUMBERS; i++)
+        assert_false(r.has[i]);
+    assert_true(r.has[MSP_PRECHECK_COSINE] && r.has[MSP_PRECHECK_MAX_ABS]);
+    assert_string_equal(r.message, "The data type torch.float64 is not supported for new precision standard.\n"
+                                   "Max abs error is less than 0.001, consider as pass, skip other check and set to "
+                                   "SPACE.\n");
+}
+
+static void
 shapes_that_differ_are_an_error_with_the_reason(void **state)
 {
     static const float v[6] = {0};
@@ -117,7 +156,7 @@ a_line_has_every_column_and_one_space_where_nothing_is(void **state)
     assert_true(msp_precheck_details_line(line, sizeof(line), "Functional.relu.0.forward.output.0", &r) < sizeof(line));
     assert_string_equal(line, "Functional.relu.0.forward.output.0,torch.float64,torch.float32,\"(2,)\","
                               "1.00000000000000,0.00000000000000, , , ,0.00000000000000, , , , , , , , , , , ,pass,"
-                              "\"Max abs error is less than 0.001, consider as pass, skip other check and set to "
+                              "\"\nMax abs error is less than 0.001, consider as pass, skip other check and set to "
                               "SPACE.\n\"\r\n");
     assert_true(msp_precheck_result_line(line, sizeof(line), "a.b.0", MSP_PRECHECK_PASS, NULL, "=1,2") < sizeof(line));
     assert_string_equal(line, "a.b.0,pass, ,\"'=1,2\"\r\n");
@@ -135,6 +174,9 @@ a_file_that_was_cut_off_is_continued_where_it_is_whole(void **state)
 {
     char text[4096];
     const char *result, *details;
+    static const char last[] = "output.1.0,a,b,\"(1,)\"\r\n";
+    char *left;
+    size_t size;
     int names = 0;
     msp_precheck_summary s = {0};
 
@@ -142,7 +184,8 @@ a_file_that_was_cut_off_is_continued_where_it_is_whole(void **state)
     snprintf(text, sizeof(text), "%sTorch.add.0,pass, ,\r\nTorch.add.1,err", msp_precheck_result_header());
     result = write_file("accuracy_checking_result_1.csv", text, strlen(text));
     snprintf(text, sizeof(text),
-             "%sTorch.add.0.forward.output.0,a,b,\"(1,)\"\r\nTorch.add.1.forward.output.0,a,b,\"(1,)\"\r\nTorch.ad",
+             "%sTorch.add.0.forward.output.0,a,b,\"(1,)\"\r\nTorch.add.0.forward.output.1.0,a,b,\"(1,)\"\r\n"
+             "Torch.add.1.forward.output.0,a,b,\"(1,)\"\r\nTorch.ad",
              msp_precheck_details_header());
     details = write_file("accuracy_checking_details_1.csv", text, strlen(text));
     for (int i = 0; i < 2; i++) { /* what was cut once stays whole */
@@ -153,6 +196,10 @@ a_file_that_was_cut_off_is_continued_where_it_is_whole(void **state)
     assert_int_equal(msp_precheck_summarise(&s, result, details, NULL), MSP_OK);
     assert_int_equal(s.apis, 1);
     assert_int_equal(s.count[MSP_PRECHECK_PASS], 1);
+    assert_int_equal(msp_file_read(&left, &size, details, 1 << 20, NULL), MSP_OK);
+    assert_true(size > strlen(last));
+    assert_memory_equal(left + size - strlen(last), last, strlen(last)); /* a result within a result */
+    msp_free(left);
 }
 
 static void
@@ -208,6 +255,8 @@ main(void)
         TEST(a_large_error_is_an_error),
         TEST(what_is_not_finite_on_one_side_is_an_error),
         TEST(integers_must_be_equal),
+        TEST(integers_beyond_a_doubles_precision_are_compared_to_the_last_bit),
+        TEST(a_standard_that_has_no_bounds_for_a_type_gives_no_numbers),
         TEST(shapes_that_differ_are_an_error_with_the_reason),
         TEST(a_line_has_every_column_and_one_space_where_nothing_is),
         TEST(a_file_that_was_cut_off_is_continued_where_it_is_whole),
