@@ -57,50 +57,72 @@ dump_part(PyObject *self, PyObject *args)
     return result;
 }
 
-/* Append the tokens of part(), or null for None. */
-static bool
-put_tokens(msp_record *r, PyObject *tokens)
-{
-    msp_record part = {0};
+static bool put_tree(msp_record *r, PyObject *tree);
 
-    if (tokens == Py_None) {
-        msp_record_null(r);
-        return true;
+static bool
+put_list(msp_record *r, PyObject *list)
+{
+    bool good = true;
+
+    msp_record_array(r);
+    for (Py_ssize_t i = 0; good && i < PyList_GET_SIZE(list); i++)
+        good = put_tree(r, PyList_GET_ITEM(list, i));
+    msp_record_end(r);
+    return good;
+}
+
+static bool
+put_dict(msp_record *r, PyObject *dict)
+{
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+
+    msp_record_object(r);
+    while (PyDict_Next(dict, &at, &key, &value)) {
+        Py_ssize_t len;
+        const char *text = PyUnicode_AsUTF8AndSize(key, &len);
+
+        if (text == NULL)
+            return false;
+        msp_record_key(r, text, (size_t)len);
+        if (!put_tree(r, value))
+            return false;
     }
-    if (!PyBytes_Check(tokens)) {
-        PyErr_SetString(PyExc_TypeError, "a member is a key and tokens");
-        return false;
-    }
-    part.p = (unsigned char *)PyBytes_AS_STRING(tokens);
-    part.len = part.cap = (size_t)PyBytes_GET_SIZE(tokens);
-    msp_record_append(r, &part);
+    msp_record_end(r);
     return true;
 }
 
-/* Append a member: its key, and the tokens of part() or a list of them, which becomes an array. */
+/* Append tokens of part(), a text, null for None, or lists and dicts of these. */
 static bool
-put_member(msp_record *r, PyObject *member)
+put_tree(msp_record *r, PyObject *tree)
 {
-    PyObject *tokens;
-    const char *text;
-    Py_ssize_t len;
     bool good = true;
 
-    if (!PyTuple_Check(member) || PyTuple_GET_SIZE(member) != 2) {
-        PyErr_SetString(PyExc_TypeError, "a member is a key and tokens");
+    if (Py_EnterRecursiveCall(" in a record"))
         return false;
+    if (tree == Py_None) {
+        msp_record_null(r);
+    } else if (PyBytes_Check(tree)) {
+        msp_record part = {.p = (unsigned char *)PyBytes_AS_STRING(tree), .len = (size_t)PyBytes_GET_SIZE(tree)};
+
+        part.cap = part.len;
+        msp_record_append(r, &part);
+    } else if (PyUnicode_Check(tree)) {
+        Py_ssize_t len;
+        const char *text = PyUnicode_AsUTF8AndSize(tree, &len);
+
+        good = text != NULL;
+        if (good)
+            msp_record_text(r, text, (size_t)len);
+    } else if (PyList_Check(tree)) {
+        good = put_list(r, tree);
+    } else if (PyDict_Check(tree)) {
+        good = put_dict(r, tree);
+    } else {
+        PyErr_SetString(PyExc_TypeError, "a record holds tokens, texts, None, lists and dicts");
+        good = false;
     }
-    text = PyUnicode_AsUTF8AndSize(PyTuple_GET_ITEM(member, 0), &len);
-    if (text == NULL)
-        return false;
-    msp_record_key(r, text, (size_t)len);
-    tokens = PyTuple_GET_ITEM(member, 1);
-    if (!PyList_Check(tokens))
-        return put_tokens(r, tokens);
-    msp_record_array(r);
-    for (Py_ssize_t i = 0; good && i < PyList_GET_SIZE(tokens); i++)
-        good = put_tokens(r, PyList_GET_ITEM(tokens, i));
-    msp_record_end(r);
+    Py_LeaveRecursiveCall();
     return good;
 }
 
@@ -124,33 +146,71 @@ dump_commit(PyObject *self, PyObject *args)
     const char *name, *parent;
     Py_ssize_t len, parent_len;
     unsigned int stack;
-    PyObject *members;
+    PyObject *tree;
     msp_record r = {0};
 
-    if (!PyArg_ParseTuple(args, "s#OIz#:commit", &name, &len, &members, &stack, &parent, &parent_len))
+    if (!PyArg_ParseTuple(args, "s#OIz#:commit", &name, &len, &tree, &stack, &parent, &parent_len) || !is_open(d, true))
         return NULL;
-    if (!is_open(d, true))
-        return NULL;
-    if (members == Py_None) { /* structure: where it was called, and no data */
-        msp_record_site(&r, d->unit, name, (size_t)len, stack, parent, parent != NULL ? (size_t)parent_len : 0);
-        return commit_record(d, &r);
-    }
-    if (!PyTuple_Check(members) && !PyList_Check(members)) {
-        PyErr_SetString(PyExc_TypeError, "members is a list");
-        return NULL;
-    }
     msp_record_begin(&r, d->unit, name, (size_t)len);
-    msp_record_object(&r);
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(members); i++) {
-        if (!put_member(&r, PySequence_Fast_GET_ITEM(members, i))) {
-            msp_record_release(&r);
-            return NULL;
-        }
+    if (!put_tree(&r, tree)) {
+        msp_record_release(&r);
+        return NULL;
     }
-    msp_record_end(&r);
     if (stack != 0 || parent != NULL)
         msp_record_place(&r, stack, parent, parent != NULL ? (size_t)parent_len : 0);
     return commit_record(d, &r);
+}
+
+static PyObject *
+dump_fill(PyObject *self, PyObject *args)
+{
+    dump_object *d = (dump_object *)self;
+    const char *name;
+    Py_ssize_t len;
+    unsigned int place;
+    PyObject *tree;
+    msp_record r = {0};
+
+    if (!PyArg_ParseTuple(args, "Is#O:fill", &place, &name, &len, &tree) || !is_open(d, true))
+        return NULL;
+    msp_record_begin(&r, d->unit, name, (size_t)len);
+    if (!put_tree(&r, tree)) {
+        msp_record_release(&r);
+        return NULL;
+    }
+    msp_record_fill(&r, place);
+    return commit_record(d, &r);
+}
+
+static PyObject *
+dump_site(PyObject *self, PyObject *args)
+{
+    dump_object *d = (dump_object *)self;
+    const char *name, *parent;
+    Py_ssize_t len, parent_len;
+    unsigned int stack;
+    msp_record r = {0};
+
+    if (!PyArg_ParseTuple(args, "s#Iz#:site", &name, &len, &stack, &parent, &parent_len) || !is_open(d, true))
+        return NULL;
+    msp_record_site(&r, d->unit, name, (size_t)len, stack, parent, parent != NULL ? (size_t)parent_len : 0);
+    return commit_record(d, &r);
+}
+
+static PyObject *
+dump_reserve(PyObject *self, PyObject *unused)
+{
+    dump_object *d = (dump_object *)self;
+    PyObject *done;
+    msp_record r = {0};
+
+    (void)unused;
+    if (!is_open(d, true))
+        return NULL;
+    msp_record_hole(&r, d->unit, ++d->places);
+    done = commit_record(d, &r);
+    Py_XDECREF(done);
+    return done != NULL ? PyLong_FromUnsignedLong(d->places) : NULL;
 }
 
 static PyObject *
@@ -194,17 +254,18 @@ dump_end_unit(PyObject *self, PyObject *unused)
 static PyObject *
 dump_unit(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"folder", "task", "level", "shown", "data_dir", "checksum", "values", NULL};
+    static char *names[] = {"folder", "task", "level", "shown", "data_dir", "checksum", "values", "debug", NULL};
     dump_object *d = (dump_object *)self;
-    msp_unit_info info = {.kind = MSP_UNIT_DUMP, .framework = "mindspore"};
-    PyObject *folder, *data_dir = NULL;
-    int checksum, values;
+    msp_unit_info info = {.framework = "mindspore"};
+    PyObject *folder = NULL, *data_dir = NULL;
+    int checksum, values, debug = 0;
     msp_error err;
     msp_status st;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&sszO&pp:unit", names, PyUnicode_FSConverter, &folder, &info.task,
-                                     &info.level, &info.data_dir, PyUnicode_FSConverter, &data_dir, &checksum, &values))
-        return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&sszO&pp|p:unit", names, PyUnicode_FSConverter, &folder,
+                                     &info.task, &info.level, &info.data_dir, PyUnicode_FSConverter, &data_dir,
+                                     &checksum, &values, &debug))
+        return NULL; /* which gives back what the converters made */
     if (!is_open(d, false)) {
         Py_DECREF(folder);
         Py_DECREF(data_dir);
@@ -220,6 +281,7 @@ dump_unit(PyObject *self, PyObject *args, PyObject *kwargs)
             memcpy(d->data_dir, PyBytes_AS_STRING(data_dir), n);
     }
     info.dir = PyBytes_AS_STRING(folder);
+    info.kind = debug ? MSP_UNIT_DEBUG : MSP_UNIT_DUMP;
     d->has_crc = checksum != 0;
     d->wants_values = values != 0;
     st = msp_collect_unit(d->collect, &d->unit, &info, &err);
@@ -308,13 +370,16 @@ dump_dealloc(PyObject *self)
 
 static PyMethodDef dump_methods[] = {
     {"unit", (PyCFunction)(void (*)(void))dump_unit, METH_VARARGS | METH_KEYWORDS,
-     "unit(folder, task, level, shown, data_dir, checksum, values)\n--\n\nBegin the files of a step."},
+     "unit(folder, task, level, shown, data_dir, checksum, values, debug=False)\n--\n\nBegin the files of a step."},
     {"end_unit", dump_end_unit, METH_NOARGS, "end_unit()\n--\n\nNo more records for this step."},
     {"part", dump_part, METH_VARARGS,
      "part(name, value, save)\n--\n\nWalk and measure value now. Returns its tokens, and whether a tensor held NaN or\n"
      "infinity. name is the beginning of the names of its tensors' files, written when save is true."},
     {"commit", dump_commit, METH_VARARGS,
-     "commit(name, members, stack, parent)\n--\n\nRecord a call: members are (key, tokens) pairs, or None: no data."},
+     "commit(name, tree, stack, parent)\n--\n\nRecord a call: tokens, texts, None, or lists and dicts of these."},
+    {"reserve", dump_reserve, METH_NOARGS, "reserve()\n--\n\nKeep a place for a record that comes late."},
+    {"fill", dump_fill, METH_VARARGS, "fill(place, name, tree)\n--\n\nThe record for which a place was kept."},
+    {"site", dump_site, METH_VARARGS, "site(name, stack, parent)\n--\n\nRecord where a call was made, and no data."},
     {"stack", dump_stack, METH_O, "stack(frames)\n--\n\nThe id of a call stack."},
     {"flush", dump_flush, METH_NOARGS, "flush()\n--\n\nWhat was committed is on disk when this returns."},
     {"note_error", dump_note_error, METH_O, "note_error(text)\n--\n\nAppend to dump_error_info.log."},

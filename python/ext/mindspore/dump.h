@@ -26,7 +26,8 @@ typedef struct dump_object {
     bool by_pointer; /* data_ptr() is there for every tensor; otherwise asnumpy(), which shares its memory */
     bool has_unit, has_crc, wants_values;
     uint32_t unit;
-    char *data_dir; /* where tensors' files go; NULL: none are written */
+    uint32_t places; /* the last number given to msp_record_hole() */
+    char *data_dir;  /* where tensors' files go; NULL: none are written */
     int threads;
     int64_t values; /* tensors measured */
     PyObject *s_shape, *s_stride, *s_dtype, *s_data_ptr, *s_is_contiguous, *s_asnumpy, *s_interface;
