@@ -94,10 +94,10 @@ class Call:
             save = True
             if not self.record:
                 self._measure_inputs(True)
-        if self.cell is not None and recorder.inputs:
-            self.record["parameters"] = part(self.name + ".parameters", parameters, save)[0]
         if recorder.outputs:
             self.record["output"] = part(self.name + ".output", results, save)[0]
+        if self.cell is not None and recorder.inputs:
+            self.record["parameters"] = part(self.name + ".parameters", parameters, save)[0]
         recorder.put(self.name, self.record, self.stack, self.parent, place)
         if recorder.overflow:
             recorder.overflowed(self.name)

@@ -64,7 +64,7 @@ class _Name:
 
     def __init__(self, name, cell):
         self.name, self.cell = name, cell
-        self.forwards = []  # (number, parent, serial of the last call inside)
+        self.forwards = []  # (number, parent, serial)
         self.backwards = []  # those whose backward has begun
 
 
@@ -118,13 +118,13 @@ class Cells:
             call = Call(recorder, CELL, "%s.forward.%d" % (known.name, number), args, kwargs, known.cell)
             call.before()
             self.open.append(call.name)
-            self._calls.append((known, call, number, sys.exc_info()[1]))
+            self._calls.append((known, call, number, recorder.gradients.next_serial(), sys.exc_info()[1]))
 
     def _after(self, known, output):
         if not self._recorder.is_recording():
             return
         while self._calls:
-            other, call, number, error = self._calls.pop()
+            other, call, number, serial, error = self._calls.pop()
             self.open.pop()
             if other is not known:  # an exception has ended it, and nobody was told
                 call.raised()
@@ -132,7 +132,7 @@ class Cells:
                 call.raised()
                 return
             else:
-                known.forwards.append((number, call.parent, self._recorder.gradients.serial))
+                known.forwards.append((number, call.parent, serial))
                 call.after(output, {k: p for k, p in known.cell._params.items() if p is not None})
                 return
 
@@ -149,13 +149,14 @@ class Cells:
         number, parent, serial = known.backwards.pop(0)
         name = "%s.backward.%d" % (known.name, number)
         try:
-            recorder.gradients.finish(serial - 1 if serial else 0)
             recorder.enter(name)
             if recorder.selects(name) and not recorder.overflow:
                 save, part = recorder.saves(name), recorder.dump.part
                 record = {key: part("%s.%s" % (name, key), sequence(value), save)[0]
                           for key, value, wanted in (("input", incoming, recorder.inputs), ("output", outgoing, recorder.outputs)) if wanted}
-                recorder.put(name, record, 0, None if parent is None else parent.replace(".forward.", ".backward."))
+                parent = None if parent is None else parent.replace(".forward.", ".backward.")
+                # without a gradient to hand on its hook may run before those of what is inside
+                recorder.gradients.add(serial, lambda: recorder.put(name, record, 0, parent), any(g is not None for g in sequence(outgoing)))
             recorder.leave(name)
         except Exception as e:
             recorder.failed(name, e)

@@ -1,7 +1,8 @@
 """The gradients of calls, as backward brings them.
 
 The gradient of an input through one call comes from a HookBackward node on that input, the gradient of an output from a hook on it. Calls are
-walked backwards: when a gradient of one arrives, all calls made later have theirs, and their records are written.
+walked backwards: when a gradient of one arrives, all calls made later have theirs, and their records are written. A cell's record stands behind
+those of the calls inside it.
 """
 
 import mindspore
@@ -14,10 +15,10 @@ FLOATS = tuple(getattr(mindspore, n) for n in ("float64", "float32", "float16", 
 class _Call:
     """The gradients of one call. inputs and outputs are those of its backward: what enters are its results' gradients."""
 
-    __slots__ = ("name", "number", "inputs", "outputs", "stack", "parent", "is_bad", "held")
+    __slots__ = ("name", "serial", "inputs", "outputs", "stack", "parent", "is_bad", "held")
 
-    def __init__(self, name, number, stack, parent):
-        self.name, self.number, self.stack, self.parent = name, number, stack, parent
+    def __init__(self, name, serial, stack, parent):
+        self.name, self.serial, self.stack, self.parent = name, serial, stack, parent
         self.inputs, self.outputs = [], []
         self.is_bad = False
         self.held = []  # (list, index, kind, gradient): overflow_check writes them once it knows
@@ -27,18 +28,21 @@ class Gradients:
     def __init__(self, recorder):
         self._recorder = recorder
         self._overflow = recorder.config.task == "overflow_check"
-        self._waiting = {}  # number of a call -> its _Call
+        self._waiting = {}  # serial of a call -> what writes its record
         self._handles = []  # hooks on Parameters, which live on
-        self.serial = 0  # number of the last call that was followed
+        self._serial = 0  # of the last call of an API or a cell
+
+    def next_serial(self):
+        self._serial += 1
+        return self._serial
 
     # ---- before and after a call -----------------------------------------------------------------------------------------------------
 
     def follow_inputs(self, name, stack, parent, args, kwargs, written):
         """Returns (call, args, kwargs): a node on each tensor that may have a gradient, but for what the call writes to, by index: that must stay the
         object it is."""
-        self.serial += 1
         parent = None if parent is None else parent.replace(".forward.", ".backward.")
-        call = _Call(name[:-len("forward")] + "backward", self.serial, stack, parent)
+        call = _Call(name[:-len("forward")] + "backward", self.next_serial(), stack, parent)
 
         def follow(value, is_written, depth=0):
             if isinstance(value, TensorPy):
@@ -78,9 +82,9 @@ class Gradients:
         recorder = self._recorder
         if not recorder.active:
             return
-        self.finish(call.number)
-        if call.number not in self._waiting:
-            self._waiting[call.number] = call
+        self.finish(call.serial)
+        if call.serial not in self._waiting:
+            self._waiting[call.serial] = lambda: self._put(call)
             recorder.enter(call.name)
         try:
             save = recorder.selects(call.name) and recorder.saves(call.name)
@@ -91,10 +95,16 @@ class Gradients:
         except Exception as e:
             recorder.failed(call.name, e)
 
+    def add(self, serial, write, is_complete):
+        """A cell's: when is_complete, all calls inside it have their gradients."""
+        self._waiting[serial] = write
+        if is_complete:
+            self.finish(serial - 1)
+
     def finish(self, above):
-        """Write what was collected for calls that came after the one with this number."""
-        for number in sorted((n for n in self._waiting if n > above), reverse=True):
-            self._put(self._waiting.pop(number))
+        """Write what was collected for calls that came after the one with this serial."""
+        for serial in sorted((n for n in self._waiting if n > above), reverse=True):
+            self._waiting.pop(serial)()
 
     def _put(self, call):
         recorder = self._recorder

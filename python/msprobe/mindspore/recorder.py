@@ -223,6 +223,8 @@ class Recorder:
     def _call_compiled(self, run, executor, args, kwargs):
         if not self.is_recording():
             return run(*args, **kwargs)
+        if not self.has_gradients():  # an optimizer's step, say: backward is over
+            self.gradients.finish(-1)
         owner = getattr(executor, "obj", None)
         name = type(owner).__name__ if is_cell(owner) else getattr(getattr(executor, "fn", None), "__name__", "function")
         return self.call(run, Api("Jit." + name, EVERY), args, kwargs)
