@@ -1,5 +1,6 @@
 """Cells: their calls, their parameters' gradients, the Primitives they hold, and what start() is told of models."""
 
+import contextlib
 import inspect
 import sys
 
@@ -57,15 +58,21 @@ class Tokens:
         self._handle.remove()
 
 
-class _Name:
-    """A cell of the model: its name, and the calls of this step that backward has not come to yet."""
+class _Known:
+    """A cell of the model: its name, its hooks, and the calls of this step that backward has not come to yet."""
 
-    __slots__ = ("name", "cell", "forwards", "backwards")
+    __slots__ = ("name", "cell", "handles", "forwards", "backwards")
 
     def __init__(self, name, cell):
         self.name, self.cell = name, cell
+        self.handles = []
         self.forwards = []  # (number, parent, serial)
         self.backwards = []  # those whose backward has begun
+
+    def detach(self):
+        for handle in self.handles:
+            handle.remove()
+        self.handles = []
 
 
 class Cells:
@@ -73,7 +80,7 @@ class Cells:
 
     def __init__(self, recorder):
         self._recorder = recorder
-        self._handles = []
+        self._cells = []
         self._primitives = []  # (object, its class)
         self._classes = {}
         self._gradients = {}  # name -> {parameter: tokens or None}
@@ -86,30 +93,46 @@ class Cells:
             prefix = "%d." % index if has_numbers else ""
             for path, cell in model.cells_and_names():
                 if cells and path:
-                    self._attach_cell("Cell.%s%s.%s" % (prefix, path, type(cell).__name__), cell)
+                    self._cells.append(_Known("Cell.%s%s.%s" % (prefix, path, type(cell).__name__), cell))
+                    self._attach_cell(self._cells[-1])
                 if primitives:
                     self._attach_primitives(cell)
 
     def detach(self):
-        for handle in self._handles:
-            handle.remove()
+        for known in self._cells:
+            known.detach()
         for primitive, original in self._primitives:
             primitive.__class__ = original
-        self._handles, self._primitives = [], []
+        self._cells, self._primitives = [], []
         for name in list(self._gradients):
             self._put_gradients(name)
         self._calls, self.open = [], []
 
+    @contextlib.contextmanager
+    def away(self, owner):
+        """While a function of owner is compiled (None: any): MindSpore would compile our hooks, too. Cells that run now are outside of it."""
+        running = {id(call[0]) for call in self._calls}
+        inside = {id(cell) for _, cell in owner.cells_and_names()} if is_cell(owner) else None
+        away = [known for known in self._cells if known.handles and id(known) not in running and (inside is None or id(known.cell) in inside)]
+        for known in away:
+            known.detach()
+        try:
+            yield
+        finally:
+            if self._recorder.active:  # recording may have ended meanwhile
+                for known in away:
+                    self._attach_cell(known)
+
     # ---- forward -------------------------------------------------------------------------------------------------------------------
 
-    def _attach_cell(self, name, cell):
-        known = _Name(name, cell)
-        self._handles.append(cell.register_forward_pre_hook(lambda _, args, kwargs=None: self._before(known, args, kwargs or {}), with_kwargs=True))
-        self._handles.append(cell.register_forward_hook(lambda _, args, kwargs, output=None: self._after(known, output), **HOOK))
+    def _attach_cell(self, known):
+        cell, handles = known.cell, known.handles
+        handles.append(cell.register_forward_pre_hook(lambda _, args, kwargs=None: self._before(known, args, kwargs or {}), with_kwargs=True))
+        handles.append(cell.register_forward_hook(lambda _, args, kwargs, output=None: self._after(known, output), **HOOK))
         if self._recorder.backward and not self._recorder.structure:
-            self._handles.append(cell.register_backward_pre_hook(lambda *_: self._begin_backward(known)))
-            self._handles.append(cell.register_backward_hook(lambda _, outgoing, incoming: self._backward(known, incoming, outgoing)))
-            self._attach_parameters(name, cell)
+            handles.append(cell.register_backward_pre_hook(lambda *_: self._begin_backward(known)))
+            handles.append(cell.register_backward_hook(lambda _, outgoing, incoming: self._backward(known, incoming, outgoing)))
+            self._attach_parameters(known)
 
     def _before(self, known, args, kwargs):
         recorder = self._recorder
@@ -161,12 +184,12 @@ class Cells:
         except Exception as e:
             recorder.failed(name, e)
 
-    def _attach_parameters(self, name, cell):
+    def _attach_parameters(self, known):
         """The gradients of a cell's own parameters."""
-        own = {key: p for key, p in cell._params.items() if p is not None and p.requires_grad}
-        name += ".parameters_grad"
+        own = {key: p for key, p in known.cell._params.items() if p is not None and p.requires_grad}
+        name = known.name + ".parameters_grad"
         for key, parameter in own.items():
-            self._handles.append(parameter.register_hook(lambda gradient, key=key: self._parameter_gradient(name, key, gradient, own)))
+            known.handles.append(parameter.register_hook(lambda gradient, key=key: self._parameter_gradient(name, key, gradient, own)))
 
     def _parameter_gradient(self, name, key, gradient, keys):
         recorder = self._recorder

@@ -221,13 +221,15 @@ class Recorder:
             local.busy = False
 
     def _call_compiled(self, run, executor, args, kwargs):
-        if not self.is_recording():
-            return run(*args, **kwargs)
-        if not self.has_gradients():  # an optimizer's step, say: backward is over
-            self.gradients.finish(-1)
+        """run is called with the functions as they were (Compiled); the cells' hooks are ours to take away."""
         owner = getattr(executor, "obj", None)
-        name = type(owner).__name__ if is_cell(owner) else getattr(getattr(executor, "fn", None), "__name__", "function")
-        return self.call(run, Api("Jit." + name, EVERY), args, kwargs)
+        with self.cells.away(owner):
+            if self.config.level == "L0" or not self.is_recording():
+                return run(*args, **kwargs)
+            if not self.has_gradients():  # an optimizer's step, say: backward is over
+                self.gradients.finish(-1)
+            name = type(owner).__name__ if is_cell(owner) else getattr(getattr(executor, "fn", None), "__name__", "function")
+            return self.call(run, Api("Jit." + name, EVERY), args, kwargs)
 
     def overflowed(self, name):
         """A call's result holds inf or NaN. Raises when the limit is reached; everything is on disk before."""
@@ -343,7 +345,7 @@ class Recorder:
         self.cells.attach(check_models(self.model), isinstance(self.model, (list, tuple)), level in ("L0", "mix"), level in ("L1", "mix"))
         if level != "L0":
             self._registry.install()
-            self._compiled.install()
+        self._compiled.install()
 
     def _pause(self):
         self._compiled.uninstall()
