@@ -73,21 +73,40 @@ release_pair(pair *p)
     msp_py_view_release(&p->b);
 }
 
-/* benchmark_compare(first, second, backward=False) -> (ratio, flips, index) */
+/* What the bytes of a view are, for an array whose own type says less; false, with an exception: they cannot be. */
+static bool
+reinterpret(msp_py_view *v, const char *dtype)
+{
+    msp_dtype t = dtype != NULL ? msp_dtype_parse(dtype, strlen(dtype)) : v->t.dtype;
+
+    if (t == MSP_DTYPE_NONE || msp_dtype_size(t) != msp_dtype_size(v->t.dtype)) {
+        PyErr_Format(PyExc_ValueError, "dtype is '%s'; the elements are of another size", dtype);
+        return false;
+    }
+    v->t.dtype = t;
+    return true;
+}
+
+/* benchmark_compare(first, second, backward=False, dtype=None) -> (ratio, flips, index); dtype: what the bytes are */
 PyObject *
 msp_py_benchmark_compare(PyObject *module, PyObject *args)
 {
     msp_py_state *state = msp_py_state_of(module);
     PyObject *first, *second;
     msp_benchmark_ratio r;
+    const char *dtype = NULL;
     int backward = 0;
     msp_status st;
     msp_error err;
     pair p;
 
-    if (!PyArg_ParseTuple(args, "OO|p:benchmark_compare", &first, &second, &backward) ||
+    if (!PyArg_ParseTuple(args, "OO|pz:benchmark_compare", &first, &second, &backward, &dtype) ||
         acquire_pair(&p, state, first, second) != 0)
         return NULL;
+    if (dtype != NULL && (!reinterpret(&p.a, dtype) || !reinterpret(&p.b, dtype))) {
+        release_pair(&p);
+        return NULL;
+    }
     Py_BEGIN_ALLOW_THREADS;
     st = msp_benchmark_compare(&r, &p.a.t, &p.b.t, msp_benchmark_floor(p.b.t.dtype, backward), &err);
     Py_END_ALLOW_THREADS;

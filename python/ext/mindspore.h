@@ -1,4 +1,4 @@
-/* mindspore.h - the type _core.Dump and the function that makes one; see mindspore.c. */
+/* mindspore.h - the type _core.Dump and the function that makes one; see mindspore/dump.c. */
 #ifndef MSP_PY_MINDSPORE_H
 #define MSP_PY_MINDSPORE_H
 

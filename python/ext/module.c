@@ -208,7 +208,8 @@ static PyMethodDef functions[] = {
     {"perturb", msp_py_perturb, METH_VARARGS,
      "perturb(tensor, mode, salt=0, dtype=None)\n--\n\nChange the elements where they lie: how many are others now."},
     {"benchmark_compare", msp_py_benchmark_compare, METH_VARARGS,
-     "benchmark_compare(first, second, backward=False)\n--\n\nHow far two results are apart: (ratio, flips, index)."},
+     "benchmark_compare(first, second, backward=False, dtype=None)\n--\n\nHow far two results are apart: (ratio, "
+     "flips, index)."},
     {"benchmark_judge_cpu", msp_py_benchmark_judge_cpu, METH_VARARGS,
      "benchmark_judge_cpu(actual, golden)\n--\n\nWhether a result is right beside the CPU's."},
     {"benchmark_bits", msp_py_benchmark_bits, METH_VARARGS,

@@ -249,8 +249,10 @@ write_tensor(record_reader *r, msp_json_writer *w, bool *open)
         msp_json_write_i64(w, msp_record_read_i64(&t.shape));
     msp_json_end_array(w);
     write_stats(&t.stats, w, (tensor_stats_form)t.head.form, t.head.ndim == 0);
-    key(w, "requires_grad");
-    msp_json_write_bool(w, (t.head.flags & TENSOR_GRAD) != 0);
+    if (!msp_str_starts(t.type, MSP_STR("mindspore."))) { /* its tensors have no such attribute */
+        key(w, "requires_grad");
+        msp_json_write_bool(w, (t.head.flags & TENSOR_GRAD) != 0);
+    }
     if (t.head.flags & TENSOR_FILE) {
         key(w, "data_name");
         msp_json_write_string(w, t.file);

@@ -367,6 +367,14 @@ class Config:
         if self.task == "structure" and self.level not in ("L0", "mix"):
             log.warning('task structure records at level "mix"; level "%s" is not used', self.level)
             self.level = "mix"
+        self._check_pairs()
+        if self.task == "free_benchmark" and self.level != "L1":
+            raise wrong('level is "%s"; task free_benchmark works at level L1' % self.level)
+        if self.level == "L2":
+            self._check_kernels()
+
+    def _check_pairs(self):
+        """On both frameworks."""
         if self.async_dump and self.summary_mode == "md5":
             raise wrong("async_dump is true and summary_mode is md5: a checksum needs the data at once; choose one of them")
         if self.async_dump and self.task == "tensor" and not self.list and self.level != "debug":
@@ -374,10 +382,6 @@ class Config:
         if self.level == "debug" and self.tensor_list:
             log.warning("tensor_list is not used at level debug")
             self.tensor_list = []
-        if self.task == "free_benchmark" and self.level != "L1":
-            raise wrong('level is "%s"; task free_benchmark works at level L1' % self.level)
-        if self.level == "L2":
-            self._check_kernels()
 
     def _check_kernels(self):
         """One API. Manual 001 names it in scope; later generations in list."""

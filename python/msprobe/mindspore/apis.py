@@ -5,8 +5,10 @@ written back, one that was inherited (methods that Tensor has from C++) is delet
 """
 
 import functools
+import importlib
 import os
 import types
+import typing
 
 from mindspore import Tensor, mint, ops
 
@@ -15,19 +17,38 @@ try:
 except ImportError:
     from mindspore.common.api import _JitExecutor
 
+EVERY = range(1 << 16)  # of all arguments, by index
+
+
+class Api(typing.NamedTuple):
+    """What is known of a function that is recorded."""
+
+    name: str  # without number
+    written: typing.Container = ()  # the arguments that it writes to, by index
+    is_collective: bool = False
+
+
 LIST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "support_wrap_ops.yaml")
 _MISSING = object()
 
 
+def _modules(*names):
+    """Those that this mindspore has."""
+    found = []
+    for name in names:
+        try:
+            found.append(importlib.import_module(name))
+        except ImportError:
+            pass
+    return tuple(dict.fromkeys(found))
+
+
 def _places():
     """category -> (prefix, objects whose attributes are replaced)"""
-    from mindspore.communication import comm_func
-    from mindspore.mint import distributed
-    from mindspore.mint.nn import functional
-
     return {"ops": ("Functional", (ops, ops.functional)), "tensor": ("Tensor", (Tensor,)), "mint.ops": ("Mint", (mint,)),
-            "mint.nn.functional": ("MintFunctional", (functional,)), "communication.comm_func": ("Distributed", (comm_func,)),
-            "mint.distributed": ("MintDistributed", (distributed,))}
+            "mint.nn.functional": ("MintFunctional", _modules("mindspore.mint.nn.functional")),
+            "communication.comm_func": ("Distributed", _modules("mindspore.communication.comm_func", "mindspore.ops.communication")),
+            "mint.distributed": ("MintDistributed", _modules("mindspore.mint.distributed"))}
 
 
 def read_list(path=LIST):
@@ -47,7 +68,13 @@ def read_list(path=LIST):
     return found
 
 
-def is_in_place(name):
+def describe(prefix, name):
+    is_collective = prefix in ("Distributed", "MintDistributed")
+    written = EVERY if prefix == "MintDistributed" else (0,) if _is_in_place(name) else ()
+    return Api("%s.%s" % (prefix, name), written, is_collective)
+
+
+def _is_in_place(name):
     """Whether it writes to its first argument."""
     if name.startswith("__"):
         return name == "__setitem__" or (name.startswith("__i") and name not in ("__invert__",))
@@ -56,7 +83,7 @@ def is_in_place(name):
 
 class Registry:
     def __init__(self, call):
-        """call(original, name, args, kwargs, in_place) is what a replaced function does."""
+        """call(original, api, args, kwargs) is what a replaced function does."""
         self._call = call
         self._found = {}  # owner -> {attribute: replacement}
         self._before = []
@@ -70,19 +97,18 @@ class Registry:
                 for name in dict.fromkeys(names):
                     original = getattr(owner, name, None)
                     if callable(original) and not isinstance(original, type):
-                        self._found.setdefault(owner, {})[name] = self._replacement(
-                            original, "%s.%s" % (prefix, name), prefix == "MintDistributed" or is_in_place(name))
+                        self._found.setdefault(owner, {})[name] = self._replacement(original, describe(prefix, name))
 
-    def _replacement(self, original, name, in_place):
+    def _replacement(self, original, api):
         call = self._call
 
         def replaced(*args, **kwargs):
-            return call(original, name, args, kwargs, in_place)
+            return call(original, api, args, kwargs)
 
         try:
             functools.update_wrapper(replaced, original)
         except (AttributeError, TypeError):
-            replaced.__name__ = name.rpartition(".")[2]
+            replaced.__name__ = api.name.rpartition(".")[2]
         return replaced
 
     def install(self):
@@ -118,7 +144,7 @@ class Compiled:
     """What @jit compiles reads the source of what it calls: it must find the functions as they were."""
 
     def __init__(self, registry, call=None):
-        """call(run, executor, args, kwargs), when given, is what a compiled function does; run(*args, **kwargs) is the function."""
+        """call(run, executor, args, kwargs), when given, is what a compiled function does: run(*args, **kwargs) is the function."""
         self._registry, self._call, self._original = registry, call, None
 
     def install(self):

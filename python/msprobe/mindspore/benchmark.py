@@ -2,6 +2,7 @@
 are listed in free_benchmark.csv. The program gets the first result, except with handler_type fix.
 """
 
+import contextlib
 import csv
 import os
 import threading
@@ -11,23 +12,30 @@ import numpy
 from mindspore import Tensor
 from mindspore._c_expression import TensorPy
 
-from msprobe.core.config import check_folder, wrong
+from msprobe import _core
+from msprobe.core.config import check_folder
+from msprobe.core.files import make_folder
 from msprobe.core.log import log
 from msprobe.core.signals import give_back
 from msprobe.mindspore.apis import Compiled, Registry
-from msprobe.mindspore.cells import is_cell
-from msprobe.mindspore.recorder import current_rank
+from msprobe.mindspore.calls import sequence
+from msprobe.mindspore.cells import check_models
+from msprobe.mindspore.ranks import current_rank, is_selected
+
+try:
+    from mindspore.graph.api import _no_grad
+except ImportError:
+    from mindspore.common.api import _no_grad
 
 COLUMNS = ("rank", "pert_mode", "stage", "step", "api_name", "max_rel", "dtype", "shape", "output_index")
 PYTHON_PATHS = {"mindspore.ops.": "Functional.", "mindspore.Tensor.": "Tensor.", "mindspore.mint.nn.functional.": "MintFunctional.",
                 "mindspore.mint.": "Mint.", "mindspore.communication.comm_func.": "Distributed.", "mindspore.mint.distributed.": "MintDistributed."}
-
-# per type: what is added, and how far a result may be off; noise is added only where it changes the element
-NOISE = {mindspore.float16: 1e-6, mindspore.float32: 1e-8, mindspore.float64: 1e-16, mindspore.bfloat16: 1e-4}
-LIMIT = {mindspore.float16: 1.002, mindspore.float32: 1.0002, mindspore.float64: 1.0002, mindspore.bfloat16: 1.004}
+FLOATS = {mindspore.float16: "float16", mindspore.float32: "float32", mindspore.float64: "float64", mindspore.bfloat16: "bfloat16"}
 WIDER = {mindspore.float16: mindspore.float32, mindspore.bfloat16: mindspore.float32}
-SMALLEST = {mindspore.float16: 2.0**-14, mindspore.float32: 2.0**-126, mindspore.float64: 2.0**-1022, mindspore.bfloat16: 2.0**-126}
-BITS = {2: numpy.uint16, 4: numpy.uint32, 8: numpy.uint64}
+FLIPPED = 8.0  # the ratio that the original gives to results of different signs
+# A second run would take random numbers that belong to the program, and many kernels have generators that nobody can set back.
+RANDOM = ("dropout", "rand", "normal", "bernoulli", "multinomial", "uniform", "poisson", "gamma", "laplace", "shuffle", "exponential", "cauchy", "geometric",
+          "gumbel", "rrelu", "categorical", "random", "sampler", "droppath", "log_normal")
 
 
 def dump_name(item):
@@ -38,77 +46,48 @@ def dump_name(item):
     return item
 
 
-def _values(tensor):
-    """A copy as numpy has it, bfloat16 as float32."""
-    return (tensor.astype(mindspore.float32) if tensor.dtype == mindspore.bfloat16 else tensor).asnumpy().copy()
+def is_random(api):
+    return any(word in api.name.lower() for word in RANDOM)
+
+
+def _array(tensor):
+    """Its elements as numpy has them; bfloat16, which it has not, as two bytes."""
+    array = tensor.asnumpy()
+    return array.view(numpy.uint16) if tensor.dtype == mindspore.bfloat16 else array
 
 
 class Perturbation:
-    """changed(t): the tensor that takes its place, or None when it stays as it is."""
+    """changed(t): what takes its place, or None when there is nothing to change."""
 
     def __init__(self, mode):
-        self._change = getattr(self, "_" + mode)
-        self.once = mode != "improve_precision"  # one tensor of a call is changed, or every one
+        self._mode = mode
+        self.is_of_one = mode in ("add_noise", "bit_noise", "change_value")  # one tensor of a call is changed, or every one
 
     def changed(self, tensor):
-        return self._change(tensor) if tensor.dtype in NOISE else None
-
-    def _improve_precision(self, tensor):
-        return tensor.astype(WIDER[tensor.dtype]) if tensor.dtype in WIDER else None
-
-    def _no_change(self, tensor):
-        return Tensor(_values(tensor)).astype(tensor.dtype)
-
-    def _add_noise(self, tensor):
-        v = _values(tensor)
-        if v.size == 0 or not numpy.isfinite(v).any():
+        if tensor.dtype not in FLOATS:
             return None
-        noise = NOISE[tensor.dtype]
-        v = numpy.where(numpy.abs(v) > noise, v + v.dtype.type(noise), v)
-        return Tensor(v.astype(v.dtype)).astype(tensor.dtype)
-
-    def _bit_noise(self, tensor):
-        """The last bit of every element but zeros, subnormals, infinities and NaN is the other."""
-        if tensor.dtype == mindspore.bfloat16:
-            v = _values(tensor)
-            bits, flip = v.view(numpy.uint32), numpy.uint32(1 << 16)
-        else:
-            v = _values(tensor)
-            bits, flip = v.view(BITS[v.itemsize]), BITS[v.itemsize](1)
-        if v.size == 0:
+        if self._mode == "no_change":
+            return tensor
+        if self._mode == "improve_precision":
+            return tensor.astype(WIDER[tensor.dtype]) if tensor.dtype in WIDER else None
+        copy = _array(tensor).copy()
+        if copy.size == 0 or _core.perturb(copy, self._mode, 0, FLOATS[tensor.dtype]) == 0:
             return None
-        chosen = numpy.isfinite(v) & (numpy.abs(v) >= SMALLEST[tensor.dtype])
-        flipped = numpy.where(chosen, bits ^ flip, bits).astype(bits.dtype).view(v.dtype).reshape(v.shape)
-        return Tensor(flipped).astype(tensor.dtype)
+        if tensor.dtype == mindspore.bfloat16:  # float32 whose upper half it is
+            return Tensor((copy.astype(numpy.uint32) << 16).view(numpy.float32)).astype(mindspore.bfloat16)
+        return Tensor(copy)
 
-    def _change_value(self, tensor):
-        """First and last are exchanged: along the first dimension, or the elements of a vector."""
-        v = _values(tensor)
-        if v.ndim == 0 or v.shape[0] < 2:
-            return None
-        v[[0, -1]] = v[[-1, 0]]
-        return Tensor(v).astype(tensor.dtype)
+    def limit(self, tensor):
+        """The largest ratio of two results that is no finding."""
+        return 1.0 if self._mode == "no_change" else _core.benchmark_limit(FLOATS[tensor.dtype])
 
 
-def ratio(first, second, dtype):
-    """How far two results are apart: the largest quotient of an element and its other self. inf: one has what the other never could."""
-    a, b = _values(first).astype(numpy.float64), _values(second).astype(numpy.float64)
-    if a.shape != b.shape:
-        return float("inf")
-    finite = numpy.isfinite(a) & numpy.isfinite(b)
-    if (numpy.isfinite(a) != numpy.isfinite(b)).any():
-        return float("inf")
-    a, b = a[finite], b[finite]
-    tiny = {2: 1e-4, 4: 1e-8, 8: 1e-16}[2 if dtype in WIDER else 8 if dtype == mindspore.float64 else 4]
-    near = (numpy.abs(a) < tiny) & (numpy.abs(b) < tiny)
-    a, b = a[~near], b[~near]
-    if a.size == 0:
-        return 1.0
-    if ((a * b) < 0).any():
-        return float("inf")
-    floor = tiny
-    high, low = numpy.maximum(numpy.abs(a), numpy.abs(b)), numpy.maximum(numpy.minimum(numpy.abs(a), numpy.abs(b)), floor)
-    return float((high / low).max())
+def ratio(first, second):
+    """How far two results are apart: the largest quotient of an element and its other self."""
+    if second.dtype != first.dtype:
+        second = second.astype(first.dtype)
+    far, flips, _ = _core.benchmark_compare(_array(first), _array(second), False, FLOATS[first.dtype])
+    return FLIPPED if flips else far
 
 
 class Benchmark:
@@ -119,8 +98,11 @@ class Benchmark:
         self.loop = 0
         self.active = False
         self.rank = None
+        self.pid = os.getpid()
         self._selected = [dump_name(item) for item in config.list]
         self._perturbation = Perturbation(config.pert_mode)
+        # the second run is none of the program's, but where its result takes the place of the first one's
+        self._unseen = _no_grad if config.handler_type == "check" else contextlib.nullcontext
         self._counts = {}
         self._local = threading.local()
         self._errors = set()
@@ -131,15 +113,13 @@ class Benchmark:
         self._path = os.path.join(config.dump_path, "free_benchmark.csv")
         check_folder("dump_path", config.dump_path)
 
+    # ---- start, stop, step ---------------------------------------------------------------------------------------------------------
+
     def start(self, model=None, token_range=None):
-        models = list(model) if isinstance(model, (list, tuple)) else [] if model is None else [model]
-        if not all(is_cell(m) for m in models):
-            raise wrong("model is %s; it must be a mindspore.nn.Cell or a list of them" % type(model).__name__)
-        if self.active or (self.config.step and self.loop not in self.config.step):
+        check_models(model)
+        if self.active or os.getpid() != self.pid or (self.config.step and self.loop not in self.config.step) or not is_selected(self.config.rank):
             return
         self.rank = current_rank()
-        if self.config.rank and self.rank not in self.config.rank:
-            return
         self.active = True
         self._registry.install()
         self._compiled.install()
@@ -157,77 +137,80 @@ class Benchmark:
             self._errors.add("none")
             log.warning("free_benchmark: no call was checked; list is %s and pert_mode is %s", self.config.list, self.config.pert_mode)
 
+    def save(self, variable, name, backward):
+        """Belongs to level debug."""
+
+    # ---- one call ------------------------------------------------------------------------------------------------------------------
+
     def _selects(self, name, full):
         return not self._selected or name in self._selected or full in self._selected or full + ".forward" in self._selected
 
-    def _call(self, original, name, args, kwargs, in_place):
+    def _call(self, original, api, args, kwargs):
         if not self.active or getattr(self._local, "busy", False):
             return original(*args, **kwargs)
         self._local.busy = True
         try:
-            number = self._counts.get(name, 0)
-            self._counts[name] = number + 1
-            full = "%s.%d" % (name, number)
+            number = self._counts.get(api.name, 0)
+            self._counts[api.name] = number + 1
+            full = "%s.%d" % (api.name, number)
             second = None
-            if not in_place and self._selects(name, full):
+            if not api.written and not api.is_collective and not is_random(api) and self._selects(api.name, full):
                 second = self._changed_arguments(full, args, kwargs)
             result = original(*args, **kwargs)
-            if second is None:
-                return result
-            return self._check(full, original, second, result)
+            return result if second is None else self._check(full, original, second, result)
         finally:
             self._local.busy = False
 
     def _changed_arguments(self, full, args, kwargs):
         """(args, kwargs, the first tensor that is changed), None: nothing is."""
+        first = []
+
+        def change(value):
+            if isinstance(value, TensorPy) and not (first and self._perturbation.is_of_one):
+                other = self._perturbation.changed(value)
+                if other is not None:
+                    first.append(value)
+                    return other
+            if type(value) in (list, tuple):
+                return type(value)(change(v) for v in value)
+            return value
+
         try:
-            first = []
-            once = self._perturbation.once
-
-            def change(value):
-                if isinstance(value, TensorPy) and not (first and once):
-                    other = self._perturbation.changed(value)
-                    if other is not None:
-                        first.append(value)
-                        return other
-                if type(value) in (list, tuple):
-                    return type(value)(change(v) for v in value)
-                return value
-
-            changed = tuple(change(a) for a in args), {k: change(v) for k, v in kwargs.items()}
+            with self._unseen():
+                changed = tuple(change(a) for a in args), {k: change(v) for k, v in kwargs.items()}
             return changed + (first[0],) if first else None
         except Exception as e:
             self._failed(full, e)
             return None
 
     def _check(self, full, original, second, result):
+        """What the program gets."""
+        args, kwargs, first = second
         try:
-            args, kwargs, first = second
-            with _NoGradient():
+            with self._unseen():
                 other = original(*args, **kwargs)
             self._checked += 1
-            many = isinstance(result, (tuple, list))
-            pairs = list(zip(result, other)) if many else [(result, other)]
-            for index, (a, b) in enumerate(pairs):
-                if isinstance(a, TensorPy) and isinstance(b, TensorPy) and a.dtype in NOISE:
-                    far = ratio(a, b, a.dtype)
-                    if far > LIMIT[a.dtype]:
-                        self._write(full, far, first, index if many else "")
             if self.config.handler_type == "fix":
-                fixed = original(*args, **kwargs)
-                return self._as(result, fixed)
+                return self._fixed(result, other)
+            with _no_grad():
+                is_one = isinstance(result, TensorPy)
+                for index, (a, b) in enumerate(zip(sequence(result), sequence(other))):
+                    if isinstance(a, TensorPy) and isinstance(b, TensorPy) and a.dtype in FLOATS:
+                        far = ratio(a, b)
+                        if far > self._perturbation.limit(a):
+                            self._write(full, far - 1, first, "" if is_one else index)
         except Exception as e:
             self._failed(full, e)
         return result
 
-    def _as(self, result, fixed):
-        """The second result in the first one's types."""
+    def _fixed(self, result, other):
+        """other in the types of result."""
         if isinstance(result, (tuple, list)):
-            return type(result)(self._as(a, b) for a, b in zip(result, fixed))
-        return fixed.astype(result.dtype) if isinstance(result, TensorPy) and isinstance(fixed, TensorPy) else result
+            return type(result)(self._fixed(a, b) for a, b in zip(result, other))
+        return other.astype(result.dtype) if isinstance(result, TensorPy) and isinstance(other, TensorPy) else result
 
     def _write(self, full, far, tensor, index):
-        os.makedirs(self.config.dump_path, 0o750, exist_ok=True)
+        make_folder(self.config.dump_path)
         is_new = not os.path.exists(self._path)
         with open(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640), "a", newline="", encoding="utf-8") as f:
             rows = csv.writer(f)
@@ -235,7 +218,7 @@ class Benchmark:
                 rows.writerow(COLUMNS)
             rows.writerow(("" if self.rank is None else self.rank, self.config.pert_mode, "forward", self.loop, full, far,
                            str(tensor.dtype).capitalize().replace("Bf", "BF"), tuple(tensor.shape), index))
-        log.warning("free_benchmark: %s: %s changes its result by a factor of %.6g", full, self.config.pert_mode, far)
+        log.warning("free_benchmark: %s: %s changes its result, by a relative error of %.6g", full, self.config.pert_mode, far)
 
     def _failed(self, name, error):
         give_back(error)
@@ -243,19 +226,3 @@ class Benchmark:
         if kind not in self._errors:
             self._errors.add(kind)
             log.warning("free_benchmark: %s could not be checked (%s: %s); training goes on", name, kind, str(error).partition("\n")[0])
-
-
-class _NoGradient:
-    """The second run is none of the program's: no gradient is recorded for it."""
-
-    def __enter__(self):
-        self._guard = getattr(mindspore, "_no_grad", None)
-        if self._guard is None:
-            from mindspore.common.api import _no_grad
-
-            self._guard = _no_grad
-        self._guard = self._guard()
-        self._guard.__enter__()
-
-    def __exit__(self, *what):
-        self._guard.__exit__(*what)

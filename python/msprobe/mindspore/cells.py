@@ -1,6 +1,78 @@
-"""Cells, their parameters' gradients, and the Primitives they hold."""
+"""Cells: their calls, their parameters' gradients, the Primitives they hold, and what start() is told of models."""
+
+import contextlib
+import inspect
+import sys
 
 from mindspore import nn, ops
+
+from msprobe.core.config import wrong
+from msprobe.mindspore.apis import EVERY, Api
+from msprobe.mindspore.calls import Call, sequence
+
+CELL = Api("", ())
+# where it is offered, a call that an exception ends is told, too
+HOOK = {"with_kwargs": True}
+if "always_call" in inspect.signature(nn.Cell.register_forward_hook).parameters:
+    HOOK["always_call"] = True
+
+
+def is_cell(model):
+    return isinstance(model, nn.Cell)
+
+
+def check_models(model):
+    """The models that start() was given, as a list."""
+    models = list(model) if isinstance(model, (list, tuple)) else [] if model is None else [model]
+    for one in models:
+        if not is_cell(one):
+            raise wrong("model is %s; it must be a mindspore.nn.Cell or a list of them"
+                        % (type(one).__name__ if one is model else "a list with %s in it" % type(one).__name__))
+    return models
+
+
+def check_range(token_range, models):
+    good = isinstance(token_range, (list, tuple)) and len(token_range) == 2
+    good = good and all(isinstance(x, int) and not isinstance(x, bool) for x in token_range) and 0 <= token_range[0] <= token_range[1]
+    if not good:
+        raise wrong("token_range is %r; it must be a list of two whole numbers, the first token and the last, at least 0" % (token_range,))
+    if not models:
+        raise wrong("token_range needs a model: start(model, token_range=...)")
+
+
+class Tokens:
+    """Recording is on from the beginning of one forward of the model to that of another."""
+
+    def __init__(self, recorder, model, token_range):
+        self._recorder, (self._first, self._last), self._token = recorder, token_range, -1
+        self._handle = model.register_forward_pre_hook(self._before)
+
+    def _before(self, *_):
+        self._token += 1
+        if self._token == self._first:
+            self._recorder.resume()
+        elif self._token == self._last + 1 and self._recorder.active:
+            self._recorder.pause()
+
+    def end(self):
+        self._handle.remove()
+
+
+class _Known:
+    """A cell of the model: its name, its hooks, and the calls of this step that backward has not come to yet."""
+
+    __slots__ = ("name", "cell", "handles", "forwards", "backwards")
+
+    def __init__(self, name, cell):
+        self.name, self.cell = name, cell
+        self.handles = []
+        self.forwards = []  # (number, parent, serial)
+        self.backwards = []  # those whose backward has begun
+
+    def detach(self):
+        for handle in self.handles:
+            handle.remove()
+        self.handles = []
 
 
 class Cells:
@@ -8,68 +80,134 @@ class Cells:
 
     def __init__(self, recorder):
         self._recorder = recorder
-        self._handles = []
+        self._cells = []
         self._primitives = []  # (object, its class)
         self._classes = {}
         self._gradients = {}  # name -> {parameter: tokens or None}
-        self.open = []  # names of the cells that run now, outermost first
+        self._calls = []  # those that run now, outermost first
+        self.open = []  # their names
 
-    def attach(self, models, cells, primitives, backward):
-        for prefix, model in models:
+    def attach(self, models, has_numbers, cells, primitives):
+        """has_numbers: names begin with the place of the model in the list that start() was given."""
+        for index, model in enumerate(models):
+            prefix = "%d." % index if has_numbers else ""
             for path, cell in model.cells_and_names():
                 if cells and path:
-                    self._attach_cell("Cell.%s%s.%s" % (prefix, path, type(cell).__name__), cell, backward)
+                    self._cells.append(_Known("Cell.%s%s.%s" % (prefix, path, type(cell).__name__), cell))
+                    self._attach_cell(self._cells[-1])
                 if primitives:
                     self._attach_primitives(cell)
 
     def detach(self):
-        for handle in self._handles:
-            handle.remove()
+        for known in self._cells:
+            known.detach()
         for primitive, original in self._primitives:
             primitive.__class__ = original
-        self._handles, self._primitives = [], []
-        self.flush_gradients()
-        self.open = []
+        self._cells, self._primitives = [], []
+        for name in list(self._gradients):
+            self._put_gradients(name)
+        self._calls, self.open = [], []
 
-    # ---- cells ---------------------------------------------------------------------------------------------------------------------
+    @contextlib.contextmanager
+    def away(self, owner):
+        """While a function of owner is compiled (None: any): MindSpore would compile our hooks, too. Cells that run now are outside of it."""
+        running = {id(call[0]) for call in self._calls}
+        inside = {id(cell) for _, cell in owner.cells_and_names()} if is_cell(owner) else None
+        away = [known for known in self._cells if known.handles and id(known) not in running and (inside is None or id(known.cell) in inside)]
+        for known in away:
+            known.detach()
+        try:
+            yield
+        finally:
+            if self._recorder.active:  # recording may have ended meanwhile
+                for known in away:
+                    self._attach_cell(known)
 
-    def _attach_cell(self, name, cell, backward):
+    # ---- forward -------------------------------------------------------------------------------------------------------------------
+
+    def _attach_cell(self, known):
+        cell, handles = known.cell, known.handles
+        handles.append(cell.register_forward_pre_hook(lambda _, args, kwargs=None: self._before(known, args, kwargs or {}), with_kwargs=True))
+        handles.append(cell.register_forward_hook(lambda _, args, kwargs, output=None: self._after(known, output), **HOOK))
+        if self._recorder.backward and not self._recorder.structure:
+            handles.append(cell.register_backward_pre_hook(lambda *_: self._begin_backward(known)))
+            handles.append(cell.register_backward_hook(lambda _, outgoing, incoming: self._backward(known, incoming, outgoing)))
+            self._attach_parameters(known)
+
+    def _before(self, known, args, kwargs):
         recorder = self._recorder
-        before, after = recorder.cell_before(name), recorder.cell_after(name, cell)
-        self._handles.append(cell.register_forward_pre_hook(before, with_kwargs=True))
-        self._handles.append(cell.register_forward_hook(after, with_kwargs=True))
-        if backward:
-            enters, leaves = recorder.cell_backward(name)
-            self._handles.append(cell.register_backward_pre_hook(enters))
-            self._handles.append(cell.register_backward_hook(leaves))
-            self._attach_parameters(name, cell)
+        if recorder.is_recording():
+            number = recorder.count(known.name)
+            call = Call(recorder, CELL, "%s.forward.%d" % (known.name, number), args, kwargs, known.cell)
+            call.before()
+            self.open.append(call.name)
+            self._calls.append((known, call, number, recorder.gradients.next_serial(), sys.exc_info()[1]))
 
-    def _attach_parameters(self, name, cell):
-        """The gradients of a cell's own parameters."""
-        own = [(p.name.rpartition(".")[2] if key is None else key, p) for key, p in cell._params.items() if p is not None and p.requires_grad]
-        if not own:
+    def _after(self, known, output):
+        if not self._recorder.is_recording():
             return
-        name += ".parameters_grad"
-        for key, parameter in own:
-            self._handles.append(parameter.register_hook(self._arrival(name, key, [k for k, _ in own])))
+        while self._calls:
+            other, call, number, serial, error = self._calls.pop()
+            self.open.pop()
+            if other is not known:  # an exception has ended it, and nobody was told
+                call.raised()
+            elif sys.exc_info()[1] is not error:
+                call.raised()
+                return
+            else:
+                known.forwards.append((number, call.parent, serial))
+                call.after(output, {k: p for k, p in known.cell._params.items() if p is not None})
+                return
 
-    def _arrival(self, name, key, keys):
-        def arrived(gradient):
-            part = self._recorder.measure("%s.%s" % (name, key), gradient, name)
-            got = self._gradients.setdefault(name, dict.fromkeys(keys))
-            got[key] = part
-            if all(v is not None for v in got.values()):
-                self._put_gradients(name)
+    # ---- backward ------------------------------------------------------------------------------------------------------------------
 
-        return arrived
+    def _begin_backward(self, known):
+        if self._recorder.active and known.forwards:
+            known.backwards.append(known.forwards.pop())
+
+    def _backward(self, known, incoming, outgoing):
+        recorder = self._recorder
+        if not recorder.active or not known.backwards:
+            return
+        number, parent, serial = known.backwards.pop(0)
+        name = "%s.backward.%d" % (known.name, number)
+        try:
+            recorder.enter(name)
+            if recorder.selects(name) and not recorder.overflow:
+                save, part = recorder.saves(name), recorder.dump.part
+                record = {key: part("%s.%s" % (name, key), sequence(value), save)[0]
+                          for key, value, wanted in (("input", incoming, recorder.inputs), ("output", outgoing, recorder.outputs)) if wanted}
+                parent = None if parent is None else parent.replace(".forward.", ".backward.")
+                # without a gradient to hand on its hook may run before those of what is inside
+                recorder.gradients.add(serial, lambda: recorder.put(name, record, 0, parent), any(g is not None for g in sequence(outgoing)))
+            recorder.leave(name)
+        except Exception as e:
+            recorder.failed(name, e)
+
+    def _attach_parameters(self, known):
+        """The gradients of a cell's own parameters."""
+        own = {key: p for key, p in known.cell._params.items() if p is not None and p.requires_grad}
+        name = known.name + ".parameters_grad"
+        for key, parameter in own.items():
+            known.handles.append(parameter.register_hook(lambda gradient, key=key: self._parameter_gradient(name, key, gradient, own)))
+
+    def _parameter_gradient(self, name, key, gradient, keys):
+        recorder = self._recorder
+        if not recorder.selects(name) or recorder.overflow:
+            return
+        try:
+            tokens = recorder.dump.part("%s.%s" % (name, key), gradient, recorder.saves(name))[0]
+        except Exception as e:
+            recorder.failed(name, e)
+            return
+        got = self._gradients.setdefault(name, dict.fromkeys(keys))
+        got[key] = tokens
+        if None not in got.values():
+            self._put_gradients(name)
 
     def _put_gradients(self, name):
         got = self._gradients.pop(name)
-        self._recorder.put(name, [(k, [v]) for k, v in got.items() if v is not None], 0, None)
-
-    def flush_gradients(self):
-        for name in list(self._gradients):
-            self._put_gradients(name)
+        self._recorder.put(name, {key: [tokens] for key, tokens in got.items() if tokens is not None}, 0, None)
 
     # ---- Primitives ----------------------------------------------------------------------------------------------------------------
 
@@ -90,10 +228,10 @@ class Cells:
 
     def _make_class(self, original, name):
         recorder, run = self._recorder, original.__call__
-        in_place = _writes(original)
+        api = Api(name, EVERY if _writes(original) else ())
 
         def call(self, *args, **kwargs):
-            return recorder.call(lambda *a, **k: run(self, *a, **k), name, args, kwargs, in_place)
+            return recorder.call(lambda *a, **k: run(self, *a, **k), api, args, kwargs)
 
         return type(original.__name__, (original,), {"__call__": call, "_msprobe_name": name, "__module__": original.__module__})
 
@@ -102,7 +240,3 @@ def _writes(primitive):
     """Whether a Primitive says that it writes to an argument."""
     return any(getattr(s, "rw", None) is not None and "WRITE" in str(s.rw).upper() for s in getattr(primitive, "__mindspore_signature__", ()) or ()
                if not isinstance(s, type))
-
-
-def is_cell(model):
-    return isinstance(model, nn.Cell)

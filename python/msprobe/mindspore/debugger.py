@@ -18,6 +18,10 @@ def _make(config):
         from msprobe.mindspore.benchmark import Benchmark
 
         return Benchmark(config)
+    if config.level == "L2":
+        from msprobe.mindspore.kernels import KernelDump
+
+        return KernelDump(config)
     from msprobe.mindspore.recorder import Recorder
 
     return Recorder(config)
@@ -77,9 +81,9 @@ class PrecisionDebugger:
 
     @classmethod
     def save(cls, variable, name, save_backward=True):
-        """Belongs to level debug, which MindSpore does not have here."""
-        cls._current()
-        log.warning("save(%r): nothing is saved; it belongs to level debug, which is not there on MindSpore", name)
+        """Level debug: write a value, and the gradients of its tensors, into debug.json."""
+        with _lock:
+            cls._current().save(variable, name, save_backward)
 
     def __enter__(self):
         self.start()

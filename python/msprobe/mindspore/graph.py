@@ -13,7 +13,7 @@ from mindspore import _c_expression
 
 from msprobe.core.config import check_folder, wrong
 from msprobe.core.log import log
-from msprobe.mindspore.cells import is_cell
+from msprobe.mindspore.cells import check_models
 from msprobe.mindspore.options import device
 
 INPUT_OUTPUT = {"all": 0, "input": 1, "output": 2}
@@ -88,8 +88,7 @@ class GraphDump:
         configuration(config, jit_level())  # what is wrong is told now
 
     def start(self, model=None, token_range=None):
-        if model is not None and not is_cell(model) and not (isinstance(model, (list, tuple)) and all(is_cell(m) for m in model)):
-            raise wrong("model is %s; it must be a mindspore.nn.Cell or a list of them" % type(model).__name__)
+        check_models(model)
         if token_range is not None:
             raise wrong("token_range is %r; a static graph has none" % (token_range,))
         if not self._started:
@@ -120,6 +119,9 @@ class GraphDump:
     def step(self):
         if self._started:
             self._tell("_dump_step", 1)
+
+    def save(self, variable, name, backward):
+        """Belongs to level debug."""
 
     @staticmethod
     def _tell(name, *args):

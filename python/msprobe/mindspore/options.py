@@ -4,11 +4,15 @@ import os
 
 import mindspore
 
-from msprobe.core.config import MODULE_NAME, Config, choice, given, wrong
+from msprobe.core.config import API_NAME, MODULE_NAME, Config, choice, given, wrong
+from msprobe.core.log import log
 
 PERT_MODES = ("improve_precision", "add_noise", "no_change", "bit_noise", "change_value")
 TASKS = ("statistics", "tensor", "overflow_check", "structure", "free_benchmark")
 STATIC_TASKS = ("statistics", "tensor", "overflow_check")
+# keys that do nothing here, and the values with which they ask for nothing
+PYTORCH_ONLY = dict.fromkeys(("seed", "is_deterministic", "acl_config", "rm_dropout", "backward_input", "online_run_ut"), (None, False, "", []))
+PYTORCH_ONLY.update(compiled=(None, "", "skip"), api_list=(None, "", "default"))
 
 
 def is_static():
@@ -32,21 +36,33 @@ class Options(Config):
             self._check_static()
         else:
             self._check_dynamic()
-        if self.scope and self.list and self.task == "free_benchmark":
-            raise wrong("scope is %r and list is %r; only one of them may be set" % (self.scope, self.list))
+        self._check_pairs()
+        if self.scope and self.task == "free_benchmark":
+            raise wrong("scope is %r; with task free_benchmark it is for PyTorch only: use list" % (self.scope,))
 
     def _check_dynamic(self):
         if self.task == "structure" and self.level not in ("L0", "mix"):
             self.level = "mix"
-        if self.level == "debug":
-            raise wrong('level is "debug"; on MindSpore there are L0, L1, mix and, for one API or a static graph, L2')
+        if self.level == "debug" and self.task not in ("statistics", "tensor"):
+            raise wrong('task is "%s"; level debug goes with tasks statistics and tensor' % self.task)
         if self.task == "free_benchmark" and self.level != "L1":
             raise wrong('level is "%s"; task free_benchmark works at level L1' % self.level)
         if self.level == "L2":
-            raise wrong('level is "L2" and MindSpore runs in PyNative mode on %s: kernels of one API can be recorded only where the device '
-                        "offers it; use level L1, L0 or mix, or set_context(mode=GRAPH_MODE)" % device())
+            self._check_kernels()
         if self.task_config.get("file_format") == "bin":
             raise wrong('file_format is "bin"; in PyNative mode it must be "npy"')
+
+    def _check_kernels(self):
+        """Of one API, which only a device's own dump can record."""
+        if device() != "Ascend":
+            raise wrong('level is "L2" and MindSpore runs in PyNative mode on %s: kernels of one API can be recorded only where the device '
+                        "offers it, on Ascend; use level L1, L0 or mix, or set_context(mode=GRAPH_MODE)" % device())
+        if self.task != "tensor":
+            raise wrong('task is "%s"; level L2 goes with task tensor' % self.task)
+        if self.scope or len(self.list) != 1 or not API_NAME.match(self.list[0]):
+            raise wrong("scope is %r and list is %r; at level L2 in PyNative mode list must name exactly one call as in dump.json, such as "
+                        "Mint.matmul.0.forward, and scope nothing" % (self.scope, self.list))
+        self.kernel_api, self.list = self.list[0], []
 
     def _check_static(self):
         if self.task not in STATIC_TASKS:
@@ -73,6 +89,13 @@ class Options(Config):
                     if MODULE_NAME.match(name):
                         raise wrong('scope has "%s"; at level L1 names of APIs are needed, such as Mint.matmul.0.forward' % name)
             super()._check_scope()
+
+    def _warn_unknown(self, raw):
+        super()._warn_unknown(raw)
+        for key, nothing in PYTORCH_ONLY.items():
+            if raw.get(key) not in nothing or self.task_config.get(key) not in nothing:
+                instead = "; call seed_all()" if key in ("seed", "is_deterministic", "rm_dropout") else ""
+                log.warning('config.json: "%s" is for PyTorch only and not used%s', key, instead)
 
     def _read_free_benchmark(self, part):
         def one(key, default, allowed):

@@ -4,7 +4,6 @@ On an NPU the device's own dump is switched on around the call, with acl_config 
 kernels are recorded, by a dispatch mode that is there during that call only.
 """
 
-import json
 import os
 import sys
 
@@ -12,7 +11,7 @@ import torch
 
 from msprobe.core.config import wrong
 from msprobe.core.log import log
-from msprobe.core.files import make_folder
+from msprobe.core.kernel_config import write_kernel_config
 from msprobe.core.signals import give_back
 
 
@@ -87,15 +86,7 @@ class KernelDump:
     def _context(self):
         if self._npu is None:
             return _make_mode(self._probe)
-        return _DeviceDump(self._npu, self._config.acl_config or self._make_config())
-
-    def _make_config(self):
-        step = os.path.dirname(self._folder)
-        make_folder(step)
-        path = os.path.join(step, "kernel_config%s.json" % ("" if self._rank is None else "_%d" % self._rank))
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640), "w") as f:
-            json.dump({"dump": {"dump_list": [], "dump_path": step, "dump_mode": "all", "dump_op_switch": "on"}}, f, indent=4)
-        return path
+        return _DeviceDump(self._npu, self._config.acl_config or write_kernel_config(os.path.dirname(self._folder), self._rank))
 
     def check(self):
         """Told by the first start(), whatever the step: the file may be made after the debugger was built."""

@@ -19,17 +19,18 @@ import torch
 
 from msprobe import _core
 from msprobe._core import probe
+from msprobe.core import older
 from msprobe.core.common.exceptions import MsprobeException
-from msprobe.pytorch import apis, compiled, device, older, online, selftest, stacks
+from msprobe.pytorch import apis, compiled, device, online, selftest, stacks
 from msprobe.core.config import nearest, wrong
 from msprobe.core.files import make_folder
 from msprobe.pytorch.describe import describe, unseen
 from msprobe.pytorch.groups import Groups
 from msprobe.pytorch.kernels import KernelDump, npu_module
 from msprobe.core.log import log, set_rank
+from msprobe.core.points import Points
+from msprobe.core.points import check as check_point
 from msprobe.pytorch.modules import ModuleHooks
-from msprobe.pytorch.points import Points
-from msprobe.pytorch.points import check as check_point
 from msprobe.core.signals import give_back, is_programs
 
 KERNEL = 16  # flag of _core.probe.add
@@ -183,7 +184,7 @@ class Recorder:
         self._lock = None
         self._online = False  # calls go to a checking process
         self._modules = ModuleHooks(probe)
-        self._points = Points(probe)
+        self._points = Points(probe, torch.Tensor, unseen=torch._C.DisableTorchFunction)
         self._times = StepTimes()
         self._groups = Groups() if torch.distributed.is_available() else None
         self._kernels = KernelDump(probe, config) if config.level == "L2" else None
@@ -558,7 +559,7 @@ class Recorder:
     def save(self, variable, name, backward):
         config = self.config
         self._saves = True
-        why = check_point(variable, name, backward)
+        why = check_point(variable, name, backward, torch.Tensor)
         if why:
             self._refuse_point(why)
             return

@@ -7,10 +7,10 @@ import torch
 
 from msprobe import _core
 from msprobe._core import probe
+from msprobe.core import older
 from msprobe.core.log import log
 from msprobe.core.files import make_folder
 from msprobe.core.signals import give_back
-from msprobe.pytorch import older
 from msprobe.pytorch.describe import unseen
 from msprobe.pytorch.free_benchmark import backward, fix
 from msprobe.pytorch.free_benchmark.call import MUTATING, Call, api_of, cannot_repeat, is_capturing, is_ordinary, tensors_in

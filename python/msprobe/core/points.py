@@ -1,24 +1,24 @@
 """Level debug: save() writes single values, and the gradients of their tensors when they come."""
 
-import torch
+import contextlib
 
 _DEPTH = 400
 _ALLOWED = "it must be a tensor, a number, a string, or a list, tuple or dict (with strings as keys) of these"
 
 
-def check(variable, name, backward):
-    """Returns what is wrong with the arguments of save(), None: nothing is."""
+def check(variable, name, backward, tensor):
+    """Returns what is wrong with the arguments of save(), None: nothing is. tensor: the framework's type."""
     if not isinstance(name, str) or not name:
         return "name is %s; it must be a string that is not empty" % _shown(name)
     if not isinstance(backward, bool):
         return "save_backward is %s; it must be True or False" % _shown(backward)
-    return _check_value(variable, "variable", 0)
+    return _check_value(variable, "variable", 0, (tensor, int, float, str))
 
 
-def _check_value(value, place, depth):
+def _check_value(value, place, depth, plain):
     if depth > _DEPTH:
         return "variable is nested deeper than %d levels; at most so many are allowed" % _DEPTH
-    if isinstance(value, (torch.Tensor, int, float, str)):
+    if isinstance(value, plain):
         return None
     if isinstance(value, (list, tuple)):
         members = enumerate(value)
@@ -29,7 +29,7 @@ def _check_value(value, place, depth):
         members = value.items()
     else:
         return "%s is %s; %s" % (place, _shown(value), _ALLOWED)
-    return next((why for k, v in members for why in [_check_value(v, "%s[%.50r]" % (place, k) if depth < 10 else place, depth + 1)] if why), None)
+    return next((why for k, v in members for why in [_check_value(v, "%s[%.50r]" % (place, k) if depth < 10 else place, depth + 1, plain)] if why), None)
 
 
 def _shown(value):
@@ -40,10 +40,10 @@ def _shown(value):
 
 
 class Points:
-    """The values saved in one step."""
+    """The values saved in one step. probe: write(record, value, name, place=0), snapshot(value, name) and reserve(), see _core.pyi."""
 
-    def __init__(self, probe):
-        self._probe = probe
+    def __init__(self, probe, tensor, requires_grad=lambda t: t.requires_grad, unseen=contextlib.nullcontext):
+        self._probe, self._tensor, self._requires_grad, self._unseen = probe, tensor, requires_grad, unseen
         self._counts = {}
         self._gradients = []  # (record, its place, a structure like the variable's, with slots for gradients)
 
@@ -56,13 +56,13 @@ class Points:
         self._probe.write(record, variable, record)
         if backward:
             record = "%s_grad.%d.debug" % (name, number)
-            with torch._C.DisableTorchFunction():  # the program's own modes do not see it
+            with self._unseen():  # the program's own modes do not see it
                 self._gradients.append((record, self._probe.reserve(), self._watch(variable, record)))
 
     def _watch(self, variable, path):
-        if isinstance(variable, torch.Tensor):
+        if isinstance(variable, self._tensor):
             slot = _Slot()
-            if variable.requires_grad:
+            if self._requires_grad(variable):
                 variable.register_hook(lambda grad: self._take(slot, grad, path))
             return slot
         if isinstance(variable, (list, tuple)):

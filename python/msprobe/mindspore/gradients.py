@@ -1,0 +1,131 @@
+"""The gradients of calls, as backward brings them.
+
+The gradient of an input through one call comes from a HookBackward node on that input, the gradient of an output from a hook on it. Calls are
+walked backwards: when a gradient of one arrives, all calls made later have theirs, and their records are written. A cell's record stands behind
+those of the calls inside it.
+"""
+
+import mindspore
+from mindspore import Parameter, Tensor, ops
+from mindspore._c_expression import TensorPy
+
+FLOATS = tuple(getattr(mindspore, n) for n in ("float64", "float32", "float16", "bfloat16", "complex64", "complex128") if hasattr(mindspore, n))
+
+
+class _Call:
+    """The gradients of one call. inputs and outputs are those of its backward: what enters are its results' gradients."""
+
+    __slots__ = ("name", "serial", "inputs", "outputs", "stack", "parent", "is_bad", "held")
+
+    def __init__(self, name, serial, stack, parent):
+        self.name, self.serial, self.stack, self.parent = name, serial, stack, parent
+        self.inputs, self.outputs = [], []
+        self.is_bad = False
+        self.held = []  # (list, index, kind, gradient): overflow_check writes them once it knows
+
+
+class Gradients:
+    def __init__(self, recorder):
+        self._recorder = recorder
+        self._overflow = recorder.config.task == "overflow_check"
+        self._waiting = {}  # serial of a call -> what writes its record
+        self._handles = []  # hooks on Parameters, which live on
+        self._serial = 0  # of the last call of an API or a cell
+
+    def next_serial(self):
+        self._serial += 1
+        return self._serial
+
+    # ---- before and after a call -----------------------------------------------------------------------------------------------------
+
+    def follow_inputs(self, name, stack, parent, args, kwargs, written):
+        """Returns (call, args, kwargs): a node on each tensor that may have a gradient, but for what the call writes to, by index: that must stay the
+        object it is."""
+        parent = None if parent is None else parent.replace(".forward.", ".backward.")
+        call = _Call(name[:-len("forward")] + "backward", self.next_serial(), stack, parent)
+
+        def follow(value, is_written, depth=0):
+            if isinstance(value, TensorPy):
+                index = len(call.outputs)
+                call.outputs.append(None)
+                if is_written or value.dtype not in FLOATS:
+                    return value
+                return ops.HookBackward(self._hook(call, call.outputs, index, "output"))(value)
+            if type(value) in (list, tuple) and depth < 2 and any(isinstance(v, TensorPy) for v in value):
+                return type(value)(follow(v, is_written, depth + 1) for v in value)
+            return value
+
+        args = tuple(follow(a, i in written) for i, a in enumerate(args))
+        kwargs = {k: follow(v, len(args) in written) for k, v in kwargs.items()}  # what comes behind the arguments by position
+        return call, args, kwargs
+
+    def follow_outputs(self, call, results):
+        tensors = [t for t in results if isinstance(t, TensorPy)]
+        call.inputs = [None] * len(tensors)
+        for index, tensor in enumerate(tensors):
+            if tensor.dtype in FLOATS and isinstance(tensor, Tensor):
+                handle = tensor.register_hook(self._hook(call, call.inputs, index, "input"))
+                if isinstance(tensor, Parameter):
+                    self._handles.append(handle)
+
+    def _hook(self, call, into, index, kind):
+        def hook(gradient):
+            gradient = gradient[0] if isinstance(gradient, tuple) else gradient
+            if gradient is not None:
+                self._arrived(call, into, index, kind, gradient)
+
+        return hook
+
+    # ---- in backward -----------------------------------------------------------------------------------------------------------------
+
+    def _arrived(self, call, into, index, kind, gradient):
+        recorder = self._recorder
+        if not recorder.active:
+            return
+        self.finish(call.serial)
+        if call.serial not in self._waiting:
+            self._waiting[call.serial] = lambda: self._put(call)
+            recorder.enter(call.name)
+        try:
+            save = recorder.selects(call.name) and recorder.saves(call.name)
+            into[index], bad = recorder.dump.part("%s.%s.%d" % (call.name, kind, index), gradient, save)
+            if self._overflow:
+                call.held.append((into, index, kind, gradient))
+                call.is_bad = call.is_bad or (bad and kind == "output")
+        except Exception as e:
+            recorder.failed(call.name, e)
+
+    def add(self, serial, write, is_complete):
+        """A cell's: when is_complete, all calls inside it have their gradients."""
+        self._waiting[serial] = write
+        if is_complete:
+            self.finish(serial - 1)
+
+    def finish(self, above):
+        """Write what was collected for calls that came after the one with this serial."""
+        for serial in sorted((n for n in self._waiting if n > above), reverse=True):
+            self._waiting.pop(serial)()
+
+    def _put(self, call):
+        recorder = self._recorder
+        is_selected = recorder.selects(call.name)
+        recorder.leave(call.name)
+        if not is_selected or (self._overflow and not call.is_bad):
+            return
+        for into, index, kind, gradient in call.held:
+            into[index] = recorder.dump.part("%s.%s.%d" % (call.name, kind, index), gradient, True)[0]
+        record = {}
+        if recorder.inputs:
+            record["input"] = call.inputs
+        if recorder.outputs:
+            record["output"] = call.outputs
+        recorder.put(call.name, record, call.stack, call.parent)
+        if self._overflow:
+            recorder.overflowed(call.name)
+
+    def clear(self):
+        """Nothing that comes now belongs to what is recorded."""
+        self._waiting.clear()
+        for handle in self._handles:
+            handle.remove()
+        self._handles = []
