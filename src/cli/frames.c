@@ -3,35 +3,52 @@
  * where it stands in an installed library (transformers' modeling_llama.py:231); the innermost of the user's own says
  * where that is called from, but may be the one line that all calls of a training share.
  */
+#include <string.h>
 #include <unistd.h>
 #include "summary_parts.h"
 
+/* In the name of the file: the line of code below it may hold anything. */
 static bool
-has_any(const char *frame, const char *const *marks, size_t n)
+file_has(const char *frame, const char *mark)
 {
-    for (size_t i = 0; i < n; i++)
-        if (strstr(frame, marks[i]) != NULL)
-            return true;
-    return false;
+    const char *at = strstr(frame, mark), *end = strstr(frame, ", line ");
+
+    return at != NULL && (end == NULL || at < end);
 }
 
 static bool
 is_installed(const char *frame)
 {
-    return strstr(frame, "site-packages/") != NULL || strstr(frame, "dist-packages/") != NULL;
+    return file_has(frame, "site-packages/") || file_has(frame, "dist-packages/");
 }
 
 /* torch and what stands around it: its line says no more than the call's name. */
 static bool
 is_machinery(const char *frame)
 {
-    static const char *const marks[] =
-        {"packages/torch/", "packages/torch_npu/", "packages/mindspore/",  "/torch/nn/",  "/torch/_",  "/torch/utils/",
-         "/torch/optim/",   "/torch/autograd/",    "/torch/functional.py", "/mindspore/", "/msprobe/", "<frozen ",
-         "<string>",        "ptdbg_ascend/"};
+    static const char *const marks[] = {"packages/torch/",
+                                        "packages/torch_npu/",
+                                        "packages/mindspore/",
+                                        "packages/msprobe/",
+                                        "/python/msprobe/",
+                                        "packages/ptdbg_ascend/",
+                                        "/python/ptdbg_ascend/",
+                                        "/torch/nn/",
+                                        "/torch/_",
+                                        "/torch/utils/",
+                                        "/torch/optim/",
+                                        "/torch/autograd/",
+                                        "/torch/functional.py",
+                                        "/mindspore/ops/",
+                                        "/mindspore/nn/",
+                                        "/mindspore/common/",
+                                        "<frozen ",
+                                        "<string>"};
 
-    return has_any(frame, marks, sizeof(marks) / sizeof(marks[0])) ||
-           (strstr(frame, "/lib/python") != NULL && !is_installed(frame));
+    for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
+        if (file_has(frame, marks[i]))
+            return true;
+    return file_has(frame, "/lib/python") && !is_installed(frame);
 }
 
 const char *
