@@ -1,7 +1,7 @@
 // data.ts - the blocks of the page (src/report/write/page.h describes them), unpacked when they are asked for.
 
 export const CHUNK = 8192;
-const CACHED = 32; // chunks that stay unpacked: some 50 MB
+const CACHED = 64; // chunks that stay unpacked, some 70 MB: more than a window shows lines of
 export const enum Verdict { NotJudged, Fine, Unmatched, Follows, Wrong }
 export const MARK = { nonfinite: 1, output: 2, red: 4, yellow: 8, limit: 16, noRows: 64 };
 

@@ -161,11 +161,15 @@ function treeLine(at: number): HTMLElement {
 }
 
 function rowLine(p: Part, row: number): HTMLElement {
-  const k = Math.floor(row / CHUNK), i = row % CHUNK, r = p.chunkNow(k), column = p.columns.indexOf(view.sort);
-  if (!r) {
-    p.chunk(k).then(() => list.draw());
-    return line(false, "", null, () => undefined, label("…"));
-  }
+  const k = Math.floor(row / CHUNK), r = p.chunkNow(k);
+  if (r) return readRowLine(p, row, r);
+  const later = line(false, "", null, () => undefined, label("…"));
+  p.chunk(k).then(r => later.replaceWith(readRowLine(p, row, r)));
+  return later;
+}
+
+function readRowLine(p: Part, row: number, r: Rows): HTMLElement {
+  const i = row % CHUNK, column = p.columns.indexOf(view.sort);
   const name = `${p.names[r.call[i]]}.${p.texts[r.name[i]]}`;
   return line(row === now.row, name, null, () => chooseRow(row, r.call[i]), mark(p.rowVerdict[row], p.rowMarks[row]), label(name),
     value(column >= 0 ? num(p.show(r, column, i)) : VERDICTS[p.rowVerdict[row]].word));
