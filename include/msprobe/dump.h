@@ -144,6 +144,9 @@ MSP_API const char *msp_stack_frame(const msp_stack *s, const char *name, size_t
 /* Is this a frame of torch, MindSpore or what stands around them? Its line says no more than the call's name. */
 MSP_API bool msp_frame_is_machinery(const char *frame, size_t len);
 
+/* Does its file stand in an installed package? */
+MSP_API bool msp_frame_is_installed(const char *frame, size_t len);
+
 /* As msp_dump_check(). */
 MSP_API MSP_CHECK msp_status msp_stack_check(const msp_stack *s, msp_error *err);
 

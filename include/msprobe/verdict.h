@@ -72,6 +72,7 @@ typedef struct msp_verdict_result {
     char *api;       /* the NPU side's call: "Functional.relu.0.forward" */
     char *bench_api; /* its partner, NULL: none */
     char *at;        /* which of its results: "output.0", "input.0" of a backward call in older dumps */
+    int64_t row;     /* of the table, from 0 */
     msp_call_class cls;
     msp_dtype dtype; /* the coarser of both sides */
     msp_verdict_basis basis;

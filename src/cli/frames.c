@@ -3,13 +3,14 @@
  * where it stands in an installed library (transformers' modeling_llama.py:231); the innermost of the user's own says
  * where that is called from, but may be the one line that all calls of a training share.
  */
+#include <string.h>
 #include <unistd.h>
 #include "summary_parts.h"
 
 static bool
 is_installed(const char *frame)
 {
-    return strstr(frame, "site-packages/") != NULL || strstr(frame, "dist-packages/") != NULL;
+    return msp_frame_is_installed(frame, strlen(frame));
 }
 
 static bool

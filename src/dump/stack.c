@@ -201,26 +201,50 @@ msp_stack_frame(const msp_stack *s, const char *name, size_t len, size_t i, size
     return frame.p;
 }
 
+/* In the name of the file: the line of code below it may hold anything. */
 static bool
-is_installed(msp_str frame)
+file_has(msp_str frame, const char *mark)
 {
-    return msp_str_find(frame, MSP_STR("site-packages/")) != NULL ||
-           msp_str_find(frame, MSP_STR("dist-packages/")) != NULL;
+    const char *at = msp_str_find(frame, msp_str_of(mark)), *end = msp_str_find(frame, MSP_STR(", line "));
+
+    return at != NULL && (end == NULL || at < end);
+}
+
+bool
+msp_frame_is_installed(const char *frame, size_t len)
+{
+    msp_str text = {frame, len};
+
+    return file_has(text, "site-packages/") || file_has(text, "dist-packages/");
 }
 
 bool
 msp_frame_is_machinery(const char *frame, size_t len)
 {
-    static const char *const marks[] =
-        {"packages/torch/", "packages/torch_npu/", "packages/mindspore/",  "/torch/nn/",  "/torch/_",  "/torch/utils/",
-         "/torch/optim/",   "/torch/autograd/",    "/torch/functional.py", "/mindspore/", "/msprobe/", "<frozen ",
-         "<string>",        "ptdbg_ascend/"};
+    static const char *const marks[] = {"packages/torch/",
+                                        "packages/torch_npu/",
+                                        "packages/mindspore/",
+                                        "packages/msprobe/",
+                                        "/python/msprobe/",
+                                        "packages/ptdbg_ascend/",
+                                        "/python/ptdbg_ascend/",
+                                        "/torch/nn/",
+                                        "/torch/_",
+                                        "/torch/utils/",
+                                        "/torch/optim/",
+                                        "/torch/autograd/",
+                                        "/torch/functional.py",
+                                        "/mindspore/ops/",
+                                        "/mindspore/nn/",
+                                        "/mindspore/common/",
+                                        "<frozen ",
+                                        "<string>"};
     msp_str text = {frame, len};
 
     for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
-        if (msp_str_find(text, msp_str_of(marks[i])) != NULL)
+        if (file_has(text, marks[i]))
             return true;
-    return msp_str_find(text, MSP_STR("/lib/python")) != NULL && !is_installed(text);
+    return file_has(text, "/lib/python") && !msp_frame_is_installed(frame, len);
 }
 
 msp_status

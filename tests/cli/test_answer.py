@@ -168,6 +168,9 @@ def test_errors_of_pairs_stand_in_the_order_of_the_pairs(run, tmp_path):
     (["File /opt/pytorch/torch/nn/modules/linear.py, line 9, in forward, \n y",
       "File /home/me/torch_tricks/model.py, line 7, in f, \n z"], "/home/me/torch_tricks/model.py:7 in f", None),
     (["File /usr/lib/python3.11/contextlib.py, line 81, in inner, \n y", "File /home/me/a.py, line 7, in f, \n z"], "/home/me/a.py:7 in f", None),
+    # a project of that name, and a line of code that speaks of torch
+    (["File /x/site-packages/msprobe/pytorch/hook.py, line 9, in f, \n y",
+      "File /home/me/msprobe/train.py, line 7, in f, \n z = load('packages/torch/x')"], "/home/me/msprobe/train.py:7 in f", None),
 ])
 def test_the_innermost_line_outside_torch_and_the_users_own_are_shown(run, tmp_path, stack, code, own):
     for side, value in (("npu", 9.0), ("bench", 1.0)):
@@ -176,6 +179,15 @@ def test_the_innermost_line_outside_torch_and_the_users_own_are_shown(run, tmp_p
     out = run("compare", "npu", "bench").out
     assert "  Called at     %s\n" % code in out
     assert ("  Your line     %s\n" % own in out) if own else "Your line" not in out
+
+
+def test_a_gradient_is_told_with_the_line_of_its_forward_call(run, tmp_path):
+    for side, value in (("npu", 9.0), ("bench", 1.0)):
+        dumps.write(tmp_path / side, {RELU: dumps.call([dumps.tensor(1.0)], [dumps.tensor(1.0)]),
+                                      RELU.replace("forward", "backward"): dumps.call([dumps.tensor(1.0)], [dumps.tensor(value)])})
+        (tmp_path / side / "stack.json").write_text(json.dumps({"0": [[RELU], dumps.frames(11)]}))
+    out = run("compare", "npu", "bench").out
+    assert "Wrong: Functional.relu.0.backward: " in " ".join(out.split()) and "  Called at     /home/me/train.py:11 in forward\n" in out
 
 
 def test_inputs_are_not_called_fine_when_they_are_off_as_much_as_the_result(run, tmp_path):

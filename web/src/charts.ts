@@ -1,14 +1,7 @@
 // charts.ts - the strip over the run, the heat map of ranks and steps, and the pictures of a tensor's errors.
-import { Elements, Head, MARK, Part, Verdict } from "./data";
+import { Elements, Head, MARK, PairHead, Part, Verdict } from "./data";
 import { canvas, colour, count, h, short } from "./dom";
-
-export const VERDICTS = [
-  { key: "open", mark: "–", word: "not judged" },
-  { key: "fine", mark: "✓", word: "fine" },
-  { key: "unmatched", mark: "?", word: "unmatched" },
-  { key: "suspicious", mark: "!", word: "suspicious" },
-  { key: "wrong", mark: "✗", word: "wrong" },
-];
+import { VERDICTS } from "./words";
 
 const LOW = -9, HIGH = 1; // decades of the strip
 
@@ -17,51 +10,81 @@ function level(error: number): number {
   return Math.min(1, Math.max(0.02, (Math.log10(error) - LOW) / (HIGH - LOW)));
 }
 
-// One bar per pixel: the largest error of the calls there, coloured by their worst verdict.
-export function strip(part: Part, width: number, selected: number): HTMLCanvasElement {
-  const height = 132, left = 46, bottom = 20, top = 12;
-  const [c, g] = canvas(width, height, "error of every call in execution order, log scale");
-  const n = part.names.length, w = width - left, plot = height - bottom - top;
-  const colours = VERDICTS.map(v => colour(v.key)), ink = colour("muted"), line = colour("line");
+// What a column of pixels tells of the calls there.
+interface Share { error: number; worst: number; marks: number }
+
+function shareOf(part: Part, from: number, to: number): Share {
+  const s = { error: -1, worst: 0, marks: 0 };
+  for (let i = from; i < to; i++) {
+    s.error = Math.max(s.error, part.error[i], part.error[i] < 0 ? part.inputError[i] : -1);
+    s.worst = Math.max(s.worst, part.verdict[i]);
+    s.marks |= part.marks[i];
+  }
+  return s;
+}
+
+const STRIP = { height: 150, left: 46, bottom: 20, top: 22 };
+const PLOT = STRIP.height - STRIP.bottom - STRIP.top;
+
+function stripScale(g: CanvasRenderingContext2D, width: number) {
   g.textAlign = "right";
   g.textBaseline = "middle";
   for (let d = LOW; d <= HIGH; d += 2) {
-    const y = top + plot - (d - LOW) / (HIGH - LOW) * plot;
-    g.fillStyle = line;
-    g.fillRect(left, Math.round(y), w, 1);
-    g.fillStyle = ink;
-    g.fillText(d === 1 ? "10" : d === -1 ? "0.1" : "1e" + d, left - 6, y);
+    const y = STRIP.top + PLOT - (d - LOW) / (HIGH - LOW) * PLOT;
+    g.fillStyle = colour("line");
+    g.fillRect(STRIP.left, Math.round(y), width, 1);
+    g.fillStyle = colour("muted");
+    g.fillText(d === 1 ? "10" : d === -1 ? "0.1" : "1e" + d, STRIP.left - 6, y);
   }
-  const bar = Math.max(1, w / n - (w / n > 4 ? 1 : 0));
-  const bins = Math.min(n, Math.ceil(w));
+}
+
+// Verdicts are told without colour, too: a triangle above what is wrong, gaps in what follows, a double bar for NaN
+// and inf, a mark below what has no partner.
+function stripBar(g: CanvasRenderingContext2D, s: Share, x: number, wide: number, fill: string, ground: string) {
+  const tall = s.error === Infinity ? PLOT : level(s.error) * PLOT, base = STRIP.top + PLOT;
+  g.fillStyle = fill;
+  g.fillRect(x, base - tall, wide, Math.max(tall, 1));
+  if (s.worst === Verdict.Unmatched) g.fillRect(x, base + 3, Math.max(wide, 2), 5);
+  if (s.marks & MARK.nonfinite) {
+    g.fillRect(x - 1, STRIP.top - 10, Math.max(wide + 2, 5), 3);
+    g.fillRect(x - 1, STRIP.top - 5, Math.max(wide + 2, 5), 2);
+  }
+  if (s.worst === Verdict.Wrong) {
+    const middle = x + wide / 2;
+    g.beginPath();
+    g.moveTo(middle - 4, 1);
+    g.lineTo(middle + 4, 1);
+    g.lineTo(middle, 9);
+    g.fill();
+  }
+  if (s.worst === Verdict.Follows) {
+    g.fillStyle = ground;
+    for (let y = base - 4; y > base - tall; y -= 5) g.fillRect(x, y, wide, 1.5);
+  }
+}
+
+// One bar per pixel: the largest error of the calls there, coloured by their worst verdict.
+export function strip(part: Part, width: number, selected: number): HTMLCanvasElement {
+  const { height, left, bottom } = STRIP;
+  const [c, g] = canvas(width, height, "error of every call in execution order, log scale");
+  const n = part.names.length, w = width - left, colours = VERDICTS.map(v => colour(v.key)), ground = colour("panel");
+  stripScale(g, w);
+  const bar = Math.max(1, w / n - (w / n > 4 ? 1 : 0)), bins = Math.min(n, Math.ceil(w));
   for (let b = 0; b < bins; b++) {
-    const from = Math.floor(b * n / bins), to = Math.max(from + 1, Math.floor((b + 1) * n / bins));
-    let error = -1, worst = 0, marks = 0;
-    for (let i = from; i < to; i++) {
-      error = Math.max(error, part.error[i], part.error[i] < 0 ? part.inputError[i] : -1);
-      worst = Math.max(worst, part.verdict[i]);
-      marks |= part.marks[i];
-    }
-    const x = left + b * w / bins, tall = error === Infinity ? plot : level(error) * plot;
-    g.fillStyle = colours[worst];
-    g.fillRect(x, top + plot - tall, bar, Math.max(tall, 1));
-    if (marks & MARK.nonfinite) { // a cap with a hole: seen without colour
-      g.fillRect(x - 1, 1, Math.max(bar + 2, 5), 3);
-      g.fillRect(x - 1, 6, Math.max(bar + 2, 5), 2);
-    }
-    if (worst === Verdict.Unmatched) g.fillRect(x, top + plot + 3, Math.max(bar, 2), 5);
+    const from = Math.floor(b * n / bins), s = shareOf(part, from, Math.max(from + 1, Math.floor((b + 1) * n / bins)));
+    stripBar(g, s, left + b * w / bins, bar, colours[s.worst], ground);
   }
   const back = part.names.findIndex(s => s.includes(".backward"));
-  g.fillStyle = ink;
+  g.fillStyle = colour("muted");
   g.textAlign = "left";
   g.textBaseline = "alphabetic";
   g.fillText("forward", left, height - 4);
   if (back > 0) {
     const x = left + back * w / n;
     g.setLineDash([3, 3]);
-    g.strokeStyle = ink;
+    g.strokeStyle = colour("muted");
     g.beginPath();
-    g.moveTo(x, 0);
+    g.moveTo(x, STRIP.top);
     g.lineTo(x, height - bottom + 6);
     g.stroke();
     g.setLineDash([]);
@@ -71,16 +94,29 @@ export function strip(part: Part, width: number, selected: number): HTMLCanvasEl
     const x = left + (selected + 0.5) * w / n;
     g.fillStyle = colour("ink");
     g.beginPath();
-    g.moveTo(x - 5, height - bottom + 10);
-    g.lineTo(x + 5, height - bottom + 10);
+    g.moveTo(x - 5, height - bottom + 11);
+    g.lineTo(x + 5, height - bottom + 11);
     g.lineTo(x, height - bottom + 2);
     g.fill();
   }
   return c;
 }
 
+// What of it there is on this strip.
+export function legend(part: Part): HTMLElement {
+  const item = (key: string, text: string) => h("span", null, h("i", { class: "swatch " + key }), text);
+  const has = (v: Verdict) => part.verdict.includes(v);
+  return h("div", { class: "legend" },
+    has(Verdict.Wrong) ? item("wrong", part.own ? "wrong: the call adds an error of its own" : "wrong: beyond the table's limits, and nothing before it is") : null,
+    has(Verdict.Follows) ? item("follows", "follows from what is wrong before") : null,
+    has(Verdict.Fine) ? item("fine", part.own ? "fine: equal, or within rounding" : "fine: within the table's limits") : null,
+    part.marks.some(m => m & MARK.nonfinite) ? item("nonfinite", "NaN or inf on one side") : null,
+    has(Verdict.Unmatched) ? item("unmatched", "no partner") : null,
+    has(Verdict.NotJudged) ? item("open", "not judged") : null);
+}
+
 export const stripCall = (part: Part, x: number, width: number) =>
-  Math.min(part.names.length - 1, Math.max(0, Math.floor((x - 46) / (width - 46) * part.names.length)));
+  Math.min(part.names.length - 1, Math.max(0, Math.floor((x - STRIP.left) / (width - STRIP.left) * part.names.length)));
 
 const HEAT_LEFT = 110; // where its rows begin, beside their names
 
@@ -89,6 +125,8 @@ export const heatShares = (head: Head, pair: number) => (head.pairs[pair].bins?.
 export const heatShare = (x: number, width: number) => x < HEAT_LEFT ? -1
   : Math.min(HEAT_BINS - 1, Math.floor((x - HEAT_LEFT) / (width - HEAT_LEFT) * HEAT_BINS));
 const HEAT_BINS = 240; // as the command writes: src/compare/page/page_run.c
+
+const wrongIn = (p: PairHead) => (p.bins ?? []).some((v, i) => i % 3 === 1 && v === Verdict.Wrong);
 
 // A row for each step and rank, a column for each share of its calls.
 export function heat(head: Head, width: number, selected: number): HTMLElement {
@@ -99,7 +137,7 @@ export function heat(head: Head, width: number, selected: number): HTMLElement {
   head.pairs.forEach((p, k) => {
     const y = k * tall, w = width - left;
     g.fillStyle = colour(k === selected ? "ink" : "muted");
-    if (tall > 10 || k % 4 === 0) g.fillText((k === selected ? "▸ " : "") + (p.label || "all"), 0, y + tall / 2, left - 8);
+    if (tall > 10 || k % 4 === 0) g.fillText((k === selected ? "▸ " : "") + (wrongIn(p) ? "✗ " : "") + (p.label || "all"), 0, y + tall / 2, left - 8);
     if (!p.bins) {
       g.fillStyle = colour("muted");
       g.fillText(p.error ?? "not compared", left, y + tall / 2, w);
@@ -112,7 +150,8 @@ export function heat(head: Head, width: number, selected: number): HTMLElement {
       g.fillStyle = colours[verdict];
       g.fillRect(left + b * w / n, y + 1, w / n + 0.5, tall - 2);
       g.globalAlpha = 1;
-      if (verdict === Verdict.Wrong) { // a dot, for those who do not see red
+      if (verdict === Verdict.Wrong) { // strong whatever its error, and with a dot for those who do not see red
+        g.fillRect(left + b * w / n, y + 1, Math.max(w / n, 2) + 0.5, tall - 2);
         g.fillStyle = colour("ground");
         g.fillRect(left + (b + 0.5) * w / n - 1, y + tall / 2 - 1, 2, 2);
       }
@@ -138,19 +177,20 @@ export function pictures(e: Elements): HTMLElement {
   for (let i = from; i <= to; i++) put(i - from + 1, e.hist[i] ?? 0, "accent");
   g.fillStyle = colour("muted");
   g.fillText("0", 2, 118);
-  for (let i = from; i <= to; i++)
-    if ((i - 1) % 2 === 0 && (bars < 14 || (i - 1) % 8 === 0)) g.fillText("1e" + (-12 + (i - 1) / 2), (i - from + 1) * w, 118);
+  const every = Math.ceil(36 / (2 * w)); // decades: two bars each, and labels that do not touch
+  for (let i = from, decade = 0; i <= to; i++)
+    if ((i - 1) % 2 === 0 && decade++ % every === 0 && (i - from + 1) * w < 272) g.fillText("1e" + (-12 + (i - 1) / 2), (i - from + 1) * w, 118);
 
   const [mag, m] = canvas(300, 130, "relative error by magnitude of the bench's elements");
   const bins = e.mag.map((v, i) => ({ i, n: v[0], mean: v[1], max: v[2] })).filter(v => v.n > 0);
-  const mw = 300 / Math.max(bins.length, 1);
+  const mw = 268 / Math.max(bins.length, 1); // the rest is for the scale
   const y = (v: number) => 104 - (v <= 0 ? 0 : Math.min(1, Math.max(0, (Math.log10(v) + 9) / 11))) * 96;
   for (const d of [-6, -3, 0]) {
     m.fillStyle = colour("line");
-    m.fillRect(0, y(10 ** d), 300, 1);
+    m.fillRect(0, y(10 ** d), 268, 1);
     m.fillStyle = colour("muted");
     m.textAlign = "right";
-    m.fillText(d === 0 ? "1" : "1e" + d, 300, y(10 ** d) - 2);
+    m.fillText(d === 0 ? "1" : "1e" + d, 300, y(10 ** d) + 4);
   }
   m.textAlign = "left";
   bins.forEach((b, k) => {
@@ -160,7 +200,7 @@ export function pictures(e: Elements): HTMLElement {
     m.globalAlpha = 1;
     m.fillRect(k * mw + 2, y(b.mean), mw - 4, 3);
     m.fillStyle = colour("muted");
-    if (bins.length < 10 || k % 2 === 0) m.fillText(b.i === 0 ? "<1e-12" : "1e" + (b.i - 13), k * mw + 2, 118);
+    if (k % Math.ceil(36 / mw) === 0) m.fillText(b.i === 0 ? "<1e-12" : "1e" + (b.i - 13), k * mw + 2, 118);
   });
 
   const [rows, columns, mr, mc] = e.map_size;

@@ -1,8 +1,9 @@
 // data.ts - the blocks of the page (src/report/write/page.h describes them), unpacked when they are asked for.
 
 export const CHUNK = 8192;
-export const enum Verdict { NotJudged, Fine, Unmatched, Suspicious, Wrong }
-export const MARK = { nonfinite: 1, output: 2, red: 4, yellow: 8, inputWrong: 16, outputWrong: 32, noRows: 64 };
+const CACHED = 64; // chunks that stay unpacked, some 70 MB: more than a window shows lines of
+export const enum Verdict { NotJudged, Fine, Unmatched, Follows, Wrong }
+export const MARK = { nonfinite: 1, output: 2, red: 4, yellow: 8, limit: 16, noRows: 64 };
 
 export interface Suspect {
   name: string; bench_name: string; call: string; verdict: string; message: string; inputs: string;
@@ -45,8 +46,12 @@ function planes(bytes: Uint8Array, at: number, n: number, size: number): ArrayBu
 }
 
 export interface Column { kind: string; of?: [number, number]; ids?: Uint32Array; values?: Float64Array; words?: Uint32Array }
-export interface Rows {
-  call: Uint32Array; name: Uint32Array; verdict: Uint8Array; marks: Uint8Array; columns: Column[]; count: number;
+export interface Rows { call: Uint32Array; name: Uint32Array; columns: Column[]; count: number }
+// A row where it stands: in a chunk, and its number among all.
+export interface At { rows: Rows; at: number; index: number }
+// What the tool measured of a result, see msp_verdict_result.
+export interface Result {
+  ratio: number; local: number; localBench: number; inherited: number; diffIn: number; diffOut: number; expected: number; text: string;
 }
 
 const BOX = 0x7ff80001;
@@ -66,13 +71,18 @@ function resolve(c: Column, columns: Column[], n: number) {
 export class Part {
   first!: Uint32Array; rows!: Uint32Array; error!: Float32Array; inputError!: Float32Array; stack!: Uint32Array;
   parent!: Int32Array; verdict!: Uint8Array; marks!: Uint8Array;
+  rowVerdict!: Uint8Array; rowMarks!: Uint8Array;
   names: string[] = []; nodeNames: string[] = []; nodeParents: number[] = [];
   percent: boolean[] = [];
   columns: string[] = []; texts: string[] = []; stacks: string[] = []; edges = new Uint32Array(0);
   elements = new Map<number, Elements>();
   byName = new Map<string, number>();
   rowCount = 0;
-  private chunks = new Map<number, Promise<Rows>>();
+  private chunks = new Map<number, Promise<Rows>>(); // the one that was used last stands last
+  private ready = new Map<number, Rows>();
+  private resultOf = new Map<number, number>();
+  private resultFields: Float32Array[] = [];
+  private resultTexts = new Uint32Array(0);
   private blocks = new Map<string, Element>();
 
   private constructor(readonly number: number) {}
@@ -100,9 +110,13 @@ export class Part {
     p.nodeParents = nodes.parents;
     for (let i = n - 1; i >= 0; i--) p.byName.set(names[i], i);
     for (let i = 0; i < n; i++) p.rowCount += p.rows[i];
-    const [columns, texts, stacks, edges, elements, percent] = await Promise.all([p.json<string[]>("columns"),
+    const [judged, results, columns, texts, stacks, edges, elements, percent] = await Promise.all([p.bytes("judged"), p.bytes("results"),
+      p.json<string[]>("columns"),
       p.json<string[]>("texts"), p.json<string[]>("stacks"), p.bytes("edges"), p.json<Elements[]>("elements"),
       p.json<boolean[]>("percent")]);
+    p.rowVerdict = judged.subarray(0, p.rowCount);
+    p.rowMarks = judged.subarray(p.rowCount);
+    p.takeResults(results);
     p.percent = percent;
     p.columns = columns;
     p.texts = texts;
@@ -122,22 +136,53 @@ export class Part {
     return b.length ? JSON.parse(new TextDecoder().decode(b)) : ([] as unknown as T);
   }
 
+  private takeResults(b: Uint8Array) {
+    const n = b.length / 36, rows = new Uint32Array(planes(b, 0, n, 4));
+    rows.forEach((row, i) => this.resultOf.set(row, i));
+    for (let k = 1; k <= 7; k++) this.resultFields.push(new Float32Array(planes(b, 4 * n * k, n, 4)));
+    this.resultTexts = new Uint32Array(planes(b, 32 * n, n, 4));
+  }
+
+  result(row: number): Result | null {
+    const i = this.resultOf.get(row);
+    if (i === undefined) return null;
+    const [ratio, local, localBench, inherited, diffIn, diffOut, expected] = this.resultFields.map(f => f[i]);
+    return { ratio, local, localBench, inherited, diffIn, diffOut, expected, text: this.texts[this.resultTexts[i]] };
+  }
+
+  // Is the verdict the tool's own? Otherwise it is that of the table's limits.
+  get own() { return this.resultOf.size > 0; }
+
+  // The largest ratio of a call's results: how many times as far off as it may be.
+  excess(call: number): number {
+    let most = -1;
+    for (let row = this.first[call]; row < this.first[call] + this.rows[call]; row++) {
+      const i = this.resultOf.get(row);
+      if (i !== undefined && this.resultFields[0][i] > most) most = this.resultFields[0][i];
+    }
+    return most;
+  }
+
   chunk(k: number): Promise<Rows> {
-    let c = this.chunks.get(k);
-    if (!c) {
-      c = this.unpackRows(k);
-      this.chunks.set(k, c);
+    const c = this.chunks.get(k) ?? this.unpackRows(k).then(r => { if (this.chunks.has(k)) this.ready.set(k, r); return r; });
+    this.chunks.delete(k);
+    this.chunks.set(k, c);
+    for (const old of this.chunks.keys()) {
+      if (this.chunks.size <= CACHED) break;
+      this.chunks.delete(old);
+      this.ready.delete(old);
     }
     return c;
   }
+
+  // The chunk if it is unpacked already.
+  chunkNow(k: number): Rows | undefined { return this.ready.get(k); }
 
   private async unpackRows(k: number): Promise<Rows> {
     const b = await this.bytes("rows" + k), n = Math.min(CHUNK, this.rowCount - k * CHUNK);
     let at = 0;
     const u32 = () => { const v = new Uint32Array(planes(b, at, n, 4)); at += 4 * n; return v; };
     const call = u32(), name = u32();
-    const verdict = b.slice(at, at + n), marks = b.slice(at + n, at + 2 * n);
-    at += 2 * n;
     const columns: Column[] = [];
     while (at < b.length) {
       const kind = String.fromCharCode(b[at++]);
@@ -150,7 +195,7 @@ export class Part {
       }
     }
     for (const kind of "bdr") for (const c of columns) if (c.kind === kind) resolve(c, columns, n);
-    return { call, name, verdict, marks, columns, count: n };
+    return { call, name, columns, count: n };
   }
 
   // A cell as a number, or as text.
@@ -168,17 +213,16 @@ export class Part {
     return this.percent[column] && typeof v === "number" ? +v.toPrecision(6) + "%" : v;
   }
 
-  async rowsOf(call: number): Promise<{ rows: Rows; at: number; index: number }[]> {
+  async rowsAt(indexes: number[]): Promise<At[]> {
     const out = [];
-    for (let i = 0; i < this.rows[call]; i++) {
-      const index = this.first[call] + i;
-      out.push({ rows: await this.chunk(Math.floor(index / CHUNK)), at: index % CHUNK, index });
-    }
+    for (const index of indexes) out.push({ rows: await this.chunk(Math.floor(index / CHUNK)), at: index % CHUNK, index });
     return out;
   }
 
+  // Nobody calls a gradient: what is told is where its forward call was made.
   frames(call: number): string[] {
-    const s = this.stacks[this.stack[call]];
-    return s ? JSON.parse(s) : [];
+    const own = JSON.parse(this.stacks[this.stack[call]] || "[]") as string[];
+    const forward = own.length ? undefined : this.byName.get(this.names[call].replace(/\.backward(?=\.|$)/, ".forward"));
+    return forward === undefined || forward === call ? own : JSON.parse(this.stacks[this.stack[forward]] || "[]");
   }
 }

@@ -24,13 +24,32 @@ export function num(v: number | string): string {
   if (!Number.isFinite(v)) return v > 0 ? "inf" : "-inf";
   if (Number.isInteger(v) && Math.abs(v) < 1e9) return String(v);
   const a = Math.abs(v);
-  return a >= 1e6 || a < 1e-4 ? v.toExponential(4) : String(+v.toPrecision(8));
+  return a >= 1e6 || a < 1e-4 ? exponent(v, 4) : String(+v.toPrecision(8));
 }
+
+// As the command writes it: 2.5e-07.
+const exponent = (v: number, digits: number) => v.toExponential(digits).replace(/e([-+])(\d)$/, "e$10$2");
 
 export function short(v: number): string {
   if (v < 0) return "–";
   if (v === Infinity) return "NaN/inf";
-  return v === 0 ? "0" : v >= 1000 || v < 0.001 ? v.toExponential(1) : String(+v.toPrecision(3));
+  return v === 0 ? "0" : v >= 1000 || v < 0.001 ? exponent(v, 1) : String(+v.toPrecision(3));
+}
+
+// Into the clipboard; a page from disk may have to do it by hand.
+export function copy(text: string, button: HTMLElement) {
+  const before = button.textContent, done = () => { button.textContent = "Copied"; setTimeout(() => { button.textContent = before; }, 1200); };
+  const byHand = () => {
+    const t = h("textarea", { class: "copy" });
+    t.value = text;
+    document.body.append(t);
+    t.select();
+    document.execCommand("copy");
+    t.remove();
+    done();
+  };
+  if (navigator.clipboard && window.isSecureContext) navigator.clipboard.writeText(text).then(done, byHand);
+  else byHand();
 }
 
 export const count = (n: number) => n.toLocaleString("en");

@@ -72,8 +72,12 @@ say_lonely(msp_buf *text, const msp_suspect_source *src, const lonely sides[2], 
     static const char *const names[] = {"NPU dump", "bench"};
     msp_str first = api_of(src->rows[side], l->first);
 
-    msp_buf_printf(text, "%d %% of the rows of the %s have no partner (%" PRId64 " of %" PRId64 ")",
-                   percent(l->rows, l->in_all), names[side], l->rows, l->in_all);
+    if (percent(l->rows, l->in_all) == 0)
+        msp_buf_text(text, "less than 1 %");
+    else
+        msp_buf_printf(text, "%d %%", percent(l->rows, l->in_all));
+    msp_buf_printf(text, " of the rows of the %s have no partner (%" PRId64 " of %" PRId64 ")", names[side], l->rows,
+                   l->in_all);
     if (l->at_end && sides[1 - side].rows == 0) {
         msp_str last = api_of(src->rows[side], l->last_met);
 

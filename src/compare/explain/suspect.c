@@ -203,11 +203,28 @@ describe_argument(msp_compare_suspect *out, const msp_suspect_source *src)
     return out->argument != NULL;
 }
 
+/* Nobody calls a gradient: what is told is where its forward call was made. */
+static const msp_json *
+frames_of(const msp_suspect_source *src, msp_str api)
+{
+    const msp_json *frames = msp_stack_frames(src->stack, api);
+    const char *back = msp_str_find(api, MSP_STR(".backward"));
+    msp_buf forward = {0};
+
+    if (frames != NULL || back == NULL)
+        return frames;
+    msp_buf_printf(&forward, "%.*s.forward%.*s", (int)(back - api.p), api.p, (int)(api.p + api.len - back - 9),
+                   back + 9);
+    if (!forward.failed)
+        frames = msp_stack_frames(src->stack, msp_buf_view(&forward));
+    msp_buf_release(&forward);
+    return frames;
+}
+
 static bool
 describe_stack(msp_compare_suspect *out, const msp_suspect_source *src)
 {
-    const msp_json *frames = msp_stack_frames(src->stack, src->rows[0]->apis[src->row[0]->api].name);
-
+    const msp_json *frames = frames_of(src, src->rows[0]->apis[src->row[0]->api].name);
     msp_buf frame = {0};
     bool ok = true;
 

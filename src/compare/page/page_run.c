@@ -40,59 +40,152 @@ add_stack(msp_page_part *part, const msp_json *frames, msp_error *err)
     return msp_page_part_stack(part, all, n, err);
 }
 
-/* How far a row is off, for choosing only. */
-static double
-error_of(const msp_judged *j)
-{
-    double norm;
-
-    if (j->metric[METRIC_EUC_DIST].word != NULL || !isfinite(j->metric[METRIC_EUC_DIST].v))
-        return 0;
-    if (!msp_val_number(&j->b->stats[MSP_STAT_NORM], &norm) || !isfinite(norm) || norm <= 0)
-        norm = 1;
-    return j->metric[METRIC_EUC_DIST].v / norm;
-}
-
-static void
-note_largest(msp_page_feed *f, size_t row, int64_t shown, double error)
-{
-    size_t i;
-
-    if (error <= 0 || (f->nlargest == PAGE_LARGEST_ROWS && error <= f->largest[PAGE_LARGEST_ROWS - 1].error))
-        return;
-    i = f->nlargest < PAGE_LARGEST_ROWS ? f->nlargest++ : PAGE_LARGEST_ROWS - 1;
-    for (; i > 0 && f->largest[i - 1].error < error; i--)
-        f->largest[i] = f->largest[i - 1];
-    f->largest[i] = (struct msp_page_look){row, shown, error};
-}
-
-void
-msp_page_feed_end(msp_page_feed *f)
-{
-    for (size_t i = 0; i < f->nlargest; i++)
-        f->looked[f->nlooked++] = f->largest[i];
-    f->nlargest = 0;
-}
-
 msp_status
 msp_page_feed_row(msp_page_feed *f, const msp_judged *j, msp_str call, const msp_cell *cells, const msp_json *frames,
                   size_t row, msp_error *err)
 {
-    int64_t shown = msp_page_part_rows(f->part);
-    bool look = msp_verdict_wrong(j->verdict) || j->colour != MSP_ROW_PLAIN;
     msp_status st = msp_page_part_row(f->part, call, cells, j->colour, err);
 
     if (st == MSP_OK && frames != NULL)
         st = add_stack(f->part, frames, err);
-    if (j->n->file == NULL || j->b == NULL || j->b->file == NULL || msp_page_part_rows(f->part) == shown)
-        return st;
-    if (!look)
-        note_largest(f, row, shown, error_of(j));
-    else if (f->nlooked < PAGE_ELEMENT_ROWS)
-        f->looked[f->nlooked++] = (struct msp_page_look){row, shown, 0};
+    if (st == MSP_OK && (msp_verdict_wrong(j->verdict) || j->colour != MSP_ROW_PLAIN) && f->nbeyond < PAGE_LOOK_LIMITS)
+        f->beyond[f->nbeyond++] = row;
     return st;
 }
 
+/* ---- the verdict ------------------------------------------------------------------------------------------------- */
+
+/* The row "call.at"; SIZE_MAX: there is none. */
+static size_t
+find_row(const msp_rows *rows, size_t near, const char *at)
+{
+    const msp_row_api *api = &rows->apis[rows->rows[near].api];
+
+    for (size_t i = api->first; i < api->first + api->count; i++)
+        if (msp_str_ends(msp_row_name(&rows->rows[i]), msp_str_of(at)))
+            return i;
+    return SIZE_MAX;
+}
+
+/* Suspects are results; what the runs do not begin with alike is something that a call takes. */
+static void
+judge_suspects(msp_page_feed *f, const msp_pair_verdict *v, const msp_rows *rows)
+{
+    for (size_t i = 0; i < v->nsuspects; i++) {
+        const msp_verdict_suspect *s = &v->suspects[i];
+        size_t row = s->at == NULL || s->result >= v->nresults
+                         ? SIZE_MAX
+                         : find_row(rows, (size_t)v->results[s->result].row, s->at);
+
+        if (row != SIZE_MAX)
+            msp_page_part_judge(f->part, row, PAGE_WRONG);
+    }
+}
+
+/*
+ * Is the result wrong by itself? What was not run again can only be told from what follows by being the first, and a
+ * gradient is computed from what its forward call has kept.
+ */
+static bool
+is_wrong_itself(const msp_verdict_result *r, const msp_pair_verdict *v)
+{
+    size_t n = strlen(r->api);
+
+    if (!(r->ratio > 1) || !isfinite(r->local) || r->nonfinite)
+        return false;
+    for (size_t i = 0; i < v->nsuspects; i++) {
+        const char *forward = v->suspects[i].api;
+
+        if (n > 8 && strcmp(r->api + n - 8, "backward") == 0 && strlen(forward) == n - 1 &&
+            strncmp(r->api, forward, n - 8) == 0)
+            return false;
+    }
+    return true;
+}
+
+msp_status
+msp_page_feed_verdict(msp_page_feed *f, const msp_compare_pair *pair, const msp_rows *rows, msp_error *err)
+{
+    const msp_pair_verdict *v = &pair->verdict;
+    msp_status st = MSP_OK;
+
+    if (!v->given || pair->answer.sentence == NULL)
+        return MSP_OK;
+    msp_page_part_own_verdict(f->part);
+    for (size_t i = 0; i < v->nresults && st == MSP_OK; i++) {
+        const msp_verdict_result *r = &v->results[i];
+        const char *text = r->not_judged != NULL ? r->not_judged : r->shape_text;
+        msp_page_result said = {r->ratio,   r->local,    r->local_bench, r->inherited,
+                                r->diff_in, r->diff_out, r->expected,    msp_str_of(text != NULL ? text : "")};
+
+        if (r->bench_api == NULL)
+            continue;
+        msp_page_part_judge(f->part, (size_t)r->row,
+                            r->not_judged != NULL   ? PAGE_NOT_JUDGED
+                            : is_wrong_itself(r, v) ? PAGE_WRONG
+                                                    : PAGE_FINE);
+        st = msp_page_part_result(f->part, (size_t)r->row, &said, err);
+    }
+    judge_suspects(f, v, rows);
+    if (pair->answer.blamed.found)
+        msp_page_part_judge(f->part, (size_t)pair->answer.blamed.row, PAGE_WRONG);
+    return st;
+}
+
+/* ---- whose elements are looked at -------------------------------------------------------------------------------- */
+
+typedef struct choice {
+    const msp_page_feed *feed;
+    size_t *rows, count;
+} choice;
+
+static void
+choose(choice *c, size_t row)
+{
+    for (size_t i = 0; i < c->count; i++)
+        if (c->rows[i] == row)
+            return;
+    if (msp_page_part_shown(c->feed->part, row) >= 0)
+        c->rows[c->count++] = row;
+}
+
+/* The rows that are off most, nothing else being known of them. */
+static void
+choose_largest(choice *c, const double *diffs, size_t nrows)
+{
+    size_t largest[PAGE_LOOK_LARGEST], n = 0, i;
+
+    for (size_t row = 0; row < nrows; row++) {
+        if (!(diffs[row] > 0) || (n == PAGE_LOOK_LARGEST && diffs[row] <= diffs[largest[n - 1]]))
+            continue;
+        i = n < PAGE_LOOK_LARGEST ? n++ : n - 1;
+        for (; i > 0 && diffs[largest[i - 1]] < diffs[row]; i--)
+            largest[i] = largest[i - 1];
+        largest[i] = row;
+    }
+    for (i = 0; i < n; i++)
+        choose(c, largest[i]);
+}
+
+size_t
+msp_page_feed_choose(const msp_page_feed *f, size_t out[PAGE_LOOK], const msp_compare_pair *pair, const double *diffs,
+                     size_t nrows)
+{
+    const msp_pair_verdict *v = &pair->verdict;
+    choice c = {f, out, 0};
+
+    if (pair->answer.blamed.found)
+        choose(&c, (size_t)pair->answer.blamed.row);
+    for (size_t i = 0; i < v->nresults && c.count < PAGE_LOOK_OWN; i++)
+        if (is_wrong_itself(&v->results[i], v))
+            choose(&c, (size_t)v->results[i].row);
+    for (size_t i = 0; i < f->nbeyond; i++)
+        choose(&c, f->beyond[i]);
+    choose_largest(&c, diffs, nrows);
+    return c.count;
+}
+
+/* construct.json has a call's parent as its name, [name, micro step] or null. */
 msp_str
 msp_page_parent_of(const msp_json *v)
 {
@@ -357,7 +450,7 @@ msp_page_run_write(msp_page_run *p, msp_compare_result *out, const msp_compare_o
         return MSP_OK;
     msp_json_writer_init(&w, &head, -1);
     msp_json_begin_object(&w);
-    put_int(&w, "format", 1);
+    put_int(&w, "format", 2);
     put_text(&w, "npu", opt->npu_path);
     put_text(&w, "bench", opt->bench_path);
     put_verdict(&w, p, out);

@@ -5,6 +5,7 @@
 #define MSP_COMPARE_PAGE_RUN_H
 
 #include "compare/judge/judged.h"
+#include "compare/rows/rows.h"
 #include "dump/dump_read.h"
 #include "text/json.h"
 #include "msprobe/compare.h"
@@ -13,8 +14,12 @@
 
 enum {
     PAGE_RUN_ROWS = 2000000, /* in a page, over all pairs: more than a browser should be given */
-    PAGE_ELEMENT_ROWS = 48,  /* the first wrong rows of a pair: their elements are looked at */
-    PAGE_LARGEST_ROWS = 8    /* and of the others those that are off most */
+
+    /* rows of a pair whose elements are looked at, in this order */
+    PAGE_LOOK_OWN = 32,    /* those that the verdict calls wrong */
+    PAGE_LOOK_LIMITS = 48, /* the first beyond the manual's limits */
+    PAGE_LOOK_LARGEST = 8, /* those that are off most */
+    PAGE_LOOK = PAGE_LOOK_OWN + PAGE_LOOK_LIMITS + PAGE_LOOK_LARGEST
 };
 
 typedef struct msp_page_run {
@@ -26,12 +31,7 @@ typedef struct msp_page_run {
 /* What a pair notes for its part. A zeroed one, with part NULL, notes nothing. */
 typedef struct msp_page_feed {
     msp_page_part *part;
-    struct msp_page_look {
-        size_t row;    /* of the pair */
-        int64_t shown; /* its number in the page */
-        double error;  /* of those in largest */
-    } looked[PAGE_ELEMENT_ROWS + PAGE_LARGEST_ROWS], largest[PAGE_LARGEST_ROWS];
-    size_t nlooked, nlargest;
+    size_t beyond[PAGE_LOOK_LIMITS], nbeyond; /* rows beyond the manual's limits, the first ones */
 } msp_page_feed;
 
 /* The page will be <dir>/compare_result_<timestamp>.html. MSP_E_NOMEM. */
@@ -42,8 +42,13 @@ MSP_CHECK msp_status msp_page_run_open(msp_page_run *out, const char *dir, const
 MSP_CHECK msp_status msp_page_feed_row(msp_page_feed *f, const msp_judged *j, msp_str call, const msp_cell *cells,
                                        const msp_json *frames, size_t row, msp_error *err);
 
-/* All rows are in: those that are off most join those that are wrong. */
-void msp_page_feed_end(msp_page_feed *f);
+/* All rows are in, and the pair has its verdict and answer: calls and rows of the page say the same. */
+MSP_CHECK msp_status msp_page_feed_verdict(msp_page_feed *f, const msp_compare_pair *pair, const msp_rows *rows,
+                                           msp_error *err);
+
+/* The rows whose elements are to be looked at; diffs: for each row its relative difference, NaN where there is none. */
+size_t msp_page_feed_choose(const msp_page_feed *f, size_t out[PAGE_LOOK], const msp_compare_pair *pair,
+                            const double *diffs, size_t nrows);
 
 /* construct.json has a call's parent as its name, [name, micro step] or null. */
 msp_str msp_page_parent_of(const msp_json *v);
@@ -52,7 +57,6 @@ msp_str msp_page_parent_of(const msp_json *v);
 MSP_CHECK msp_status msp_page_feed_construct(msp_page_part *part, const char *json_path, msp_error *err);
 
 /* Add what is seen in two tensors to a JSON array that is being written. */
-
 void msp_page_elements(msp_json_writer *w, const msp_tensor *n, const msp_tensor *b, int64_t shown_row);
 
 /* Write the page from what the pairs say, and its name into out->files. */

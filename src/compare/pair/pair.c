@@ -274,28 +274,41 @@ note_cuts(msp_pair *p, size_t row, const msp_tensor *n, const msp_tensor *b)
         msp_pair_note_cut(p, rows[1], 1);
 }
 
+static bool
+has_files(const msp_pair *p, size_t row)
+{
+    uint32_t partner = p->match.bench[row];
+
+    return p->sides[0].rows.rows[row].file != NULL && partner != MATCH_NONE &&
+           p->sides[1].rows.rows[partner].file != NULL;
+}
+
 /* The elements of the rows that were chosen, as far as their files can still be read. */
 static msp_status
 look_at_elements(msp_pair *p)
 {
     enum { BUDGET = 64 * 1024 * 1024 }; /* elements: less than a second */
+    size_t chosen[PAGE_LOOK], n_chosen;
     int64_t left = BUDGET;
     msp_buf text = {0};
     msp_json_writer w;
     msp_status st;
 
-    msp_page_feed_end(&p->page);
+    n_chosen =
+        p->out->mode == MSP_MODE_REAL ? msp_page_feed_choose(&p->page, chosen, p->out, p->diffs, p->match.count) : 0;
     msp_json_writer_init(&w, &text, -1);
     msp_json_begin_array(&w);
-    for (size_t i = 0; i < p->page.nlooked && p->out->mode == MSP_MODE_REAL; i++) {
-        size_t row = p->page.looked[i].row;
+    for (size_t i = 0; i < n_chosen; i++) {
+        size_t row = chosen[i];
         msp_tensor n = {0}, b = {0};
 
+        if (!has_files(p, row))
+            continue;
         if (msp_measure_open(&n, &p->measurer, 0, &p->sides[0].rows.rows[row], NULL) == MSP_OK &&
             msp_measure_open(&b, &p->measurer, 1, &p->sides[1].rows.rows[p->match.bench[row]], NULL) == MSP_OK &&
             n.numel <= left) {
             left -= n.numel;
-            msp_page_elements(&w, &n, &b, p->page.looked[i].shown);
+            msp_page_elements(&w, &n, &b, msp_page_part_shown(p->page.part, row));
             note_cuts(p, row, &n, &b);
         }
         msp_tensor_release(&n);
@@ -316,7 +329,9 @@ end_page(msp_pair *p)
 
     if (p->page.part == NULL)
         return MSP_OK;
-    st = look_at_elements(p);
+    st = msp_page_feed_verdict(&p->page, p->out, &p->sides[0].rows, p->err);
+    if (st == MSP_OK)
+        st = look_at_elements(p);
     if (st == MSP_OK)
         st = msp_page_feed_construct(p->page.part, p->sides[0].path, p->err);
     if (st == MSP_OK)
@@ -421,8 +436,6 @@ compare_rows(msp_pair *p)
     if (st == MSP_OK)
         st = msp_pair_rows(p);
     if (st == MSP_OK)
-        st = end_page(p);
-    if (st == MSP_OK)
         st = msp_pair_align(p);
     if (st == MSP_OK)
         st = msp_pair_decisions(p);
@@ -432,6 +445,8 @@ compare_rows(msp_pair *p)
         st = describe_suspect(p);
     if (st == MSP_OK)
         st = answer(p);
+    if (st == MSP_OK)
+        st = end_page(p);
     if (st == MSP_OK)
         st = explain(p);
     if (st == MSP_OK)

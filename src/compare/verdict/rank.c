@@ -248,7 +248,8 @@ take_result(msp_verdict_result *r, const msp_pair_verdict *out, const msp_eviden
 {
     bool judged = e->not_judged == NULL;
 
-    *r = (msp_verdict_result){.cls = e->nature.cls,
+    *r = (msp_verdict_result){.row = (int64_t)e->row,
+                              .cls = e->nature.cls,
                               .dtype = e->dtype,
                               .basis = basis_of(e),
                               .diff_in = e->diff_in,

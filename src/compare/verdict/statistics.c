@@ -419,6 +419,7 @@ collect_evidence(msp_evidence_list *out, const msp_evidence_source *src, const m
                                 .name_len = api->name.len,
                                 .call = (uint32_t)a,
                                 .slot = slot++,
+                                .row = i,
                                 .diff_in = in};
             fill_evidence(e, src, i, norm_in);
             e->flip = flip;

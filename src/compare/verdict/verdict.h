@@ -68,6 +68,7 @@ typedef struct msp_evidence {
     size_t name_len;
     msp_str bench, at;   /* the partner's name (empty: none) and the result's ("output.0"), borrowed */
     uint32_t call, slot; /* position of the call in the run, of the result in the call */
+    size_t row;          /* of the NPU side */
     msp_call_nature nature;
     msp_dtype dtype, types[2]; /* the coarser of both sides; each side's */
     int64_t n;                 /* elements, -1: unknown */

@@ -187,10 +187,14 @@ msp_verdict_words_start(msp_verdict_suspect *s, const msp_start *start)
 {
     msp_buf b = {0};
 
-    msp_buf_printf(&b, "the two runs do not start from the same %s: %.*s.%.*s differs by %.2g",
-                   start->weights ? "weights" : "data", (int)start->api.len, start->api.p, (int)start->at.len,
-                   start->at.p, start->diff);
-    if (start->others > 0)
+    if (isinf(start->diff))
+        msp_buf_printf(&b, "%.*s.%.*s is NaN or inf on one side only, and no recorded call has made it",
+                       (int)start->api.len, start->api.p, (int)start->at.len, start->at.p);
+    else
+        msp_buf_printf(&b, "the two runs do not start from the same %s: %.*s.%.*s differs by %.2g",
+                       start->weights ? "weights" : "data", (int)start->api.len, start->api.p, (int)start->at.len,
+                       start->at.p, start->diff);
+    if (!isinf(start->diff) && start->others > 0)
         msp_buf_printf(&b, ", what else they begin with by %.2g", start->others);
     s->reason = msp_verdict_take(&b);
     return s->reason != NULL;

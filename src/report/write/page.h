@@ -23,12 +23,15 @@
  * - nodes: JSON, modules that are parents but no calls ("names", "parents"); they are numbered behind the calls
  * - calls: u32 first row, u32 rows, f32 error of its outputs, f32 error of its inputs, u32 stack, i32 parent,
  *   u8 verdict, u8 marks: one array behind the other
+ * - judged: u8 verdict, u8 marks of every row, likewise
+ * - results: what the tool measured for its own verdict, likewise: u32 row, f32 ratio, local, local of the bench,
+ *   inherited, diff_in, diff_out, expected (see msp_verdict_result), u32 text
  * - edges: u32 pairs (producer, consumer), not in planes: a call whose output the other took
- * - rows<k>: PAGE_CHUNK rows: u32 call, u32 name behind the call's, u8 verdict, u8 marks, then for each column a
- *   letter and its values. 't': u32 text numbers. 'n': f64. 'x': f64, texts as NaN with the text's number in the
- *   low 32 bits and 0x7ff80001 above. 'b', 'd', 'r': a column that others let expect, namely the value of column n,
- *   n - b, or |(n - b) / b * 100| (0 where that is not finite); the numbers of columns n and b, a byte each, then
- *   each value's bits, exclusive-or those of the expected value.
+ * - rows<k>: PAGE_CHUNK rows: u32 call, u32 name behind the call's, then for each column a letter and its values.
+ *   't': u32 text numbers. 'n': f64. 'x': f64, texts as NaN with the text's number in the low 32 bits and 0x7ff80001
+ *   above. 'b', 'd', 'r': a column that others let expect, namely the value of column n, n - b, or |(n - b) / b * 100|
+ *   (0 where that is not finite); the numbers of columns n and b, a byte each, then each value's bits, exclusive-or
+ *   those of the expected value.
  * - elements: JSON, written by the caller: see msp_page_part_block()
  */
 #ifndef MSP_REPORT_PAGE_H
@@ -41,19 +44,19 @@
 typedef enum msp_page_verdict {
     PAGE_NOT_JUDGED = 0, /* not tensors, or not readable */
     PAGE_FINE,
-    PAGE_UNMATCHED,  /* no partner, or one of another shape */
-    PAGE_SUSPICIOUS, /* coloured, but not wrong */
+    PAGE_UNMATCHED, /* no partner, or one of another shape */
+    PAGE_FOLLOWS,   /* differs because something before it is wrong */
     PAGE_WRONG
 } msp_page_verdict;
 
 enum {
     PAGE_MARK_NONFINITE = 1, /* NaN or infinite on one side only */
     PAGE_MARK_OUTPUT = 2,    /* of a row: something that the call gave; of a call: it has some */
-    PAGE_MARK_RED = 4,
+    PAGE_MARK_RED = 4,       /* -hl */
     PAGE_MARK_YELLOW = 8,
-    PAGE_MARK_INPUT_WRONG = 16, /* of a call: an input was wrong */
-    PAGE_MARK_OUTPUT_WRONG = 32,
-    PAGE_MARK_NO_ROWS = 64 /* of a call: its rows were left out, for the page has a limit */
+    PAGE_MARK_LIMIT = 16,    /* beyond the manual's limits */
+    PAGE_MARK_BACKWARD = 32, /* of a call: a gradient, which depends on what its forward call has kept */
+    PAGE_MARK_NO_ROWS = 64   /* of a call: its rows were left out, for the page has a limit */
 };
 
 typedef struct msp_page_part msp_page_part;
@@ -80,6 +83,25 @@ MSP_CHECK msp_status msp_page_part_parent(msp_page_part *p, msp_str name, msp_st
 
 /* A block of the caller's own: any bytes, usually JSON. */
 MSP_CHECK msp_status msp_page_part_block(msp_page_part *p, const char *name, msp_str bytes, msp_error *err);
+
+/*
+ * From here on the verdict is the tool's own, for which rows are known by their number in the order in which they came,
+ * those that the page does not keep counted too. Without this it is that of the manual's limits.
+ */
+void msp_page_part_own_verdict(msp_page_part *p);
+void msp_page_part_judge(msp_page_part *p, size_t row, msp_page_verdict verdict);
+
+/* What the verdict of a result rests on, as in msp_verdict_result. text: how the error lies, or why it is not judged.
+ */
+typedef struct msp_page_result {
+    double ratio, local, local_bench, inherited, diff_in, diff_out, expected;
+    msp_str text;
+} msp_page_result;
+
+MSP_CHECK msp_status msp_page_part_result(msp_page_part *p, size_t row, const msp_page_result *r, msp_error *err);
+
+/* The number in the page of the row, -1: it was not kept. */
+int64_t msp_page_part_shown(const msp_page_part *p, size_t row);
 
 /* Write what is left. Only what msp_page_part_rest() says is known then: a page of many parts keeps little of each. */
 MSP_CHECK msp_status msp_page_part_finish(msp_page_part *p, msp_error *err);

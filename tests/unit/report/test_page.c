@@ -121,13 +121,106 @@ a_call_has_its_worst_rows_verdict_and_its_outputs_error(void **state)
     for (size_t i = 0; i < 3; i++) /* three calls in as many shares of the bins */
         bins[i] = &msp_page_part_rest(p)->bins[i * PAGE_BINS / 3];
     assert_true(bins[0]->error == 0.5f && bins[0]->verdict == PAGE_WRONG);
-    assert_true((bins[0]->marks & PAGE_MARK_INPUT_WRONG) == 0 && (bins[0]->marks & PAGE_MARK_OUTPUT_WRONG) != 0);
+    assert_true((bins[0]->marks & PAGE_MARK_LIMIT) != 0);
     /* NaN on one side alone is wrong, whatever the table's own verdict says */
     assert_true(isinf(bins[1]->error) && bins[1]->verdict == PAGE_WRONG && (bins[1]->marks & PAGE_MARK_NONFINITE) != 0);
-    assert_true(bins[2]->verdict == PAGE_FINE && fabsf(bins[2]->error - 0.01f) < 1e-6f);
+    /* within the limits, and yet more off than anything was before the first wrong call */
+    assert_true(bins[2]->verdict == PAGE_FOLLOWS && fabsf(bins[2]->error - 0.01f) < 1e-6f);
     assert_string_equal(msp_page_part_rest(p)->largest_call, "b");
     msp_page_part_close(p);
     assert_int_equal(files_in_scratch(), 0);
+    msp_free(path);
+}
+
+/* The verdicts of calls "a", "b", ..., of which each has so many shares of the bins. */
+static void
+assert_verdicts(const msp_page_part *p, const char *expected)
+{
+    static const char letters[] = {'-', 'f', '?', '>', 'W'};
+    size_t n = strlen(expected);
+    char got[16] = "";
+
+    assert_int_equal(msp_page_part_rest(p)->calls, n);
+    for (size_t i = 0; i < n; i++)
+        got[i] = letters[msp_page_part_rest(p)->bins[(i * PAGE_BINS + n - 1) / n].verdict];
+    assert_string_equal(got, expected);
+}
+
+/* By the limits alone: what has wrong inputs, and every gradient after the first wrong call, only follows. */
+static void
+by_the_limits_the_first_call_is_wrong_and_others_follow(void **state)
+{
+    char *path = msp_path_join(scratch_dir(), "p.html");
+    msp_page_part *p;
+
+    (void)state;
+    assert_int_equal(msp_page_part_open(&p, path, columns, NCOLUMNS, 1000, NULL), MSP_OK);
+    assert_int_equal(add_row(p, "a", "a.output.0", 2, 0.1, "Yes"), MSP_OK); /* noise: 0.01 */
+    assert_int_equal(add_row(p, "b", "b.input.0", 2, 0.1, "Yes"), MSP_OK);
+    assert_int_equal(add_row(p, "b", "b.output.0", 2, 5, "No"), MSP_OK);
+    assert_int_equal(add_row(p, "c", "c.input.0", 2, 5, "No"), MSP_OK);
+    assert_int_equal(add_row(p, "c", "c.output.0", 2, 5, "No"), MSP_OK);
+    assert_int_equal(add_row(p, "d", "d.output.0", 2, 0.05, "Yes"), MSP_OK); /* no more than before */
+    assert_int_equal(add_row(p, "e", "e.input.0", 2, 0.1, "Yes"), MSP_OK);
+    assert_int_equal(add_row(p, "e", "e.output.0", 2, 5, "No"), MSP_OK);
+    assert_int_equal(add_row(p, "g.backward", "g.backward.output.0", 2, 5, "No"), MSP_OK);
+    assert_int_equal(msp_page_part_finish(p, NULL), MSP_OK);
+    assert_verdicts(p, "fW>fW>");
+    msp_page_part_close(p);
+    msp_free(path);
+}
+
+/* The tool's own verdict goes before the limits, also on rows that the page does not keep. */
+static void
+the_tools_own_verdict_decides_where_there_is_one(void **state)
+{
+    static const double errors[] = {1e-5, 0.5, 0.5, 2e-5, 3};
+    char *path = msp_path_join(scratch_dir(), "p.html");
+    msp_page_part *p;
+
+    (void)state;
+    for (int max_rows = 1000; max_rows > 0; max_rows -= 998) {
+        assert_int_equal(msp_page_part_open(&p, path, columns, NCOLUMNS, max_rows, NULL), MSP_OK);
+        for (int i = 0; i < 5; i++) {
+            char call[] = {(char)('a' + i), '\0'}, name[] = "?.output.0";
+
+            name[0] = call[0];
+            /* the limits see only the last; its cause is the second */
+            assert_int_equal(add_row(p, call, name, 2, errors[i], i == 4 ? "No" : "Yes"), MSP_OK);
+        }
+        msp_page_part_own_verdict(p);
+        for (size_t i = 0; i < 5; i++) {
+            msp_page_result r = {.ratio = i == 1 ? 9 : 0.1, .text = MSP_STR("")};
+
+            msp_page_part_judge(p, i, i == 1 ? PAGE_WRONG : PAGE_FINE);
+            assert_int_equal(msp_page_part_result(p, i, &r, NULL), MSP_OK);
+        }
+        assert_int_equal(msp_page_part_shown(p, 0), 0);
+        assert_int_equal(msp_page_part_shown(p, 3), max_rows > 3 ? 3 : -1);
+        assert_int_equal(msp_page_part_finish(p, NULL), MSP_OK);
+        assert_verdicts(p, "fW>>>");
+        msp_page_part_close(p);
+    }
+    msp_free(path);
+}
+
+static void
+what_comes_in_from_outside_begins_the_trouble(void **state)
+{
+    char *path = msp_path_join(scratch_dir(), "p.html");
+    msp_page_part *p;
+
+    (void)state;
+    assert_int_equal(msp_page_part_open(&p, path, columns, NCOLUMNS, 1000, NULL), MSP_OK);
+    assert_int_equal(add_row(p, "a", "a.output.0", 2, 1e-5, "Yes"), MSP_OK);
+    assert_int_equal(add_row(p, "b", "b.input.0", 2, 0.7, "Yes"), MSP_OK); /* nobody has recorded why */
+    assert_int_equal(add_row(p, "b", "b.output.0", 2, 0.6, "Yes"), MSP_OK);
+    assert_int_equal(add_row(p, "c", "c.output.0", 2, 0.6, "Yes"), MSP_OK);
+    msp_page_part_own_verdict(p);
+    msp_page_part_judge(p, 3, PAGE_WRONG);
+    assert_int_equal(msp_page_part_finish(p, NULL), MSP_OK);
+    assert_verdicts(p, "f>W");
+    msp_page_part_close(p);
     msp_free(path);
 }
 
@@ -222,6 +315,9 @@ main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_head_cannot_end_its_element),
                                        cmocka_unit_test(a_call_has_its_worst_rows_verdict_and_its_outputs_error),
+                                       cmocka_unit_test(by_the_limits_the_first_call_is_wrong_and_others_follow),
+                                       cmocka_unit_test(the_tools_own_verdict_decides_where_there_is_one),
+                                       cmocka_unit_test(what_comes_in_from_outside_begins_the_trouble),
                                        cmocka_unit_test(an_adopted_part_makes_the_same_page),
                                        cmocka_unit_test(rows_beyond_the_limit_are_kept_where_they_are_wrong),
                                        cmocka_unit_test(without_memory_it_fails_and_leaves_nothing)};
