@@ -40,6 +40,8 @@ typedef struct msp_audit_finding {
     int64_t step;   /* MSP_DUMP_NO_NUMBER: none */
     int64_t rank;   /* the one to look at */
     int64_t record; /* place of the call in that rank's dump.json, from 0; -1: there is none */
+    int64_t place;  /* by which findings of one step and kind are told: where in the job the call belongs */
+    bool inherited; /* the rank waits in a call that others do not make: told only where nothing else is found */
     char *call;     /* "Distributed.all_reduce.3.forward", a module's name, or "" */
     char *group;    /* "[0, 1]", or "" */
     char *what;     /* one line */

@@ -68,6 +68,7 @@ msp_audit_add(msp_audit_step *s, msp_audit_kind kind, const msp_audit_rank *r, m
         return msp_error_set(err, MSP_E_NOMEM, "no memory for findings");
     f = &res->findings[res->nfindings];
     *f = (msp_audit_finding){.kind = kind, .step = s->step, .rank = r != NULL ? r->rank : -1, .record = record};
+    f->place = 2 * record;
     f->call = copy_text(call);
     f->group = copy_text(group);
     f->what = copy_text(msp_str_of(what));
@@ -79,7 +80,7 @@ msp_audit_add(msp_audit_step *s, msp_audit_kind kind, const msp_audit_rank *r, m
     return MSP_OK;
 }
 
-/* Findings of one kind come in the order of the job: by place in the ranks' own files, then by rank. */
+/* Findings of one kind come in the order of the job: by place in the ranks' files, then by rank. */
 static int
 by_place(const void *a, const void *b)
 {
@@ -89,9 +90,37 @@ by_place(const void *a, const void *b)
         return x->step < y->step ? -1 : 1;
     if (x->kind != y->kind)
         return x->kind < y->kind ? -1 : 1;
-    if (x->record != y->record)
-        return x->record < y->record ? -1 : 1;
+    if (x->place != y->place)
+        return x->place < y->place ? -1 : 1;
     return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+static void
+release_finding(msp_audit_finding *f)
+{
+    for (size_t k = 0; k < f->nstack; k++)
+        msp_free(f->stack[k]);
+    msp_free(f->stack);
+    msp_free(f->call);
+    msp_free(f->group);
+    msp_free(f->what);
+}
+
+/* Of the findings from first on: who only waits for another rank is not told beside what that rank does. */
+static void
+drop_inherited(msp_audit_result *r, size_t first)
+{
+    size_t kept = first;
+    bool any = false;
+
+    for (size_t i = first; i < r->nfindings; i++)
+        any = any || !r->findings[i].inherited;
+    for (size_t i = first; i < r->nfindings && any; i++)
+        if (r->findings[i].inherited)
+            release_finding(&r->findings[i]);
+        else
+            r->findings[kept++] = r->findings[i];
+    r->nfindings = any ? kept : r->nfindings;
 }
 
 msp_audit_rank *
@@ -200,6 +229,12 @@ check_set(size_t i, void *payload)
     msp_audit_check(&s->sets[i]);
 }
 
+static bool
+has_no_result(const msp_audit_set *set)
+{
+    return set->calls[0] != NULL && set->calls[0]->op == MSP_AUDIT_BARRIER;
+}
+
 static msp_status
 tell_sets(msp_audit_step *s, msp_error *err)
 {
@@ -213,13 +248,16 @@ tell_sets(msp_audit_step *s, msp_error *err)
         r->by_tensors += set->complete && set->by == MSP_BY_TENSORS;
         r->by_statistics += set->complete && set->by == MSP_BY_STATISTICS;
         r->by_checksums += set->complete && set->by == MSP_BY_CHECKSUMS;
-        r->unchecked += set->complete && set->by == MSP_BY_NOTHING;
+        r->unchecked += set->complete && set->by == MSP_BY_NOTHING && !has_no_result(set);
         if (set->wrong) {
             const msp_audit_call *c = set->calls[set->blamed];
             msp_buf what = {0};
 
-            msp_buf_printf(&what, "%.*s on rank %lld: %s", (int)(c->signature.len < 160 ? c->signature.len : 160),
-                           c->signature.p, (long long)set->ranks[set->blamed]->rank, set->what);
+            msp_buf_printf(&what, "%.*s on ", (int)(c->signature.len < 160 ? c->signature.len : 160), c->signature.p);
+            if (set->everybody)
+                msp_buf_printf(&what, "all %zu ranks of its group: %s", set->n, set->what);
+            else
+                msp_buf_printf(&what, "rank %lld: %s", (long long)set->ranks[set->blamed]->rank, set->what);
             st = msp_buf_status(&what, err);
             if (st == MSP_OK)
                 st = msp_audit_add(s, MSP_AUDIT_VALUES, set->ranks[set->blamed], c->name, (int64_t)c->record, c->group,
@@ -233,6 +271,7 @@ tell_sets(msp_audit_step *s, msp_error *err)
 static msp_status
 audit_step(msp_audit_step *s, msp_audit_replicas *replicas, msp_error *err)
 {
+    const size_t first = s->result->nfindings;
     msp_status st, read = MSP_OK;
 
     msp_pool_run(s->nranks, s->threads, read_rank, s);
@@ -254,6 +293,7 @@ audit_step(msp_audit_step *s, msp_audit_replicas *replicas, msp_error *err)
         st = find_stopped(s, err);
     if (st == MSP_OK)
         st = msp_audit_align(s, err);
+    drop_inherited(s->result, first);
     if (st == MSP_OK) {
         msp_pool_run(s->nsets, s->threads, check_set, s);
         for (size_t i = 0; i < s->nsets && read == MSP_OK; i++)
@@ -347,16 +387,8 @@ msp_audit_run(msp_audit_result *out, const msp_audit_options *opt, msp_error *er
 void
 msp_audit_result_release(msp_audit_result *r)
 {
-    for (size_t i = 0; i < r->nfindings; i++) {
-        msp_audit_finding *f = &r->findings[i];
-
-        for (size_t k = 0; k < f->nstack; k++)
-            msp_free(f->stack[k]);
-        msp_free(f->stack);
-        msp_free(f->call);
-        msp_free(f->group);
-        msp_free(f->what);
-    }
+    for (size_t i = 0; i < r->nfindings; i++)
+        release_finding(&r->findings[i]);
     msp_free(r->findings);
     *r = (msp_audit_result){0};
 }
