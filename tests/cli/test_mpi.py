@@ -154,6 +154,16 @@ def test_a_pair_that_cannot_be_compared_is_named_and_the_others_are(run, launch,
     assert answer(out) == answer(one.raw) and contents(tmp_path / "many") == contents(tmp_path / "one")
 
 
+def test_what_a_process_that_sees_other_files_cannot_read_is_done_by_process_0(run, launch, job, msprobe, tmp_path):
+    """The second process stands in an empty folder: the paths lead it nowhere."""
+    (tmp_path / "elsewhere").mkdir()
+    words = ["compare", "npu", "bench", "-o", "many", "--json", "--format", "csv"]
+    one = run("compare", "npu", "bench", "-o", "one", "--json", "--format", "csv")
+    code, out, err = launch(1, *words, ":", "-n", "1", "-wdir", tmp_path / "elsewhere", msprobe, *words)
+    assert (code, one.rc) == (0, 0), err
+    assert answer(out) == answer(one.raw) and contents(tmp_path / "many") == contents(tmp_path / "one")
+
+
 def test_fail_on_is_the_status_of_mpirun(launch, job):
     assert launch(2, "compare", "npu", "bench", "-o", "many", "-q", "--fail-on", "warning")[0] == 3
 
