@@ -1,5 +1,6 @@
 /* follow.c - a process that works for process 0: see share.h. */
 #include <pthread.h>
+#include "compare/layout/layout.h"
 #include "compare/share/talk.h"
 #include "core/alloc.h"
 #include "core/vec.h"
@@ -191,11 +192,14 @@ static void
 say_bye(const follower *f)
 {
     const msp_name_map *names = f->s->run->names;
+    const msp_layout *layout = f->s->run->layout;
     msp_buf use = {0};
 
     if (names != NULL && names->is_used)
         for (size_t i = 0; i < names->names.count; i++)
             msp_buf_char(&use, (char)atomic_load(&names->use[i]));
+    for (size_t i = 0; layout != NULL && i < layout->nrules; i++)
+        msp_buf_char(&use, (char)atomic_load(&layout->used[i]));
     (void)msp_talk_say(f->s->link, 0, TALK_BYE, &use);
     msp_buf_release(&use);
 }

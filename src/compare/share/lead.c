@@ -1,5 +1,6 @@
 /* lead.c - process 0, which hands out pairs and gathers results: see share.h. */
 #include <pthread.h>
+#include "compare/layout/layout.h"
 #include "compare/share/talk.h"
 #include "core/alloc.h"
 #include "core/log.h"
@@ -399,7 +400,7 @@ msp_share_lead(const msp_share *s, const size_t *pairs, size_t n, msp_error *err
 static void
 note_names(msp_name_map *names, const char *use, size_t n)
 {
-    if (names == NULL || n != names->names.count)
+    if (n != names->names.count)
         return;
     atomic_store(&names->is_used, true);
     for (size_t i = 0; i < n; i++)
@@ -407,8 +408,19 @@ note_names(msp_name_map *names, const char *use, size_t n)
             atomic_store(&names->use[i], (unsigned char)use[i]);
 }
 
+/* Which lines of the mapping or rules of the layout another process has met: a run has only one of them. */
+static void
+note_use(const msp_run *run, const char *use, size_t n)
+{
+    if (run != NULL && run->names != NULL)
+        note_names(run->names, use, n);
+    for (size_t i = 0; run != NULL && run->layout != NULL && n == run->layout->nrules && i < n; i++)
+        if (use[i] != 0)
+            atomic_store(&run->layout->used[i], 1);
+}
+
 void
-msp_share_end(msp_link *link, msp_name_map *names, bool in_haste, size_t *lost)
+msp_share_end(msp_link *link, const msp_run *run, bool in_haste, size_t *lost)
 {
     double patience = in_haste ? 0.1 : msp_talk_silence(link);
     double start = msp_talk_now();
@@ -436,7 +448,7 @@ msp_share_end(msp_link *link, msp_name_map *names, bool in_haste, size_t *lost)
         if (got == 0)
             continue;
         if (n > 0 && *(const char *)bytes == TALK_BYE) {
-            note_names(names, (const char *)bytes + 1, n - 1);
+            note_use(run, (const char *)bytes + 1, n - 1);
             waiting--;
         }
         link->drop(link, bytes);

@@ -10,10 +10,10 @@ typedef enum msp_talk {
     TALK_RESULT = 'R',
     TALK_REFUSED = 'N', /* follower: a pair that cannot be compared where it runs */
     TALK_ALIVE = 'A',   /* both, every second */
-    TALK_BYE = 'B',     /* follower: its answer to the end; which names of a data mapping it has met */
-    TALK_SETUP = 'S',   /* leader */
-    TALK_PAIRS = 'P',   /* leader: pairs to be compared */
-    TALK_END = 'E'      /* leader */
+    TALK_BYE = 'B', /* follower: its answer to the end; which names of a data mapping or rules of a layout it has met */
+    TALK_SETUP = 'S', /* leader */
+    TALK_PAIRS = 'P', /* leader: pairs to be compared */
+    TALK_END = 'E'    /* leader */
 } msp_talk;
 
 enum { TALK_SILENCE = 60, TALK_PAIRS_AT_ONCE = 64 };
