@@ -57,7 +57,7 @@ typedef struct msp_audit_result {
     int64_t matched;             /* collectives and messages that all ranks concerned took part in */
     int64_t by_tensors, by_statistics, by_checksums; /* of these: how their results were checked */
     int64_t unchecked;                               /* matched, but nothing was recorded by which to check them */
-    int64_t weights;                                 /* weights that were compared between replicas */
+    int64_t weights, gradients;                      /* that were compared between replicas */
     bool has_order; /* the dump says which group each call belongs to and its place there */
 } msp_audit_result;
 

@@ -268,26 +268,19 @@ tell_sets(msp_audit_step *s, msp_error *err)
     return st;
 }
 
-static msp_status
-audit_step(msp_audit_step *s, msp_audit_replicas *replicas, msp_error *err)
+msp_status
+msp_audit_judge_step(msp_audit_step *s, msp_audit_replicas *replicas, msp_error *err)
 {
     const size_t first = s->result->nfindings;
-    msp_status st, read = MSP_OK;
+    msp_status st, lost = MSP_OK;
 
-    msp_pool_run(s->nranks, s->threads, read_rank, s);
     for (size_t i = 0; i < s->nranks; i++) {
         msp_audit_rank *r = &s->ranks[i];
 
+        r->is_stuck = r->ncalls > 0 && !r->calls[r->ncalls - 1].is_finished;
         s->result->calls += (int64_t)r->ncalls;
         s->result->has_order = s->result->has_order || r->has_order;
-        if (r->status != MSP_OK && read == MSP_OK) {
-            read = r->status;
-            if (err != NULL)
-                *err = r->err;
-        }
     }
-    if (read == MSP_E_NOMEM)
-        return read;
     st = find_absent(s, err);
     if (st == MSP_OK)
         st = find_stopped(s, err);
@@ -296,14 +289,34 @@ audit_step(msp_audit_step *s, msp_audit_replicas *replicas, msp_error *err)
     drop_inherited(s->result, first);
     if (st == MSP_OK) {
         msp_pool_run(s->nsets, s->threads, check_set, s);
-        for (size_t i = 0; i < s->nsets && read == MSP_OK; i++)
+        for (size_t i = 0; i < s->nsets && lost == MSP_OK; i++)
             if (s->sets[i].lost != NULL)
-                read = msp_audit_cut_error(s->sets[i].loser, s->sets[i].lost->data_name, err);
+                lost = msp_audit_cut_error(s->sets[i].loser, s->sets[i].lost->data_name, err);
         st = tell_sets(s, err);
     }
     if (st == MSP_OK)
         st = msp_audit_compare_replicas(replicas, s, err);
-    return st == MSP_OK ? read : st;
+    return st == MSP_OK ? lost : st;
+}
+
+/* The first error of a rank, or of what is said of all; the others are audited all the same. */
+static msp_status
+audit_step(msp_audit_step *s, msp_audit_replicas *replicas, msp_error *err)
+{
+    msp_status st = MSP_OK, judged;
+    msp_error one;
+
+    msp_pool_run(s->nranks, s->threads, read_rank, s);
+    for (size_t i = 0; i < s->nranks && st == MSP_OK; i++) {
+        st = s->ranks[i].status;
+        one = s->ranks[i].err;
+    }
+    if (st == MSP_OK)
+        return msp_audit_judge_step(s, replicas, err);
+    if (err != NULL)
+        *err = one;
+    judged = st == MSP_E_NOMEM ? MSP_OK : msp_audit_judge_step(s, replicas, NULL);
+    return judged == MSP_E_NOMEM ? msp_error_set(err, judged, "no memory for the audit") : st;
 }
 
 /* ---- the job ----------------------------------------------------------------------------------------------------- */

@@ -92,7 +92,15 @@ typedef struct msp_audit_weight {
     uint64_t digest;
     int64_t numel;
     size_t record;
+    bool is_zero; /* nothing but zeros: equal on ranks that have nothing in common */
 } msp_audit_weight;
+
+/* Weights, or gradients, in the order of the records. */
+typedef struct msp_audit_weights {
+    msp_audit_weight *items;
+    msp_str *names; /* keys are given when all ranks are read */
+    size_t n, cap, names_cap;
+} msp_audit_weights;
 
 typedef struct msp_audit_rank {
     int64_t rank;
@@ -100,9 +108,7 @@ typedef struct msp_audit_rank {
     msp_arena arena;
     msp_audit_call *calls;
     size_t ncalls, calls_cap;
-    msp_str *weight_names; /* while the rank is read; keys are given afterwards, one rank after the other */
-    msp_audit_weight *weights;
-    size_t nweights, weights_cap, names_cap;
+    msp_audit_weights weights, gradients;
     size_t records;
     msp_str last; /* name of the last record */
     bool cut, has_order;
@@ -143,6 +149,17 @@ typedef struct msp_audit_step {
 MSP_CHECK msp_status msp_audit_rank_read(msp_audit_rank *r, msp_error *err);
 void msp_audit_rank_release(msp_audit_rank *r);
 
+/* Weights over the steps: which ranks are replicas, and which have parted already. Zeroed: nothing seen yet. */
+typedef struct msp_audit_replicas {
+    bool known;
+    int64_t *rank, *home; /* by number of the rank: the first rank that holds the same weights */
+    bool *parted;
+    size_t n;
+} msp_audit_replicas;
+
+/* All that is to be said of a step whose ranks are read. The caller releases the ranks. */
+MSP_CHECK msp_status msp_audit_judge_step(msp_audit_step *s, msp_audit_replicas *p, msp_error *err);
+
 /* Match the calls of the step into sets; calls that do not meet become findings. */
 MSP_CHECK msp_status msp_audit_align(msp_audit_step *s, msp_error *err);
 
@@ -156,14 +173,7 @@ msp_audit_set *msp_audit_new_set(msp_audit_step *s, size_t n);
 /* Is the result what the operation makes of the inputs? Fills the last fields of set. */
 void msp_audit_check(msp_audit_set *set);
 
-/* Weights over the steps: which ranks are replicas, and which have parted already. Zeroed: nothing seen yet. */
-typedef struct msp_audit_replicas {
-    bool known;
-    int64_t *rank, *home; /* by number of the rank: the first rank that holds the same weights */
-    bool *parted;
-    size_t n;
-} msp_audit_replicas;
-
+/* s->ranks hold weights and gradients; what parts becomes a finding. */
 MSP_CHECK msp_status msp_audit_compare_replicas(msp_audit_replicas *p, msp_audit_step *s, msp_error *err);
 void msp_audit_replicas_release(msp_audit_replicas *p);
 

@@ -44,53 +44,88 @@ digest_of(msp_audit_rank *r, const msp_audit_tensor *t)
 }
 
 static bool
-read_weights(msp_audit_rank *r, msp_str name, size_t at, const msp_json *parameters)
+add_weight(msp_audit_rank *r, msp_audit_weights *to, msp_str record_name, msp_str name, size_t at, const msp_json *v)
 {
-    for (size_t i = 0; i < msp_json_count(parameters); i++) {
-        const msp_json *v = msp_json_at(parameters, i);
-        msp_audit_tensor t;
-        msp_buf text = {0};
+    msp_audit_tensor t;
+    msp_buf text = {0};
 
-        if (!msp_audit_is_tensor(v))
-            continue;
-        msp_audit_read_tensor(r, &t, v);
-        if (!t.has_stats && t.md5.len == 0 && t.data_name.len == 0)
-            continue;
-        if (!msp_vec_grow((void **)&r->weights, &r->weights_cap, r->nweights + 1, sizeof(*r->weights)) ||
-            !msp_vec_grow((void **)&r->weight_names, &r->names_cap, r->nweights + 1, sizeof(*r->weight_names)))
-            return false;
-        msp_buf_str(&text, name);
-        msp_buf_char(&text, '.');
-        msp_buf_str(&text, msp_json_key(parameters, i));
-        r->weight_names[r->nweights] = msp_audit_keep(r, msp_buf_view(&text));
-        msp_buf_release(&text);
-        r->weights[r->nweights++] = (msp_audit_weight){.digest = digest_of(r, &t), .numel = t.numel, .record = at};
-    }
+    if (!msp_audit_is_tensor(v))
+        return true;
+    msp_audit_read_tensor(r, &t, v);
+    if (!t.has_stats && t.md5.len == 0 && t.data_name.len == 0)
+        return true;
+    if (!msp_vec_grow((void **)&to->items, &to->cap, to->n + 1, sizeof(*to->items)) ||
+        !msp_vec_grow((void **)&to->names, &to->names_cap, to->n + 1, sizeof(*to->names)))
+        return false;
+    msp_buf_str(&text, record_name);
+    msp_buf_char(&text, '.');
+    msp_buf_str(&text, name);
+    to->names[to->n] = msp_audit_keep(r, msp_buf_view(&text));
+    msp_buf_release(&text);
+    to->items[to->n++] =
+        (msp_audit_weight){.digest = digest_of(r, &t),
+                           .numel = t.numel,
+                           .record = at,
+                           .is_zero = t.has_stats && t.stat[MSP_AUDIT_MAX] == 0 && t.stat[MSP_AUDIT_MIN] == 0};
     return true;
 }
 
+/* {"weight": {...}} of a module's call, or {"weight": [{...}]} of its gradients. */
+static bool
+read_weights(msp_audit_rank *r, msp_audit_weights *to, msp_str name, size_t at, const msp_json *parameters)
+{
+    bool ok = true;
+
+    if (msp_json_kind_of(parameters) != MSP_JSON_OBJECT)
+        return true;
+    for (size_t i = 0; i < msp_json_count(parameters) && ok; i++) {
+        const msp_json *v = msp_json_at(parameters, i);
+
+        ok = add_weight(r, to, name, msp_json_key(parameters, i), at,
+                        msp_json_kind_of(v) == MSP_JSON_ARRAY ? msp_json_at(v, 0) : v);
+    }
+    return ok;
+}
+
+bool
+msp_audit_read_record(msp_audit_rank *r, msp_str name, size_t at, const msp_json *record)
+{
+    msp_str rest = name;
+
+    if (msp_str_eq(msp_str_shift(&rest), MSP_STR("Distributed")))
+        return msp_audit_read_calls(r, name, msp_str_shift(&rest), at, record);
+    if (msp_str_find(name, MSP_STR(".parameters_grad")) != NULL)
+        return read_weights(r, &r->gradients, name, at, record);
+    return read_weights(r, &r->weights, name, at, msp_json_get(record, "parameters"));
+}
+
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
+
+static bool
+is_of_interest(msp_str name, msp_str record)
+{
+    msp_str rest = name;
+
+    return msp_str_eq(msp_str_shift(&rest), MSP_STR("Distributed")) ||
+           msp_str_find(name, MSP_STR(".parameters_grad")) != NULL ||
+           msp_str_find(record, MSP_STR("\"parameters\"")) != NULL;
+}
 
 static msp_status
 read_record(msp_audit_rank *r, const msp_dump *d, size_t i, msp_error *err)
 {
     char room[16384];
     msp_json_doc doc = {0};
-    msp_str name = {0}, rest, kind;
+    msp_str name = {0};
     bool ok = true;
     msp_status st;
 
     name.p = msp_dump_name(d, i, &name.len);
-    rest = name;
-    kind = msp_str_shift(&rest);
-    if (!msp_str_eq(kind, MSP_STR("Distributed")) &&
-        msp_str_find(msp_dump_record_text(d, i), MSP_STR("\"parameters\"")) == NULL)
+    if (!is_of_interest(name, msp_dump_record_text(d, i)))
         return MSP_OK;
     st = msp_dump_record(d, i, &doc, room, sizeof(room), err);
-    if (st == MSP_OK && msp_str_eq(kind, MSP_STR("Distributed")))
-        ok = msp_audit_read_calls(r, name, msp_str_shift(&rest), i, doc.root);
-    else if (st == MSP_OK)
-        ok = read_weights(r, name, i, msp_json_get(doc.root, "parameters"));
+    if (st == MSP_OK)
+        ok = msp_audit_read_record(r, name, i, doc.root);
     msp_json_doc_release(&doc);
     return ok ? st : msp_error_set(err, MSP_E_NOMEM, "no memory for the calls of rank %lld", (long long)r->rank);
 }
@@ -108,7 +143,6 @@ msp_audit_rank_read(msp_audit_rank *r, msp_error *err)
     r->cut = msp_dump_cut(d, NULL);
     for (size_t i = 0; st == MSP_OK && i < r->records; i++)
         st = read_record(r, d, i, err);
-    r->is_stuck = r->ncalls > 0 && !r->calls[r->ncalls - 1].is_finished;
     if (r->records > 0)
         last.p = msp_dump_name(d, r->records - 1, &last.len);
     r->last = msp_audit_keep(r, last);
@@ -120,12 +154,19 @@ msp_audit_rank_read(msp_audit_rank *r, msp_error *err)
     return st;
 }
 
+static void
+release_weights(msp_audit_weights *w)
+{
+    msp_free(w->items);
+    msp_free(w->names);
+}
+
 void
 msp_audit_rank_release(msp_audit_rank *r)
 {
     msp_free(r->calls);
-    msp_free(r->weights);
-    msp_free(r->weight_names);
+    release_weights(&r->weights);
+    release_weights(&r->gradients);
     msp_arena_release(&r->arena);
     *r = (msp_audit_rank){0};
 }

@@ -23,7 +23,10 @@ bool msp_audit_read_int(const msp_json *v, int64_t *out);
 /* A list of numbers, or a record of one; NULL: it is none. */
 int64_t *msp_audit_read_ints(msp_audit_rank *r, const msp_json *v, size_t *n);
 
-/* Add the communication calls of a record to the rank's. False: no memory. */
+/* What the auditor wants of a record becomes the rank's: communication calls, weights, gradients. False: no memory. */
+bool msp_audit_read_record(msp_audit_rank *r, msp_str name, size_t at, const msp_json *record);
+
+/* The communication calls among these: see call.c. */
 bool msp_audit_read_calls(msp_audit_rank *r, msp_str name, msp_str api, size_t at, const msp_json *record);
 
 #endif

@@ -313,3 +313,51 @@ def test_a_root_is_the_rank_of_the_job_however_it_was_named(tmp_path):
     ranks(tmp_path, body, 3, task="tensor")
     said = audit(tmp_path / "dump")
     assert said["findings"] == [] and said["by_tensors"] == 1
+
+
+@pytest.mark.parametrize("task,part", MODES, ids=["tensor", "statistics", "md5"])
+def test_a_replicas_gradient_that_is_doubled_after_the_reduction_is_named_before_the_weights(tmp_path, task, part):
+    """Reduced by hooks of the parameters, as ZeRO does; in step 1 rank 2 takes twice one of them."""
+    def body(d, rank):
+        model = fill(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1)))
+        step = [0]
+
+        def reduced(p):
+            def hook(grad):
+                whole = grad.clone()
+                dist.all_reduce(whole)
+                return whole * 2 if (rank, step[0]) == (2, 1) and p is model[2].weight else whole
+            return hook
+
+        for p in model.parameters():
+            p.register_hook(reduced(p))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for i in range(3):
+            step[0] = i
+            d.start(model)
+            model(R(4, 3, seed=10 * i + rank)).pow(2).mean().backward()
+            d.stop()
+            d.step()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    ranks(tmp_path, body, 4, task=task, part=part, level="mix")
+    said = audit(tmp_path / "dump")
+    assert said["gradients"] > 0
+    finding, = said["findings"]
+    assert (finding["kind"], finding["step"], finding["rank"]) == ("replicas", 1, 2)
+    assert finding["what"] == "the gradient Module.2.Linear.parameters_grad.weight of rank 2 differs from that of 3 other replicas, which are equal"
+
+
+def test_gradients_that_were_recorded_before_their_reduction_are_no_finding(tmp_path):
+    def body(d, rank):
+        ddp = nn.parallel.DistributedDataParallel(fill(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))))
+        for i in range(2):
+            d.start(ddp)
+            ddp(R(4, 3, seed=10 * i + rank)).pow(2).mean().backward()
+            d.stop()
+            d.step()
+
+    ranks(tmp_path, body, 3, task="statistics", level="mix")
+    said = audit(tmp_path / "dump")
+    assert said["findings"] == [] and said["weights"] > 0 and said["gradients"] == 0
