@@ -40,6 +40,8 @@ typedef struct msp_audit_finding {
     int64_t step;   /* MSP_DUMP_NO_NUMBER: none */
     int64_t rank;   /* the one to look at */
     int64_t record; /* place of the call in that rank's dump.json, from 0; -1: there is none */
+    int64_t place;  /* by which findings of one step and kind are told: where in the job the call belongs */
+    bool inherited; /* the rank waits in a call that others do not make: told only where nothing else is found */
     char *call;     /* "Distributed.all_reduce.3.forward", a module's name, or "" */
     char *group;    /* "[0, 1]", or "" */
     char *what;     /* one line */
@@ -55,7 +57,7 @@ typedef struct msp_audit_result {
     int64_t matched;             /* collectives and messages that all ranks concerned took part in */
     int64_t by_tensors, by_statistics, by_checksums; /* of these: how their results were checked */
     int64_t unchecked;                               /* matched, but nothing was recorded by which to check them */
-    int64_t weights;                                 /* weights that were compared between replicas */
+    int64_t weights, gradients;                      /* that were compared between replicas */
     bool has_order; /* the dump says which group each call belongs to and its place there */
 } msp_audit_result;
 

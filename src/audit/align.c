@@ -1,7 +1,8 @@
 /*
  * align.c - which calls of a group's ranks belong together.
  *
- * Every rank makes the calls of a group in one order, so the k-th call of each belongs to the k-th of the others. Where
+ * Every rank makes the calls of a group in one order, which the calls' records say (in older dumps it is that of the
+ * records), so the k-th call of each belongs to the k-th of the others. Where
  * they do not agree, most ranks are taken to be right, and a short look ahead decides whether the others miss a call,
  * have one too many, or made it differently; after that the walk goes on, so that one fault is told once.
  */
@@ -46,6 +47,22 @@ distance_to(const lane *l, msp_str s)
     return 0;
 }
 
+/* How many calls from here any of those who make wanted now makes s; 0: none does soon. Who is stuck has no next call.
+ */
+static size_t
+distance_among(const group *g, msp_str wanted, msp_str s)
+{
+    size_t least = 0;
+
+    for (size_t i = 0; i < g->n; i++) {
+        size_t d =
+            g->lanes[i].rank == NULL || !msp_str_eq(ahead(&g->lanes[i], 0), wanted) ? 0 : distance_to(&g->lanes[i], s);
+
+        least = least == 0 || (d > 0 && d < least) ? d : least;
+    }
+    return least;
+}
+
 static int
 show(msp_str s)
 {
@@ -67,13 +84,20 @@ made_elsewhere(const lane *l, const group *g, msp_str signature)
     return NULL;
 }
 
+static msp_audit_finding *
+last_finding(msp_audit_step *s)
+{
+    return &s->result->findings[s->result->nfindings - 1];
+}
+
+/* In the job it belongs where the others make the call; who makes another one there comes before who makes none. */
 static msp_status
 say_missing(msp_audit_step *s, const group *g, const lane *l, const lane *model, msp_str wanted, msp_error *err)
 {
-    const msp_audit_call *here = l->at < l->n ? l->calls[l->at] : NULL;
+    const msp_audit_call *here = l->at < l->n ? l->calls[l->at] : NULL, *last = l->n > 0 ? l->calls[l->n - 1] : NULL;
     const msp_audit_call *other = made_elsewhere(l, g, wanted);
     const msp_audit_call *theirs = model->calls[model->at];
-    const msp_audit_call *at = other != NULL ? other : here;
+    const msp_audit_call *at = other != NULL ? other : here != NULL ? here : last;
     msp_buf what = {0};
     msp_status st;
 
@@ -83,33 +107,34 @@ say_missing(msp_audit_step *s, const group *g, const lane *l, const lane *model,
                        (long long)l->number, show(wanted), wanted.p, show(other->group), other->group.p, show(g->text),
                        g->text.p, show(theirs->name), theirs->name.p, (long long)model->number);
     else
-        msp_buf_printf(&what, "rank %lld does not make %.*s (%.*s on rank %lld)%s%.*s", (long long)l->number,
-                       show(wanted), wanted.p, show(theirs->name), theirs->name.p, (long long)model->number,
-                       here != NULL ? "; its next call in the group is "
-                       : l->n == 0  ? "; it makes no call in the group"
-                                    : "; its last call in the group is ",
-                       here != NULL ? show(here->name)
-                       : l->n > 0   ? show(l->calls[l->n - 1]->name)
-                                    : 0,
-                       here != NULL ? here->name.p
-                       : l->n > 0   ? l->calls[l->n - 1]->name.p
-                                    : "");
-    if (at == NULL && l->n > 0)
-        at = l->calls[l->n - 1];
+        msp_buf_printf(&what, "rank %lld does not make %.*s (%.*s on rank %lld)", (long long)l->number, show(wanted),
+                       wanted.p, show(theirs->name), theirs->name.p, (long long)model->number);
+    if (other == NULL && here != NULL)
+        msp_buf_printf(&what, "; its next call in the group is %.*s", show(here->name), here->name.p);
+    else if (other == NULL && last != NULL)
+        msp_buf_printf(&what, "; its last call in the group is %.*s", show(last->name), last->name.p);
+    else if (other == NULL)
+        msp_buf_text(&what, "; it makes no call in the group");
+    if (other == NULL && here == NULL && (last == NULL || !msp_str_eq(last->name, l->rank->last)))
+        msp_buf_printf(&what, ", its last record %.*s", show(l->rank->last), l->rank->last.p);
     st = msp_buf_status(&what, err);
     if (st == MSP_OK) /* without a call of its own, the stack of who waits for it is shown */
         st = msp_audit_add(s, MSP_AUDIT_CALLS, at != NULL ? l->rank : model->rank, at != NULL ? at->name : theirs->name,
                            (int64_t)(at != NULL ? at->record : theirs->record), g->text, what.p, err);
-    if (st == MSP_OK)
-        s->result->findings[s->result->nfindings - 1].rank = l->number;
+    if (st == MSP_OK) {
+        last_finding(s)->rank = l->number;
+        last_finding(s)->place = 2 * (int64_t)theirs->record + (other == NULL && here == NULL);
+        last_finding(s)->inherited = other == NULL && here == NULL && l->rank->is_stuck;
+    }
     msp_buf_release(&what);
     return st;
 }
 
 static msp_status
-say_call(msp_audit_step *s, const group *g, const lane *l, const msp_audit_call *c, const char *how, msp_str wanted,
-         msp_error *err)
+say_call(msp_audit_step *s, const group *g, const lane *l, const char *how, msp_str wanted,
+         const msp_audit_call *theirs, msp_error *err)
 {
+    const msp_audit_call *c = l->calls[l->at];
     msp_buf what = {0};
     msp_status st;
 
@@ -118,7 +143,21 @@ say_call(msp_audit_step *s, const group *g, const lane *l, const msp_audit_call 
     st = msp_buf_status(&what, err);
     if (st == MSP_OK)
         st = msp_audit_add(s, MSP_AUDIT_CALLS, l->rank, c->name, (int64_t)c->record, g->text, what.p, err);
+    if (st == MSP_OK && theirs != NULL)
+        last_finding(s)->place = 2 * (int64_t)theirs->record;
     msp_buf_release(&what);
+    return st;
+}
+
+/* The call is one too many, unless another rank of the group is stuck and comes to make it no more. */
+static msp_status
+say_extra(msp_audit_step *s, const group *g, const lane *l, msp_error *err)
+{
+    msp_status st = say_call(s, g, l, ", which no other rank of the group makes", nothing, NULL, err);
+
+    for (size_t i = 0; i < g->n && st == MSP_OK; i++)
+        if (g->lanes[i].rank != NULL && g->lanes[i].at >= g->lanes[i].n && g->lanes[i].rank->is_stuck)
+            last_finding(s)->inherited = true;
     return st;
 }
 
@@ -153,12 +192,12 @@ static msp_status
 bring_back(msp_audit_step *s, const group *g, lane *l, const lane *model, bool *takes_part, msp_error *err)
 {
     msp_str wanted = ahead(model, 0), made = ahead(l, 0);
-    size_t extra = distance_to(l, wanted), missing = made.len == 0 ? 0 : distance_to(model, made);
+    size_t extra = distance_to(l, wanted), missing = distance_among(g, wanted, made);
     msp_status st = MSP_OK;
 
     *takes_part = false;
     if (wanted.len == 0) { /* most have no call left */
-        st = say_call(s, g, l, l->calls[l->at], ", which no other rank of the group makes", nothing, err);
+        st = say_extra(s, g, l, err);
         l->at++;
     } else if (made.len == 0) {
         if (!l->ended)
@@ -167,7 +206,7 @@ bring_back(msp_audit_step *s, const group *g, lane *l, const lane *model, bool *
     } else if (extra == 1 && missing == 1) {
         msp_audit_call *first = l->calls[l->at];
 
-        st = say_call(s, g, l, first, " first, the others ", wanted, err);
+        st = say_call(s, g, l, " first, the others ", wanted, model->calls[model->at], err);
         l->calls[l->at] = l->calls[l->at + 1];
         l->calls[l->at + 1] = first;
         *takes_part = true;
@@ -175,17 +214,17 @@ bring_back(msp_audit_step *s, const group *g, lane *l, const lane *model, bool *
         st = say_missing(s, g, l, model, wanted, err);
     } else if (extra > 0) {
         for (; extra > 0 && st == MSP_OK; extra--, l->at++)
-            st = say_call(s, g, l, l->calls[l->at], ", which no other rank of the group makes", nothing, err);
+            st = say_extra(s, g, l, err);
         *takes_part = true;
     } else {
-        st = say_call(s, g, l, l->calls[l->at], ", the others ", wanted, err);
+        st = say_call(s, g, l, ", the others ", wanted, model->calls[model->at], err);
         l->at++;
     }
     return st;
 }
 
-static msp_audit_set *
-new_set(msp_audit_step *s, size_t n)
+msp_audit_set *
+msp_audit_new_set(msp_audit_step *s, size_t n)
 {
     msp_audit_set *set;
 
@@ -212,7 +251,7 @@ walk_group(msp_audit_step *s, group *g, msp_error *err)
             any = any || (g->lanes[i].rank != NULL && g->lanes[i].at < g->lanes[i].n);
         if (!any)
             return MSP_OK;
-        set = new_set(s, g->n);
+        set = msp_audit_new_set(s, g->n);
         if (set == NULL)
             return msp_error_set(err, MSP_E_NOMEM, "no memory for the calls of a group");
         for (size_t i = 0; i < g->n; i++) {
@@ -299,6 +338,27 @@ fill_group(group *g, msp_audit_rank *r, msp_audit_call *c, msp_error *err)
     return MSP_OK; /* a rank that does not belong to the group: torch ignores such a call */
 }
 
+static int
+by_order(const void *a, const void *b)
+{
+    const msp_audit_call *x = *(msp_audit_call *const *)a, *y = *(msp_audit_call *const *)b;
+
+    if (x->order != y->order)
+        return x->order < y->order ? -1 : 1;
+    return (x > y) - (x < y); /* both are of one rank */
+}
+
+/* A call that nobody has waited for until the step's end stands last in the file. Its order says where it belongs. */
+static void
+put_in_order(lane *l)
+{
+    for (size_t i = 0; i < l->n; i++)
+        if (l->calls[i]->order < 0)
+            return;
+    if (l->n > 1)
+        qsort(l->calls, l->n, sizeof(*l->calls), by_order);
+}
+
 static msp_status
 align_groups(msp_audit_step *s, msp_error *err)
 {
@@ -325,113 +385,17 @@ align_groups(msp_audit_step *s, msp_error *err)
             if (st == MSP_OK)
                 st = fill_group(&groups[e->value], &s->ranks[i], c, err);
         }
-    for (size_t i = 0; st == MSP_OK && i < n; i++)
+    for (size_t i = 0; st == MSP_OK && i < n; i++) {
+        for (size_t k = 0; k < groups[i].n; k++)
+            put_in_order(&groups[i].lanes[k]);
         st = walk_group(s, &groups[i], err);
+    }
     s->result->groups = n > s->result->groups ? n : s->result->groups;
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < groups[i].n; k++)
             msp_free(groups[i].lanes[k].calls);
     msp_free(groups);
     msp_map_release(&map);
-    return st;
-}
-
-/* ---- messages ---------------------------------------------------------------------------------------------------- */
-
-/* The next message from one rank to the other with this tag, from *at on; NULL: there is none. */
-static msp_audit_call *
-next_message(msp_audit_rank *r, msp_audit_op op, int64_t peer, int64_t tag, size_t *at)
-{
-    for (; *at < r->ncalls; (*at)++) {
-        msp_audit_call *c = &r->calls[*at];
-
-        if (c->op == op && c->root == peer && c->tag == tag && !c->met)
-            return &r->calls[(*at)++];
-    }
-    return NULL;
-}
-
-static msp_status
-say_alone(msp_audit_step *s, const msp_audit_rank *r, const msp_audit_call *c, msp_error *err)
-{
-    bool sends = c->op == MSP_AUDIT_SEND;
-    msp_buf what = {0};
-    msp_status st;
-
-    msp_buf_printf(&what, "rank %lld %s rank %lld (%.*s), which does not %s it", (long long)r->rank,
-                   sends ? "sends to" : "waits for", (long long)c->root, show(c->signature), c->signature.p,
-                   sends ? "receive" : "send");
-    st = msp_buf_status(&what, err);
-    if (st == MSP_OK)
-        st = msp_audit_add(s, MSP_AUDIT_CALLS, r, c->name, (int64_t)c->record, nothing, what.p, err);
-    msp_buf_release(&what);
-    return st;
-}
-
-static bool
-same_form(const msp_audit_call *a, const msp_audit_call *b)
-{
-    const msp_audit_tensor *x = a->in.items, *y = b->in.items;
-
-    return a->in.count == 0 || b->in.count == 0 || (x->dtype == y->dtype && x->numel == y->numel);
-}
-
-static msp_status
-pair_message(msp_audit_step *s, msp_audit_rank *r, msp_audit_call *c, msp_audit_rank *other, msp_audit_call *d,
-             msp_error *err)
-{
-    msp_audit_set *set;
-    msp_buf what = {0};
-    msp_status st = MSP_OK;
-
-    c->met = d->met = true;
-    if (!same_form(c, d)) {
-        msp_buf_printf(&what, "rank %lld receives %.*s where rank %lld sends %.*s", (long long)other->rank,
-                       show(d->signature), d->signature.p, (long long)r->rank, show(c->signature), c->signature.p);
-        st = msp_buf_status(&what, err);
-        if (st == MSP_OK)
-            st = msp_audit_add(s, MSP_AUDIT_CALLS, other, d->name, (int64_t)d->record, nothing, what.p, err);
-        msp_buf_release(&what);
-        return st;
-    }
-    set = new_set(s, 2);
-    if (set == NULL)
-        return msp_error_set(err, MSP_E_NOMEM, "no memory for messages");
-    set->ranks[0] = r;
-    set->calls[0] = c;
-    set->ranks[1] = other;
-    set->calls[1] = d;
-    s->nsets++;
-    return st;
-}
-
-/* The k-th message from one rank to another with a tag is the k-th that this one receives from it. */
-static msp_status
-align_messages(msp_audit_step *s, msp_error *err)
-{
-    msp_status st = MSP_OK;
-    bool any_source = false;
-
-    for (size_t i = 0; st == MSP_OK && i < s->nranks; i++)
-        for (size_t k = 0; st == MSP_OK && k < s->ranks[i].ncalls; k++) {
-            msp_audit_call *c = &s->ranks[i].calls[k], *d;
-            msp_audit_rank *other = c->op == MSP_AUDIT_SEND ? msp_audit_rank_of(s, c->root) : NULL;
-            size_t at = 0;
-
-            any_source = any_source || (c->op == MSP_AUDIT_RECV && c->root < 0);
-            if (other == NULL)
-                continue;
-            d = next_message(other, MSP_AUDIT_RECV, s->ranks[i].rank, c->tag, &at);
-            if (d != NULL)
-                st = pair_message(s, &s->ranks[i], c, other, d, err);
-        }
-    for (size_t i = 0; st == MSP_OK && !any_source && i < s->nranks; i++)
-        for (size_t k = 0; st == MSP_OK && k < s->ranks[i].ncalls; k++) {
-            msp_audit_call *c = &s->ranks[i].calls[k];
-
-            if (is_message(c) && !c->met && c->root >= 0 && msp_audit_rank_of(s, c->root) != NULL)
-                st = say_alone(s, &s->ranks[i], c, err);
-        }
     return st;
 }
 
@@ -442,5 +406,5 @@ msp_audit_align(msp_audit_step *s, msp_error *err)
 
     if (st == MSP_OK)
         st = align_groups(s, err);
-    return st == MSP_OK ? align_messages(s, err) : st;
+    return st == MSP_OK ? msp_audit_align_messages(s, err) : st;
 }

@@ -68,6 +68,7 @@ msp_audit_add(msp_audit_step *s, msp_audit_kind kind, const msp_audit_rank *r, m
         return msp_error_set(err, MSP_E_NOMEM, "no memory for findings");
     f = &res->findings[res->nfindings];
     *f = (msp_audit_finding){.kind = kind, .step = s->step, .rank = r != NULL ? r->rank : -1, .record = record};
+    f->place = 2 * record;
     f->call = copy_text(call);
     f->group = copy_text(group);
     f->what = copy_text(msp_str_of(what));
@@ -79,7 +80,7 @@ msp_audit_add(msp_audit_step *s, msp_audit_kind kind, const msp_audit_rank *r, m
     return MSP_OK;
 }
 
-/* Findings of one kind come in the order of the job: by place in the ranks' own files, then by rank. */
+/* Findings of one kind come in the order of the job: by place in the ranks' files, then by rank. */
 static int
 by_place(const void *a, const void *b)
 {
@@ -89,9 +90,37 @@ by_place(const void *a, const void *b)
         return x->step < y->step ? -1 : 1;
     if (x->kind != y->kind)
         return x->kind < y->kind ? -1 : 1;
-    if (x->record != y->record)
-        return x->record < y->record ? -1 : 1;
+    if (x->place != y->place)
+        return x->place < y->place ? -1 : 1;
     return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+static void
+release_finding(msp_audit_finding *f)
+{
+    for (size_t k = 0; k < f->nstack; k++)
+        msp_free(f->stack[k]);
+    msp_free(f->stack);
+    msp_free(f->call);
+    msp_free(f->group);
+    msp_free(f->what);
+}
+
+/* Of the findings from first on: who only waits for another rank is not told beside what that rank does. */
+static void
+drop_inherited(msp_audit_result *r, size_t first)
+{
+    size_t kept = first;
+    bool any = false;
+
+    for (size_t i = first; i < r->nfindings; i++)
+        any = any || !r->findings[i].inherited;
+    for (size_t i = first; i < r->nfindings && any; i++)
+        if (r->findings[i].inherited)
+            release_finding(&r->findings[i]);
+        else
+            r->findings[kept++] = r->findings[i];
+    r->nfindings = any ? kept : r->nfindings;
 }
 
 msp_audit_rank *
@@ -200,6 +229,12 @@ check_set(size_t i, void *payload)
     msp_audit_check(&s->sets[i]);
 }
 
+static bool
+has_no_result(const msp_audit_set *set)
+{
+    return set->calls[0] != NULL && set->calls[0]->op == MSP_AUDIT_BARRIER;
+}
+
 static msp_status
 tell_sets(msp_audit_step *s, msp_error *err)
 {
@@ -213,13 +248,16 @@ tell_sets(msp_audit_step *s, msp_error *err)
         r->by_tensors += set->complete && set->by == MSP_BY_TENSORS;
         r->by_statistics += set->complete && set->by == MSP_BY_STATISTICS;
         r->by_checksums += set->complete && set->by == MSP_BY_CHECKSUMS;
-        r->unchecked += set->complete && set->by == MSP_BY_NOTHING;
+        r->unchecked += set->complete && set->by == MSP_BY_NOTHING && !has_no_result(set);
         if (set->wrong) {
             const msp_audit_call *c = set->calls[set->blamed];
             msp_buf what = {0};
 
-            msp_buf_printf(&what, "%.*s on rank %lld: %s", (int)(c->signature.len < 160 ? c->signature.len : 160),
-                           c->signature.p, (long long)set->ranks[set->blamed]->rank, set->what);
+            msp_buf_printf(&what, "%.*s on ", (int)(c->signature.len < 160 ? c->signature.len : 160), c->signature.p);
+            if (set->everybody)
+                msp_buf_printf(&what, "all %zu ranks of its group: %s", set->n, set->what);
+            else
+                msp_buf_printf(&what, "rank %lld: %s", (long long)set->ranks[set->blamed]->rank, set->what);
             st = msp_buf_status(&what, err);
             if (st == MSP_OK)
                 st = msp_audit_add(s, MSP_AUDIT_VALUES, set->ranks[set->blamed], c->name, (int64_t)c->record, c->group,
@@ -230,40 +268,55 @@ tell_sets(msp_audit_step *s, msp_error *err)
     return st;
 }
 
-static msp_status
-audit_step(msp_audit_step *s, msp_audit_replicas *replicas, msp_error *err)
+msp_status
+msp_audit_judge_step(msp_audit_step *s, msp_audit_replicas *replicas, msp_error *err)
 {
-    msp_status st, read = MSP_OK;
+    const size_t first = s->result->nfindings;
+    msp_status st, lost = MSP_OK;
 
-    msp_pool_run(s->nranks, s->threads, read_rank, s);
     for (size_t i = 0; i < s->nranks; i++) {
         msp_audit_rank *r = &s->ranks[i];
 
+        r->is_stuck = r->ncalls > 0 && !r->calls[r->ncalls - 1].is_finished;
         s->result->calls += (int64_t)r->ncalls;
         s->result->has_order = s->result->has_order || r->has_order;
-        if (r->status != MSP_OK && read == MSP_OK) {
-            read = r->status;
-            if (err != NULL)
-                *err = r->err;
-        }
     }
-    if (read == MSP_E_NOMEM)
-        return read;
     st = find_absent(s, err);
     if (st == MSP_OK)
         st = find_stopped(s, err);
     if (st == MSP_OK)
         st = msp_audit_align(s, err);
+    drop_inherited(s->result, first);
     if (st == MSP_OK) {
         msp_pool_run(s->nsets, s->threads, check_set, s);
-        for (size_t i = 0; i < s->nsets && read == MSP_OK; i++)
+        for (size_t i = 0; i < s->nsets && lost == MSP_OK; i++)
             if (s->sets[i].lost != NULL)
-                read = msp_audit_cut_error(s->sets[i].loser, s->sets[i].lost->data_name, err);
+                lost = msp_audit_cut_error(s->sets[i].loser, s->sets[i].lost->data_name, err);
         st = tell_sets(s, err);
     }
     if (st == MSP_OK)
         st = msp_audit_compare_replicas(replicas, s, err);
-    return st == MSP_OK ? read : st;
+    return st == MSP_OK ? lost : st;
+}
+
+/* The first error of a rank, or of what is said of all; the others are audited all the same. */
+static msp_status
+audit_step(msp_audit_step *s, msp_audit_replicas *replicas, msp_error *err)
+{
+    msp_status st = MSP_OK, judged;
+    msp_error one;
+
+    msp_pool_run(s->nranks, s->threads, read_rank, s);
+    for (size_t i = 0; i < s->nranks && st == MSP_OK; i++) {
+        st = s->ranks[i].status;
+        one = s->ranks[i].err;
+    }
+    if (st == MSP_OK)
+        return msp_audit_judge_step(s, replicas, err);
+    if (err != NULL)
+        *err = one;
+    judged = st == MSP_E_NOMEM ? MSP_OK : msp_audit_judge_step(s, replicas, NULL);
+    return judged == MSP_E_NOMEM ? msp_error_set(err, judged, "no memory for the audit") : st;
 }
 
 /* ---- the job ----------------------------------------------------------------------------------------------------- */
@@ -347,16 +400,8 @@ msp_audit_run(msp_audit_result *out, const msp_audit_options *opt, msp_error *er
 void
 msp_audit_result_release(msp_audit_result *r)
 {
-    for (size_t i = 0; i < r->nfindings; i++) {
-        msp_audit_finding *f = &r->findings[i];
-
-        for (size_t k = 0; k < f->nstack; k++)
-            msp_free(f->stack[k]);
-        msp_free(f->stack);
-        msp_free(f->call);
-        msp_free(f->group);
-        msp_free(f->what);
-    }
+    for (size_t i = 0; i < r->nfindings; i++)
+        release_finding(&r->findings[i]);
     msp_free(r->findings);
     *r = (msp_audit_result){0};
 }

@@ -15,7 +15,8 @@
 #include "msprobe/audit.h"
 #include "msprobe/tensor.h"
 
-enum { MSP_AUDIT_MAX_DIM = 8, MSP_AUDIT_NSTATS = 4 }; /* Max, Min, Mean, Norm */
+enum { MSP_AUDIT_MAX_DIM = 8, MSP_AUDIT_WHAT = 512 };
+enum { MSP_AUDIT_MAX, MSP_AUDIT_MIN, MSP_AUDIT_MEAN, MSP_AUDIT_NORM, MSP_AUDIT_NSTATS };
 
 typedef enum msp_audit_op {
     MSP_AUDIT_NONE = 0,
@@ -31,12 +32,13 @@ typedef enum msp_audit_op {
     MSP_AUDIT_ALL_TO_ALL, /* of lists */
     MSP_AUDIT_ALL_TO_ALL_SINGLE,
     MSP_AUDIT_ALL_GATHER_LISTS, /* all_gather_coalesced: a list of lists */
+    MSP_AUDIT_BARRIER,
     MSP_AUDIT_SEND,
     MSP_AUDIT_RECV
 } msp_audit_op;
 
 typedef enum msp_audit_reduce {
-    MSP_REDUCE_OTHER = 0, /* one that is not checked: PREMUL_SUM */
+    MSP_REDUCE_OTHER = 0, /* one that is not checked */
     MSP_REDUCE_SUM,
     MSP_REDUCE_AVG,
     MSP_REDUCE_PRODUCT,
@@ -44,7 +46,8 @@ typedef enum msp_audit_reduce {
     MSP_REDUCE_MIN,
     MSP_REDUCE_BAND,
     MSP_REDUCE_BOR,
-    MSP_REDUCE_BXOR
+    MSP_REDUCE_BXOR,
+    MSP_REDUCE_PREMUL_SUM
 } msp_audit_reduce;
 
 typedef struct msp_audit_tensor {
@@ -65,6 +68,7 @@ typedef struct msp_audit_list {
 typedef struct msp_audit_call {
     msp_audit_op op;
     msp_audit_reduce reduce;
+    double factor; /* of PREMUL_SUM */
     size_t record; /* place in dump.json */
     msp_str name;
     msp_str group;     /* its ranks and, where recorded, its name: equal text, equal group */
@@ -75,9 +79,12 @@ typedef struct msp_audit_call {
     int64_t root;  /* of broadcast and the like, peer of a message: number of the rank in the job; -1: any or none */
     int64_t tag;
     msp_audit_list in, out;          /* out is empty when the result was not recorded */
+    msp_audit_list before;           /* what stood in the result's place before the call */
     int64_t *in_splits, *out_splits; /* all_to_all_single; NULL: equal parts */
     size_t nin_splits, nout_splits;
-    bool met; /* all who should took part */
+    bool coalesced;   /* recorded before it was done */
+    bool is_finished; /* the call has returned, or was waited for */
+    bool is_told;     /* the record says which of the group's calls this is, and coalesced is known */
 } msp_audit_call;
 
 typedef struct msp_audit_weight {
@@ -85,7 +92,15 @@ typedef struct msp_audit_weight {
     uint64_t digest;
     int64_t numel;
     size_t record;
+    bool is_zero; /* nothing but zeros: equal on ranks that have nothing in common */
 } msp_audit_weight;
+
+/* Weights, or gradients, in the order of the records. */
+typedef struct msp_audit_weights {
+    msp_audit_weight *items;
+    msp_str *names; /* keys are given when all ranks are read */
+    size_t n, cap, names_cap;
+} msp_audit_weights;
 
 typedef struct msp_audit_rank {
     int64_t rank;
@@ -93,13 +108,12 @@ typedef struct msp_audit_rank {
     msp_arena arena;
     msp_audit_call *calls;
     size_t ncalls, calls_cap;
-    msp_str *weight_names; /* while the rank is read; keys are given afterwards, one rank after the other */
-    msp_audit_weight *weights;
-    size_t nweights, weights_cap, names_cap;
+    msp_audit_weights weights, gradients;
     size_t records;
     msp_str last; /* name of the last record */
     bool cut, has_order;
-    msp_str lost; /* a tensor file that was cut short while it was read */
+    bool is_stuck; /* its last communication call is not finished */
+    msp_str lost;  /* a tensor file that was cut short while it was read */
     msp_status status;
     msp_error err;
 } msp_audit_rank;
@@ -114,9 +128,9 @@ typedef struct msp_audit_set {
     /* what the check found */
     const msp_audit_tensor *lost; /* its file was cut short while it was read */
     const msp_audit_rank *loser;
-    bool wrong;
-    size_t blamed; /* index */
-    char what[512];
+    bool wrong, everybody; /* everybody: on all ranks, blamed is only the first */
+    size_t blamed;         /* index */
+    char what[MSP_AUDIT_WHAT];
     enum { MSP_BY_NOTHING = 0, MSP_BY_TENSORS, MSP_BY_STATISTICS, MSP_BY_CHECKSUMS } by;
 } msp_audit_set;
 
@@ -135,12 +149,6 @@ typedef struct msp_audit_step {
 MSP_CHECK msp_status msp_audit_rank_read(msp_audit_rank *r, msp_error *err);
 void msp_audit_rank_release(msp_audit_rank *r);
 
-/* Match the calls of the step into sets; calls that do not meet become findings. */
-MSP_CHECK msp_status msp_audit_align(msp_audit_step *s, msp_error *err);
-
-/* Is the result what the operation makes of the inputs? Fills the last fields of set. */
-void msp_audit_check(msp_audit_set *set);
-
 /* Weights over the steps: which ranks are replicas, and which have parted already. Zeroed: nothing seen yet. */
 typedef struct msp_audit_replicas {
     bool known;
@@ -149,12 +157,32 @@ typedef struct msp_audit_replicas {
     size_t n;
 } msp_audit_replicas;
 
+/* All that is to be said of a step whose ranks are read. The caller releases the ranks. */
+MSP_CHECK msp_status msp_audit_judge_step(msp_audit_step *s, msp_audit_replicas *p, msp_error *err);
+
+/* Match the calls of the step into sets; calls that do not meet become findings. */
+MSP_CHECK msp_status msp_audit_align(msp_audit_step *s, msp_error *err);
+
+/* The messages among them: see messages.c. */
+MSP_CHECK msp_status msp_audit_align_messages(msp_audit_step *s, msp_error *err);
+
+/* An empty set of n calls behind those of the step; the caller counts it in s->nsets when it is filled. NULL: no
+ * memory. */
+msp_audit_set *msp_audit_new_set(msp_audit_step *s, size_t n);
+
+/* Is the result what the operation makes of the inputs? Fills the last fields of set. */
+void msp_audit_check(msp_audit_set *set);
+
+/* s->ranks hold weights and gradients; what parts becomes a finding. */
 MSP_CHECK msp_status msp_audit_compare_replicas(msp_audit_replicas *p, msp_audit_step *s, msp_error *err);
 void msp_audit_replicas_release(msp_audit_replicas *p);
 
 /* Add a finding; call may be NULL. The stack is read from the rank's stack.json. */
 MSP_CHECK msp_status msp_audit_add(msp_audit_step *s, msp_audit_kind kind, const msp_audit_rank *r, msp_str call,
                                    int64_t record, msp_str group, const char *what, msp_error *err);
+
+/* Do two tensors agree in type and size and in all that is recorded of their values? */
+bool msp_audit_same_summary(const msp_audit_tensor *a, const msp_audit_tensor *b);
 
 /* The rank with this number, or NULL. */
 msp_audit_rank *msp_audit_rank_of(const msp_audit_step *s, int64_t number);

@@ -52,6 +52,9 @@ print_result(const msp_audit_result *r)
            (long long)r->unchecked);
     if (r->weights == 0)
         puts("  No weights were compared between replicas: level L0 or mix records them.");
+    else
+        printf("  %lld weights and %lld gradients compared between replicas\n", (long long)r->weights,
+               (long long)r->gradients);
     if (!r->has_order && r->calls > 0)
         puts("  The dump does not say the group of each call: a call without the argument is of all ranks.");
     if (r->nfindings == 0) {
@@ -86,6 +89,7 @@ print_json(const msp_audit_result *r)
     msp_jsonout_int(&j, "by_checksums", r->by_checksums);
     msp_jsonout_int(&j, "unchecked", r->unchecked);
     msp_jsonout_int(&j, "weights", r->weights);
+    msp_jsonout_int(&j, "gradients", r->gradients);
     msp_jsonout_bool(&j, "has_order", r->has_order);
     msp_jsonout_open(&j, "findings", '[');
     for (size_t i = 0; i < r->nfindings; i++) {

@@ -362,7 +362,7 @@ run_all(jobs *j, msp_error *err)
             run_pairs(order, n - nreadable, j);
         if (st == MSP_OK && nreadable > 0)
             st = msp_share_lead(&share, order + (n - nreadable), nreadable, err);
-        msp_share_end(link, j->run->names, j->run->cancelled, &j->out->lost);
+        msp_share_end(link, j->run, j->run->cancelled, &j->out->lost);
         j->ended = true;
     } else {
         run_pairs(order, n, j);
@@ -497,6 +497,8 @@ run_plan(msp_run *run, msp_plan *plan, const char *output_dir, msp_compare_resul
             log_failures(out);
         if (run->names != NULL)
             msp_name_map_warn(run->names, run->opt);
+        if (run->layout != NULL && !run->cancelled && strcmp(run->opt->layout, "auto") != 0)
+            msp_layout_warn(run->layout, run->opt->layout);
         if (st == MSP_OK && run->opt->diff_analyze)
             st = analyse(&j, err);
     }

@@ -265,6 +265,24 @@ def test_parts_that_do_not_go_together_are_said_in_their_row(run, tmp_path, rule
     assert why in table(tmp_path)[LINEAR + ".output.0"]["Err_message"]
 
 
+def test_a_rule_that_fits_nothing_and_parts_that_do_not_go_together_are_said_on_the_screen(run, tmp_path):
+    column_parallel(tmp_path, "statistics")
+    text = COLUMN_PARALLEL.replace("axis: -1", "axis: 4") + '  - {name: "*.lniear.*", how: sum}\n'
+    r = compare(run, "--layout", layout(tmp_path, text))
+    assert r.err == "warning: layout.yaml: part 3 (*.lniear.*) is the rule of no row\n"
+    said = " ".join(r.out.split())
+    assert "The layout does not hold for 1 row of the NPU side; the first is Functional.linear.0.forward.output.0: it has no axis 4" in said
+    assert compare(run, "--layout", layout(tmp_path, COLUMN_PARALLEL)).err == ""
+
+
+@pytest.mark.parametrize("text", ["a: &a [x, x]\nb: [*a, *a]\nparts: []\n", "a: &a [*a]\n", "[" * 5000 + "]" * 5000, "parts:\0\1"],
+                         ids=["anchors", "itself", "deep", "bytes"])
+def test_a_hostile_layout_is_an_error_with_its_line(run, tmp_path, text):
+    column_parallel(tmp_path, "statistics")
+    r = compare(run, "--layout", layout(tmp_path, text), rc=1)
+    assert r.err.startswith("error: layout.yaml: line ") and r.err.count("\n") == 1
+
+
 def test_a_layout_and_a_mapping_do_not_go_together(run, tmp_path):
     column_parallel(tmp_path, "statistics")
     (tmp_path / "map.yaml").write_text("a: b\n")

@@ -125,11 +125,12 @@ def test_parts_that_are_put_together_too(run, launch, tmp_path):
             part = test_layout.columns(y, 3 * t, 3 * t + 3)
             test_layout.rank(tmp_path / "npu/step0" / ("rank%d" % (2 * d + t)), [test_layout.X, part], "tensor")
     (tmp_path / "layout.yaml").write_text(
-        test_layout.COLUMN_PARALLEL + "groups: [{npu: [0, 1], bench: [0]}, {npu: [2, 3], bench: [1]}]\n")
+        test_layout.COLUMN_PARALLEL + "  - {name: nothing, how: skip}\ngroups: [{npu: [0, 1], bench: [0]}, {npu: [2, 3], bench: [1]}]\n")
     options = ["--json", "--format", "csv", "--layout", "layout.yaml"]
     one = run("compare", "npu", "bench", "-o", "one", *options)
     code, out, err = launch(3, "compare", "npu", "bench", "-o", "many", *options)
     assert (code, one.rc) == (0, 0), err
+    assert err == one.err == "warning: layout.yaml: part 3 (nothing) is the rule of no row\n"
     assert answer(out) == answer(one.raw) and contents(tmp_path / "many") == contents(tmp_path / "one")
 
 
@@ -151,6 +152,16 @@ def test_a_pair_that_cannot_be_compared_is_named_and_the_others_are(run, launch,
     one = run("compare", "npu", "bench", "-o", "one", "--json", "--format", "csv")
     code, out, err = launch(3, "compare", "npu", "bench", "-o", "many", "--json", "--format", "csv")
     assert (one.rc, code) == (1, 1) and "rank7" in err
+    assert answer(out) == answer(one.raw) and contents(tmp_path / "many") == contents(tmp_path / "one")
+
+
+def test_what_a_process_that_sees_other_files_cannot_read_is_done_by_process_0(run, launch, job, msprobe, tmp_path):
+    """The second process stands in an empty folder: the paths lead it nowhere."""
+    (tmp_path / "elsewhere").mkdir()
+    words = ["compare", "npu", "bench", "-o", "many", "--json", "--format", "csv"]
+    one = run("compare", "npu", "bench", "-o", "one", "--json", "--format", "csv")
+    code, out, err = launch(1, *words, ":", "-n", "1", "-wdir", tmp_path / "elsewhere", msprobe, *words)
+    assert (code, one.rc) == (0, 0), err
     assert answer(out) == answer(one.raw) and contents(tmp_path / "many") == contents(tmp_path / "one")
 
 

@@ -54,13 +54,50 @@ def collectives(d, rank, world):
     d.step()
 
 
-@pytest.mark.parametrize("task", ["tensor", "statistics"])
-@pytest.mark.parametrize("world", [2, 4])
-def test_a_clean_job_is_clean(tmp_path, task, world):
-    ranks(tmp_path, lambda d, rank: collectives(d, rank, world), world, task=task)
+def more_collectives(d, rank, world):
+    """Other types and reductions, unequal parts, lists, and messages from anywhere."""
+    d.start()
+    y = R(6, 5, seed=rank + 3)
+    for op in ("SUM", "PRODUCT", "MIN", "AVG"):
+        dist.all_reduce(y.clone(), op=getattr(dist.ReduceOp, op))
+    for op in ("BAND", "BOR", "BXOR"):
+        dist.all_reduce(torch.arange(5) + rank, op=getattr(dist.ReduceOp, op))
+    for t in (y.bfloat16(), y.half(), y.double(), torch.complex(y, -y), torch.full((3,), rank, dtype=torch.int8)):
+        dist.all_reduce(t)
+    dist.reduce_scatter(torch.zeros(3), [R(3, seed=10 * rank + i) for i in range(world)])
+    dist.reduce_scatter_tensor(torch.zeros(2), R(2 * world, seed=rank), op=dist.ReduceOp.MAX)
+    given, got = [i + 1 for i in range(world)], [rank + 1] * world
+    dist.all_to_all_single(torch.zeros(sum(got), 2), R(sum(given), 2, seed=rank), got, given)
+    dist.gather(y, [torch.zeros(6, 5) for _ in range(world)] if rank == 1 else None, dst=1)
+    for work in [dist.all_reduce(R(4, seed=rank + i), async_op=True) for i in range(3)][::-1]:
+        work.wait()
+    if rank == 0:
+        dist.send(y, 1)
+        dist.send(y * 2, 1)
+    if rank == 1:
+        dist.recv(torch.zeros(6, 5))
+        dist.recv(torch.zeros(6, 5), 0)
+    ops = [dist.P2POp(dist.isend, y * 3, (rank + 1) % world), dist.P2POp(dist.irecv, torch.zeros(6, 5), (rank - 1) % world)]
+    for work in dist.batch_isend_irecv(ops):
+        work.wait()
+    late = dist.all_reduce(y, async_op=True)  # its record is finished last, and belongs here
+    dist.broadcast(torch.ones(2), 0)
+    d.stop()
+    late.wait()
+    d.step()
+
+
+MODES = [("tensor", None), ("statistics", None), ("statistics", {"summary_mode": "md5"})]
+
+
+@pytest.mark.parametrize("task,part", MODES, ids=["tensor", "statistics", "md5"])
+@pytest.mark.parametrize("world,body", [(2, collectives), (8, collectives), (2, more_collectives), (5, more_collectives)])
+def test_a_clean_job_is_clean_and_everything_in_it_is_checked(tmp_path, world, body, task, part):
+    ranks(tmp_path, lambda d, rank: body(d, rank, world), world, task=task, part=part)
     said = audit(tmp_path / "dump")
-    assert said["findings"] == [] and said["ranks"] == world
-    assert said["by_tensors" if task == "tensor" else "by_statistics"] >= 10
+    assert said["findings"] == [] and said["ranks"] == world and said["has_order"]
+    assert said["matched"] > 12 and said["unchecked"] == 0
+    assert said["by_tensors"] == (said["matched"] if task == "tensor" else 0)
 
 
 def change(path, call, edit):
@@ -83,7 +120,93 @@ def test_an_altered_result_is_named(tmp_path, call, rank):
     torch.save(t, folder / name)
     first = audit(tmp_path / "dump")["findings"][0]
     assert (first["kind"], first["rank"], first["call"]) == ("values", rank, call)
-    assert "element 3" in first["what"] and first["stack"]
+    assert "element 3" in first["what"] and first["stack"] and "what stood there" not in first["what"]
+
+
+def stats(t):
+    return {"Max": t.max().item(), "Min": t.min().item(), "Mean": t.mean().item(), "Norm": t.norm().item()}
+
+
+@pytest.mark.parametrize("call,rank", [("Distributed.reduce_scatter_tensor.0.forward", None), ("Distributed.all_to_all_single.0.forward", None),
+                                       ("Distributed.all_gather_into_tensor.0.forward", 2), ("Distributed.all_reduce.1.forward", 3),
+                                       ("Distributed.recv.0.forward", 1)])
+@pytest.mark.parametrize("md5", [False, True])
+def test_an_altered_result_is_named_by_its_statistics(tmp_path, call, rank, md5):
+    """Where the parts of a tensor have none of their own, all results together are held against all inputs."""
+    def edit(data, call):
+        record = data[call]["output"][0]
+        record.update({k: record[k] * 1.5 for k in ("Max", "Min", "Mean", "Norm")}, **({"md5": "deadbeef"} if md5 else {}))
+
+    ranks(tmp_path, lambda d, r: collectives(d, r, 4), 4, task="statistics", part={"summary_mode": "md5"} if md5 else None)
+    change(tmp_path / "dump" / "step0" / ("rank%d" % (3 if rank is None else rank)) / "dump.json", call, edit)
+    first = audit(tmp_path / "dump")["findings"][0]
+    assert (first["kind"], first["call"]) == ("values", call) and first["stack"]
+    assert first["rank"] == rank if rank is not None else "on all 4 ranks of its group" in first["what"]
+
+
+@pytest.mark.parametrize("task,part", MODES, ids=["tensor", "statistics", "md5"])
+def test_a_call_that_did_nothing_is_named(tmp_path, task, part):
+    """Every rank's result is its own input: found nowhere by looking for ranks that differ from the others."""
+    def body(d, rank):
+        d.start()
+        dist.all_reduce(torch.ones(4))
+        dist.all_gather_into_tensor(torch.zeros(6), R(3, seed=rank))
+        d.stop()
+        d.step()
+
+    ranks(tmp_path, body, 2, task=task, part=part)
+    for rank in (0, 1):
+        folder = tmp_path / "dump" / "step0" / ("rank%d" % rank)
+        change(folder / "dump.json", "Distributed.all_reduce.0.forward",
+               lambda data, call: data[call].update(output=[dict(data[call]["input_args"][0], data_name=call + ".output.0.pt")]))
+        if task == "tensor":
+            torch.save(torch.ones(4), folder / "dump_tensor_data" / "Distributed.all_reduce.0.forward.output.0.pt")
+    finding, = audit(tmp_path / "dump")["findings"]
+    assert (finding["kind"], finding["call"]) == ("values", "Distributed.all_reduce.0.forward") and "the call did nothing" in finding["what"]
+    for rank in (0, 1):  # a tool that does not say which call this is may have recorded it before it was done
+        change(tmp_path / "dump" / "step0" / ("rank%d" % rank) / "dump.json", None, lambda data, call: [r.pop("distributed", None) for r in data.values()])
+    said = audit(tmp_path / "dump")
+    assert said["findings"] == [] and said["unchecked"] == 1
+
+
+def test_what_torch_puts_off_is_not_checked(tmp_path):
+    manager = getattr(dist.distributed_c10d, "_coalescing_manager", None)
+    if manager is None:
+        pytest.skip("this torch coalesces nothing")
+
+    def body(d, rank):
+        d.start()
+        with manager(async_ops=False):
+            dist.all_reduce(R(4, seed=rank))
+            dist.all_reduce(R(3, seed=rank))
+        dist.all_reduce(R(2, seed=rank))
+        d.stop()
+        d.step()
+
+    told = [r["distributed"].get("coalesced") for r in ranks(tmp_path, body, 2)[0].data(rank="rank0").values()]
+    assert told == [True, True, None]
+    said = audit(tmp_path / "dump")
+    assert said["findings"] == [] and (said["by_statistics"], said["unchecked"]) == (1, 2)
+
+
+def test_a_scaled_sum_is_checked_by_the_factor_that_was_recorded(tmp_path):
+    """gloo has no PREMUL_SUM, so a SUM's record is made one."""
+    def body(d, rank):
+        d.start()
+        dist.all_reduce(R(4, seed=rank))
+        d.stop()
+        d.step()
+
+    def edit(data, call, factor):
+        op = {"type": "torch.distributed.ReduceOp", "value": "RedOpType.PREMUL_SUM", "factor": factor}
+        data[call]["input_kwargs"]["op"] = op
+
+    ranks(tmp_path, body, 2)
+    for factor, clean in ((1.0, True), (3.0, False)):
+        for rank in (0, 1):
+            change(tmp_path / "dump" / "step0" / ("rank%d" % rank) / "dump.json", "Distributed.all_reduce.0.forward",
+                   lambda data, call: edit(data, call, factor))
+        assert (audit(tmp_path / "dump")["findings"] == []) == clean
 
 
 def test_a_rank_that_makes_another_order_of_calls_is_named(tmp_path):
@@ -93,6 +216,8 @@ def test_a_rank_that_makes_another_order_of_calls_is_named(tmp_path):
         i, k = names.index("Distributed.all_reduce.3.forward"), names.index("Distributed.broadcast.0.forward")
         names[i], names[k] = names[k], names[i]
         kept = dict(data)
+        one, other = (kept[n]["distributed"] for n in ("Distributed.all_reduce.3.forward", "Distributed.broadcast.0.forward"))
+        one["order"], other["order"] = other["order"], one["order"]
         data.clear()
         data.update((n, kept[n]) for n in names)
 
@@ -188,3 +313,51 @@ def test_a_root_is_the_rank_of_the_job_however_it_was_named(tmp_path):
     ranks(tmp_path, body, 3, task="tensor")
     said = audit(tmp_path / "dump")
     assert said["findings"] == [] and said["by_tensors"] == 1
+
+
+@pytest.mark.parametrize("task,part", MODES, ids=["tensor", "statistics", "md5"])
+def test_a_replicas_gradient_that_is_doubled_after_the_reduction_is_named_before_the_weights(tmp_path, task, part):
+    """Reduced by hooks of the parameters, as ZeRO does; in step 1 rank 2 takes twice one of them."""
+    def body(d, rank):
+        model = fill(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1)))
+        step = [0]
+
+        def reduced(p):
+            def hook(grad):
+                whole = grad.clone()
+                dist.all_reduce(whole)
+                return whole * 2 if (rank, step[0]) == (2, 1) and p is model[2].weight else whole
+            return hook
+
+        for p in model.parameters():
+            p.register_hook(reduced(p))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for i in range(3):
+            step[0] = i
+            d.start(model)
+            model(R(4, 3, seed=10 * i + rank)).pow(2).mean().backward()
+            d.stop()
+            d.step()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    ranks(tmp_path, body, 4, task=task, part=part, level="mix")
+    said = audit(tmp_path / "dump")
+    assert said["gradients"] > 0
+    finding, = said["findings"]
+    assert (finding["kind"], finding["step"], finding["rank"]) == ("replicas", 1, 2)
+    assert finding["what"] == "the gradient Module.2.Linear.parameters_grad.weight of rank 2 differs from that of 3 other replicas, which are equal"
+
+
+def test_gradients_that_were_recorded_before_their_reduction_are_no_finding(tmp_path):
+    def body(d, rank):
+        ddp = nn.parallel.DistributedDataParallel(fill(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))))
+        for i in range(2):
+            d.start(ddp)
+            ddp(R(4, 3, seed=10 * i + rank)).pow(2).mean().backward()
+            d.stop()
+            d.step()
+
+    ranks(tmp_path, body, 3, task="statistics", level="mix")
+    said = audit(tmp_path / "dump")
+    assert said["findings"] == [] and said["weights"] > 0 and said["gradients"] == 0

@@ -92,8 +92,20 @@ def other(value, path):
         return {"type": "torch.ProcessGroup", "group_ranks": ranks, "group_id": group_id(ranks)}
     if name in ("ReduceOp", "RedOpType"):
         text = str(value)
-        return {"type": "torch.distributed.ReduceOp", "value": str(value.op) if " object at " in text else text}  # 1.13 has no text of its own
+        text = str(value.op) if " object at " in text else text  # some have no text of their own
+        factor = premul_factor(value) if "PREMUL" in text else None
+        return {"type": "torch.distributed.ReduceOp", "value": text, **({} if factor is None else {"factor": factor})}
     return None
+
+
+def premul_factor(op):
+    """By what PREMUL_SUM multiplies: its pickled state says it. None: a tensor, or a torch that does not say."""
+    try:
+        factor = op.__getstate__()[1]
+    except Exception as e:
+        give_back(e)
+        return None
+    return factor if isinstance(factor, float) else None
 
 
 def group_ranks(group):

@@ -51,6 +51,8 @@ class Groups:
         root = self._rank(group, given)
         if root is not None:
             found["root"] = root
+        if _is_coalesced(group):
+            found["coalesced"] = True
         return self._count(found, ())
 
     def _message(self, name, group, given):
@@ -109,3 +111,12 @@ def _made_before(group):
     """The groups of this process up to this one, in the order in which they were made."""
     made = list(_kept("_pg_group_ranks"))
     return made[:made.index(group)] if group in made else made
+
+
+def _is_coalesced(group):
+    """Is the call put off until torch's coalescing manager ends? What is recorded as its result stands there before it is made."""
+    try:
+        return (torch.distributed.group.WORLD if group is None else group) in torch.distributed.distributed_c10d._world.pg_coalesce_state
+    except AttributeError as e:
+        give_back(e)
+        return False

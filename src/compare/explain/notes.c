@@ -116,6 +116,32 @@ note_alignment(msp_compare_pair *out, const msp_suspect_source *src, msp_buf *te
     return add_note(out, text) && note_texts(out, &out->verdict.alignment, MOST_ALIGNMENT, text);
 }
 
+/* Rows of which the parts are not put together as the layout says: how many, the first, and why. */
+static bool
+note_layout(msp_compare_pair *out, const msp_suspect_source *src, msp_buf *text)
+{
+    static const char *const names[] = {"NPU", "bench"};
+    bool ok = true;
+
+    for (int side = 0; side < 2 && ok; side++) {
+        const msp_whole *w = src->measurer->whole[side];
+        const msp_rows *rows = src->rows[side];
+        size_t n = 0, first = 0;
+
+        for (size_t i = 0; w != NULL && i < rows->count; i++)
+            if (msp_whole_note(w, &rows->rows[i]) != NULL && n++ == 0)
+                first = i;
+        if (n == 0)
+            continue;
+        msp_buf_printf(text, "The layout does not hold for %zu row%s of the %s side; the first is ", n,
+                       n == 1 ? "" : "s", names[side]);
+        msp_buf_str(text, msp_row_name(&rows->rows[first]));
+        msp_buf_printf(text, ": %s", msp_whole_note(w, &rows->rows[first]));
+        ok = add_note(out, text);
+    }
+    return ok;
+}
+
 static bool
 note_partners(msp_compare_pair *out, const msp_suspect_source *src, msp_buf *text)
 {
@@ -174,8 +200,10 @@ msp_answer_notes(msp_compare_pair *out, const msp_suspect_source *src)
     msp_buf text = {0};
     bool ok = note_types(out, src, &text) && note_texts(out, &out->verdict.facts, 3, &text) &&
               note_texts(out, &out->verdict.flips, 2, &text);
-    size_t before = out->answer.nnotes;
+    size_t before;
 
+    ok = ok && note_layout(out, src, &text);
+    before = out->answer.nnotes;
     ok = ok && note_partners(out, src, &text);
     out->answer.npartners = out->answer.nnotes - before;
     msp_buf_release(&text);

@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/file.h"
+#include "core/log.h"
 #include "dump/dump_read.h"
 #include "text/yaml.h"
 
@@ -200,7 +201,8 @@ read_root(msp_layout *l, const msp_json *root, msp_error *err)
         return msp_error_set(err, MSP_E_INVALID, "'parts' and 'groups' are lists");
     l->rules = msp_arena_alloc_zero(&l->arena, msp_json_count(parts) + 1, sizeof(*l->rules));
     l->groups = msp_arena_alloc_zero(&l->arena, msp_json_count(groups) + 1, sizeof(*l->groups));
-    if (l->rules == NULL || l->groups == NULL)
+    l->used = msp_arena_alloc_zero(&l->arena, msp_json_count(parts) + 1, sizeof(*l->used));
+    if (l->rules == NULL || l->groups == NULL || l->used == NULL)
         return no_memory(err);
     if (msp_json_count(groups) > MOST_MEMBERS)
         return msp_error_set(err, MSP_E_LIMIT, "more than %d groups", MOST_MEMBERS);
@@ -280,8 +282,8 @@ fits(msp_str pattern, msp_str name)
     return p == pattern.len;
 }
 
-const msp_layout_rule *
-msp_layout_find(const msp_layout *l, int side, msp_str name)
+static const msp_layout_rule *
+find(const msp_layout *l, int side, msp_str name)
 {
     const msp_map_entry *e = l->nrules > 0 ? msp_map_get(&l->exact, name) : NULL;
     size_t first = e != NULL ? (size_t)e->value : SIZE_MAX;
@@ -295,4 +297,28 @@ msp_layout_find(const msp_layout *l, int side, msp_str name)
             return r;
     }
     return first != SIZE_MAX ? &l->rules[first] : NULL;
+}
+
+const msp_layout_rule *
+msp_layout_find(const msp_layout *l, int side, msp_str name)
+{
+    const msp_layout_rule *r = find(l, side, name);
+
+    if (r != NULL)
+        atomic_store_explicit(&l->used[r - l->rules], 1, memory_order_relaxed);
+    return r;
+}
+
+void
+msp_layout_warn(const msp_layout *l, const char *path)
+{
+    enum { SHOWN = 5 };
+    size_t unused = 0;
+
+    for (size_t i = 0; i < l->nrules; i++)
+        if (!l->used[i] && unused++ < SHOWN)
+            msp_warning("%s: part %zu (%.*s) is the rule of no row", path, i + 1,
+                        (int)(l->rules[i].pattern.len < 200 ? l->rules[i].pattern.len : 200), l->rules[i].pattern.p);
+    if (unused > SHOWN)
+        msp_warning("%s: so are %zu more parts", path, unused - SHOWN);
 }

@@ -16,6 +16,7 @@
 #ifndef MSP_COMPARE_LAYOUT_H
 #define MSP_COMPARE_LAYOUT_H
 
+#include <stdatomic.h>
 #include "core/arena.h"
 #include "core/map.h"
 #include "core/str.h"
@@ -43,8 +44,9 @@ typedef struct msp_layout {
     msp_arena arena;
     msp_layout_rule *rules;
     size_t nrules;
-    msp_map exact;  /* names without * and ?, to the first rule that has it: there may be one for every row */
-    size_t *others; /* numbers of the rules with * or ?, in their order */
+    atomic_uchar *used; /* by number of the rule: 1 when it was found for a row */
+    msp_map exact;      /* names without * and ?, to the first rule that has it: there may be one for every row */
+    size_t *others;     /* numbers of the rules with * or ?, in their order */
     size_t nothers;
     msp_layout_group *groups;
     size_t ngroups; /* 0: all with all */
@@ -62,5 +64,8 @@ void msp_layout_release(msp_layout *l);
 
 /* The rule for a row of a side, or NULL. skip applies to both sides. */
 const msp_layout_rule *msp_layout_find(const msp_layout *l, int side, msp_str name);
+
+/* Name the rules that were found for no row, after all rows; path is the yaml's. */
+void msp_layout_warn(const msp_layout *l, const char *path);
 
 #endif

@@ -1,8 +1,15 @@
 /* follow.c - a process that works for process 0: see share.h. */
 #include <pthread.h>
+#include "compare/layout/layout.h"
 #include "compare/share/talk.h"
 #include "core/alloc.h"
 #include "core/vec.h"
+
+/* A message that is to be sent. */
+typedef struct outgoing {
+    msp_talk what;
+    msp_buf more;
+} outgoing;
 
 /* The thread that works takes pairs from todo and leaves packed results in done. */
 typedef struct follower {
@@ -11,7 +18,7 @@ typedef struct follower {
     pthread_cond_t wake;
     size_t *todo;
     size_t ntodo, cap_todo;
-    msp_buf *done;
+    outgoing *done;
     size_t ndone, cap_done;
     bool is_busy, is_over, failed;
     double heard, said;
@@ -48,17 +55,29 @@ forget_pair(const msp_share *s, size_t pair)
     }
 }
 
+/* What may go well where process 0 runs: another machine may see other files and have more memory. */
+static bool
+depends_on_the_machine(msp_status st)
+{
+    return st == MSP_E_IO || st == MSP_E_NOT_FOUND || st == MSP_E_CHANGED || st == MSP_E_NOMEM;
+}
+
 static void
 hand_in(follower *f, size_t pair)
 {
-    msp_buf result = {0};
+    bool refused = depends_on_the_machine(f->s->out->pairs[pair].status);
+    outgoing result = {refused ? TALK_REFUSED : TALK_RESULT, {0}};
+    uint64_t index = pair;
 
-    pack_result(&result, f->s, pair);
+    if (refused)
+        msp_buf_add(&result.more, &index, sizeof(index));
+    else
+        pack_result(&result.more, f->s, pair);
     forget_pair(f->s, pair);
     pthread_mutex_lock(&f->lock);
-    if (result.failed || !msp_vec_grow((void **)&f->done, &f->cap_done, f->ndone + 1, sizeof(*f->done))) {
+    if (result.more.failed || !msp_vec_grow((void **)&f->done, &f->cap_done, f->ndone + 1, sizeof(*f->done))) {
         f->failed = true;
-        msp_buf_release(&result);
+        msp_buf_release(&result.more);
     } else {
         f->done[f->ndone++] = result;
     }
@@ -99,7 +118,7 @@ static void
 send_results(follower *f)
 {
     for (;;) {
-        msp_buf result = {0};
+        outgoing result = {0};
 
         pthread_mutex_lock(&f->lock);
         if (f->ndone > 0) {
@@ -107,10 +126,10 @@ send_results(follower *f)
             memmove(f->done, f->done + 1, --f->ndone * sizeof(*f->done));
         }
         pthread_mutex_unlock(&f->lock);
-        if (result.p == NULL)
+        if (result.more.p == NULL)
             return;
-        f->failed = f->failed || !msp_talk_say(f->s->link, 0, TALK_RESULT, &result);
-        msp_buf_release(&result);
+        f->failed = f->failed || !msp_talk_say(f->s->link, 0, result.what, &result.more);
+        msp_buf_release(&result.more);
     }
 }
 
@@ -173,11 +192,14 @@ static void
 say_bye(const follower *f)
 {
     const msp_name_map *names = f->s->run->names;
+    const msp_layout *layout = f->s->run->layout;
     msp_buf use = {0};
 
     if (names != NULL && names->is_used)
         for (size_t i = 0; i < names->names.count; i++)
             msp_buf_char(&use, (char)atomic_load(&names->use[i]));
+    for (size_t i = 0; layout != NULL && i < layout->nrules; i++)
+        msp_buf_char(&use, (char)atomic_load(&layout->used[i]));
     (void)msp_talk_say(f->s->link, 0, TALK_BYE, &use);
     msp_buf_release(&use);
 }
@@ -265,7 +287,7 @@ msp_share_follow(const msp_share *s, msp_error *err)
     pthread_mutex_unlock(&f.lock);
     pthread_join(thread, NULL);
     for (size_t i = 0; i < f.ndone; i++)
-        msp_buf_release(&f.done[i]);
+        msp_buf_release(&f.done[i].more);
     msp_free(f.done);
     msp_free(f.todo);
     pthread_cond_destroy(&f.wake);

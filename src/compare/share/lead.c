@@ -1,5 +1,6 @@
 /* lead.c - process 0, which hands out pairs and gathers results: see share.h. */
 #include <pthread.h>
+#include "compare/layout/layout.h"
 #include "compare/share/talk.h"
 #include "core/alloc.h"
 #include "core/log.h"
@@ -27,10 +28,12 @@ typedef struct leader {
     pthread_cond_t wake;
     const size_t *queue; /* pairs to be handed out, in this order */
     size_t next, nqueue;
-    int64_t *weight; /* of a pair by its number */
-    int64_t left;    /* weight of those not handed out */
-    size_t *returned;
+    int64_t *weight;  /* of a pair by its number */
+    int64_t left;     /* weight of those not handed out */
+    size_t *returned; /* by processes that died */
     size_t nreturned;
+    size_t *refused; /* by processes that could not compare them: they are done here */
+    size_t nrefused;
     uint8_t *deaths;
     size_t ndone;
     bool is_over;
@@ -60,6 +63,15 @@ take_pairs(leader *a, size_t pairs[TALK_PAIRS_AT_ONCE])
     return n;
 }
 
+static size_t
+take_refused(leader *a, size_t pairs[TALK_PAIRS_AT_ONCE])
+{
+    if (a->nrefused == 0)
+        return 0;
+    pairs[0] = a->refused[--a->nrefused];
+    return 1;
+}
+
 /* ---- the thread that works --------------------------------------------------------------------------------------- */
 
 static void *
@@ -70,7 +82,8 @@ work_too(void *payload)
 
     pthread_mutex_lock(&a->lock);
     while (!a->is_over) {
-        n = take_pairs(a, pairs);
+        n = take_refused(a, pairs);
+        n = n > 0 ? n : take_pairs(a, pairs);
         if (n == 0) {
             pthread_cond_wait(&a->wake, &a->lock);
             continue;
@@ -184,6 +197,24 @@ take_from_peer(peer *p, size_t pair)
     return false;
 }
 
+/* The process sees other files than this one, or has no memory: what it says of the pair is not the last word. */
+static void
+take_refusal(leader *a, int from, const char *bytes, size_t n)
+{
+    msp_pack p = {.at = bytes, .end = bytes + n};
+    uint64_t index;
+
+    msp_pack_raw(&p, &index, sizeof(index));
+    if (p.failed || index >= a->s->plan->npairs || !take_from_peer(&a->peers[from], (size_t)index)) {
+        bury(a, from, "sent what nobody asked for");
+        return;
+    }
+    pthread_mutex_lock(&a->lock);
+    a->refused[a->nrefused++] = (size_t)index;
+    pthread_cond_signal(&a->wake);
+    pthread_mutex_unlock(&a->lock);
+}
+
 static void
 take_result(leader *a, int from, const char *bytes, size_t n)
 {
@@ -237,6 +268,8 @@ hear(leader *a, int from, const char *bytes, size_t n)
         p->hungry = true;
     } else if (p->met && bytes[0] == TALK_RESULT) {
         take_result(a, from, bytes + 1, n - 1);
+    } else if (p->met && bytes[0] == TALK_REFUSED) {
+        take_refusal(a, from, bytes + 1, n - 1);
     }
 }
 
@@ -307,8 +340,9 @@ prepare(leader *a, const size_t *pairs, size_t n, msp_error *err)
     a->peers = msp_alloc_zero((size_t)a->s->link->size, sizeof(*a->peers));
     a->weight = msp_alloc_zero(plan->npairs, sizeof(*a->weight));
     a->returned = msp_alloc_zero(plan->npairs, sizeof(*a->returned));
+    a->refused = msp_alloc_zero(plan->npairs, sizeof(*a->refused));
     a->deaths = msp_alloc_zero(plan->npairs, 1);
-    if (a->peers == NULL || a->weight == NULL || a->returned == NULL || a->deaths == NULL)
+    if (a->peers == NULL || a->weight == NULL || a->returned == NULL || a->refused == NULL || a->deaths == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     a->said = now;
     for (int i = 0; i < a->s->link->size; i++)
@@ -328,6 +362,7 @@ release(leader *a)
     msp_free(a->peers);
     msp_free(a->weight);
     msp_free(a->returned);
+    msp_free(a->refused);
     msp_free(a->deaths);
     pthread_cond_destroy(&a->wake);
     pthread_mutex_destroy(&a->lock);
@@ -365,7 +400,7 @@ msp_share_lead(const msp_share *s, const size_t *pairs, size_t n, msp_error *err
 static void
 note_names(msp_name_map *names, const char *use, size_t n)
 {
-    if (names == NULL || n != names->names.count)
+    if (n != names->names.count)
         return;
     atomic_store(&names->is_used, true);
     for (size_t i = 0; i < n; i++)
@@ -373,8 +408,19 @@ note_names(msp_name_map *names, const char *use, size_t n)
             atomic_store(&names->use[i], (unsigned char)use[i]);
 }
 
+/* Which lines of the mapping or rules of the layout another process has met: a run has only one of them. */
+static void
+note_use(const msp_run *run, const char *use, size_t n)
+{
+    if (run != NULL && run->names != NULL)
+        note_names(run->names, use, n);
+    for (size_t i = 0; run != NULL && run->layout != NULL && n == run->layout->nrules && i < n; i++)
+        if (use[i] != 0)
+            atomic_store(&run->layout->used[i], 1);
+}
+
 void
-msp_share_end(msp_link *link, msp_name_map *names, bool in_haste, size_t *lost)
+msp_share_end(msp_link *link, const msp_run *run, bool in_haste, size_t *lost)
 {
     double patience = in_haste ? 0.1 : msp_talk_silence(link);
     double start = msp_talk_now();
@@ -402,7 +448,7 @@ msp_share_end(msp_link *link, msp_name_map *names, bool in_haste, size_t *lost)
         if (got == 0)
             continue;
         if (n > 0 && *(const char *)bytes == TALK_BYE) {
-            note_names(names, (const char *)bytes + 1, n - 1);
+            note_use(run, (const char *)bytes + 1, n - 1);
             waiting--;
         }
         link->drop(link, bytes);

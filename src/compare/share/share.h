@@ -34,9 +34,9 @@ MSP_CHECK msp_status msp_share_lead(const msp_share *s, const size_t *pairs, siz
 
 /*
  * Nothing, or nothing more, is to be done by the others. Adds to *lost those that do not answer; in haste nobody is
- * waited for. What they have met of names (may be NULL) is noted there.
+ * waited for. What they have met of the run's data mapping or layout is noted there; run may be NULL.
  */
-void msp_share_end(msp_link *link, msp_name_map *names, bool in_haste, size_t *lost);
+void msp_share_end(msp_link *link, const msp_run *run, bool in_haste, size_t *lost);
 
 /* What a follower is told first. Released with msp_free(). */
 typedef struct msp_share_setup {

@@ -8,8 +8,9 @@ typedef enum msp_talk {
     TALK_HELLO = 'H', /* follower: what it is, as text that must be the leader's own */
     TALK_WANT = 'W',  /* follower: it will soon have nothing to do */
     TALK_RESULT = 'R',
-    TALK_ALIVE = 'A', /* both, every second */
-    TALK_BYE = 'B',   /* follower: its answer to the end; which names of a data mapping it has met */
+    TALK_REFUSED = 'N', /* follower: a pair that cannot be compared where it runs */
+    TALK_ALIVE = 'A',   /* both, every second */
+    TALK_BYE = 'B', /* follower: its answer to the end; which names of a data mapping or rules of a layout it has met */
     TALK_SETUP = 'S', /* leader */
     TALK_PAIRS = 'P', /* leader: pairs to be compared */
     TALK_END = 'E'    /* leader */

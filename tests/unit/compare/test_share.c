@@ -33,6 +33,7 @@ typedef struct process {
     pthread_t thread;
     size_t worked; /* pairs */
     int dies_at;   /* after so many pairs it says nothing any more; -1: never */
+    bool is_blind; /* it sees none of the files */
     atomic_bool is_dead;
     msp_status status;
 } process;
@@ -41,6 +42,7 @@ static process processes[MAX_PROCESSES];
 static int silence = 60; /* seconds: longer than any machine takes for these tests */
 static int nprocesses;
 static atomic_int done_by[PAIRS]; /* how often */
+static atomic_int refusals;
 
 static int
 send_mail(msp_link *l, int to, const void *bytes, size_t n)
@@ -109,6 +111,13 @@ compare_one(process *p, size_t pair)
     msp_job_part *part = msp_alloc_zero(1, sizeof(*part));
     char text[64];
 
+    if (p->is_blind) {
+        msp_free(part);
+        out->error = copy("there is no such file");
+        out->status = MSP_E_NOT_FOUND;
+        atomic_fetch_add(&refusals, 1);
+        return;
+    }
     snprintf(text, sizeof(text), "call of pair %zu (%s)", pair, p->plan.pairs[pair].label);
     out->counts.rows = (int64_t)pair + 1;
     out->error = pair % 5 == 0 ? copy("cannot be read") : NULL;
@@ -349,6 +358,23 @@ what_a_dead_process_had_is_done_by_others(void **state)
 }
 
 static void
+what_a_process_cannot_read_is_done_by_the_first(void **state)
+{
+    (void)state;
+    begin(3);
+    refusals = 0;
+    processes[1].is_blind = processes[2].is_blind = true;
+    assert_int_equal(run_all(), MSP_OK);
+    assert_true(refusals > 0);
+    assert_int_equal(processes[0].out.lost, 0);
+    for (size_t i = 0; i < PAIRS; i++) {
+        assert_int_equal(done_by[i], 1);
+        assert_compared(i);
+    }
+    end();
+}
+
+static void
 all_others_may_die(void **state)
 {
     (void)state;
@@ -446,6 +472,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         TEST(every_pair_is_done_once_and_comes_back_whole),
         TEST(what_a_dead_process_had_is_done_by_others),
+        TEST(what_a_process_cannot_read_is_done_by_the_first),
         TEST(all_others_may_die),
         TEST(without_work_the_others_are_let_go),
         TEST(without_a_leader_the_others_end),
