@@ -95,7 +95,7 @@ elements_of(double *room, const msp_tensor *t)
 static inline double
 larger(double a, double b)
 {
-    return a > b ? a : b;
+    return b > a ? b : a;
 }
 
 /* 2 to the power of e, for normal numbers. */
