@@ -9,6 +9,7 @@ RAISED = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.flo
 DOUBLE = dict.fromkeys((torch.float16, torch.bfloat16, torch.float32), torch.float64)
 DOUBLE[torch.complex64] = torch.complex128
 PRECISIONS = {"recorded": {}, "raised": RAISED, "double": DOUBLE}
+LARGE = 1 << 20  # elements
 # functions whose second result (or only one) are positions along a dimension: which of two equal values is meant is the device's choice
 ARGS = {"argmax": 0, "argmin": 0, "argsort": 0, "topk": 1, "sort": 1, "max": 1, "min": 1, "kthvalue": 1, "median": 1, "mode": 1}
 
@@ -165,8 +166,8 @@ def first_line(e):
 
 
 def backward(roots, gradients, wanted):
-    """torch.autograd.grad(); given gradients it would import a library for symbolic shapes, which takes a second."""
-    if any(r.is_complex() for r in roots):
+    """torch.autograd.grad(); given gradients it imports a library for symbolic shapes, which takes a second: large tensors are worth it."""
+    if any(r.is_complex() or r.numel() >= LARGE for r in roots):
         return torch.autograd.grad(roots, wanted, gradients, allow_unused=True)
     total = sum((r * g).sum() for r, g in zip(roots, gradients))
     return torch.autograd.grad(total, wanted, allow_unused=True)
