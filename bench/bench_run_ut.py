@@ -21,7 +21,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MSPROBE = os.path.join(ROOT, ".venv", "bin", "msprobe")
 
 
-def record(folder, calls):
+def record(folder, calls, task="statistics"):
     """A step of so many calls, of forty APIs in turn, each with its gradients."""
     import torch
     import torch.nn.functional as F
@@ -30,7 +30,7 @@ def record(folder, calls):
     torch.manual_seed(0)
     config = os.path.join(folder, "config.json")
     with open(config, "w") as f:
-        json.dump({"task": "statistics", "dump_path": folder, "rank": [], "step": [], "level": "L1", "statistics": {"list": [], "scope": []}}, f)
+        json.dump({"task": task, "dump_path": folder, "rank": [], "step": [], "level": "L1", task: {"list": [], "scope": []}}, f)
     os.chmod(config, 0o640)
     debugger = PrecisionDebugger(config)
     w, b = torch.randn(64, 64, requires_grad=True), torch.randn(64, requires_grad=True)

@@ -86,7 +86,9 @@ typedef struct msp_verdict_result {
     bool one_type;             /* both sides have the same element type */
     msp_error_shape shape;     /* how the error lies in the tensor; MSP_SHAPE_NONE: not looked at */
     char *shape_text;          /* "the last 4 of every 20 elements are zero"; NULL: none */
-    const char *not_judged;    /* why not, one of `unjudged`; NULL: judged */
+    char *note;             /* what its numbers mean here: that it is a choice which fell the other way, that the bench
+                               makes no such call, what it stands for; NULL: nothing more */
+    const char *not_judged; /* why not, one of `unjudged`; NULL: judged */
 } msp_verdict_result;
 
 enum { MSP_VERDICT_SUSPECTS = 3 };

@@ -46,6 +46,8 @@ put_result(FILE *out, const msp_verdict_result *r, bool first)
         put_sentence(out, "", MSP_STYLE_RED, "NaN or inf on one side only");
     if (r->shape_text != NULL)
         put_sentence(out, "", MSP_STYLE_PLAIN, r->shape_text);
+    if (r->note != NULL)
+        put_sentence(out, "", MSP_STYLE_PLAIN, r->note);
 }
 
 static void
@@ -223,6 +225,7 @@ json_result(msp_jsonout *j, const msp_verdict_result *r)
     msp_jsonout_float(j, "ratio", r->ratio);
     msp_jsonout_bool(j, "nonfinite", r->nonfinite);
     msp_jsonout_text(j, "shape", r->shape_text);
+    msp_jsonout_text(j, "note", r->note);
     msp_jsonout_text(j, "not_judged", r->not_judged);
     msp_jsonout_close(j, '}');
 }

@@ -55,8 +55,9 @@ msp_local_roundoff(msp_dtype t)
 
 typedef struct work {
     int64_t n;
-    double *got, *want, *scale, *error; /* error: scaled and absolute; -1 where an element is left out */
-    double floor;                       /* scales are at least this */
+    const double *want;          /* the reference */
+    double *got, *scale, *error; /* error: scaled and absolute; -1 where an element is left out */
+    double floor;                /* scales are at least this */
     int digits, least;
     double normal; /* twice the smallest normal number of the type */
 } work;
@@ -78,6 +79,23 @@ load(double *out, const msp_tensor *t)
     else
         for (int64_t i = 0; i < t->numel; i++)
             out[i] = msp_dtype_load_f64(t->dtype, msp_tensor_at(t, i));
+}
+
+/* The elements of a reference as they are, or copied to room. */
+static const double *
+elements_of(double *room, const msp_tensor *t)
+{
+    if (t->dtype == MSP_F64 && msp_tensor_is_contiguous(t) && ((uintptr_t)t->data & 7) == 0)
+        return t->data;
+    load(room, t);
+    return room;
+}
+
+/* fmax() of two numbers, without a call for each element. */
+static inline double
+larger(double a, double b)
+{
+    return b > a ? b : a;
 }
 
 /* 2 to the power of e, for normal numbers. */
@@ -112,13 +130,14 @@ static void
 add_changes(work *w, const msp_tensor *const near[2])
 {
     int rounds = (near[0] != NULL) + (near[1] != NULL);
+    const double *changed;
 
     for (int k = 0; k < 2; k++) {
         if (near[k] == NULL)
             continue;
-        load(w->error, near[k]);
+        changed = elements_of(w->error, near[k]);
         for (int64_t i = 0; i < w->n; i++) {
-            double change = (w->error[i] - w->want[i]) / MSP_LOCAL_NUDGE;
+            double change = (changed[i] - w->want[i]) / MSP_LOCAL_NUDGE;
 
             if (isfinite(change))
                 w->scale[i] += change * change / rounds;
@@ -135,7 +154,7 @@ smooth(work *w)
     for (int64_t i = 0; i < w->n; i++) {
         double here = w->scale[i], after = i + 1 < w->n ? w->scale[i + 1] : 0;
 
-        w->scale[i] = fmax(here, fmax(before, after) / 4);
+        w->scale[i] = larger(here, larger(before, after) / 4);
         before = here;
     }
 }
@@ -184,9 +203,9 @@ measure_one(msp_local *l, work *w, sums *s, int64_t i)
         l->differ += !same;
         return;
     }
-    scale = fmax(w->scale[i], w->floor);
+    scale = larger(w->scale[i], w->floor);
     scaled = e == 0 ? 0 : scale > 0 ? fabs(e) / scale : 1;
-    l->tight = fmax(l->tight, e == 0 ? 0 : w->scale[i] > 0 ? fabs(e) / w->scale[i] : INFINITY);
+    l->tight = larger(l->tight, e == 0 ? 0 : w->scale[i] > 0 ? fabs(e) / w->scale[i] : INFINITY);
     w->error[i] = scaled;
     s->scaled += scaled * scaled;
     s->squares += e * e;
@@ -210,8 +229,8 @@ measure_one(msp_local *l, work *w, sums *s, int64_t i)
     signed_ulps = (w->want[i] > 0 ? e : -e) / step;
     s->bias += signed_ulps;
     s->bias2 += signed_ulps * signed_ulps;
-    l->away = fmax(l->away, signed_ulps);
-    l->toward = fmax(l->toward, -signed_ulps);
+    l->away = larger(l->away, signed_ulps);
+    l->toward = larger(l->toward, -signed_ulps);
     l->biased++;
 }
 
@@ -228,7 +247,7 @@ measure_all(msp_local *l, work *w, sums *s)
     }
     if (l->biased > 0) {
         l->bias = s->bias / (double)l->biased;
-        l->spread = sqrt(fmax(0, s->bias2 / (double)l->biased - l->bias * l->bias));
+        l->spread = sqrt(larger(0, s->bias2 / (double)l->biased - l->bias * l->bias));
     }
 }
 
@@ -440,14 +459,13 @@ msp_local_measure(msp_local *out, const msp_tensor *recorded, const msp_tensor *
     if (room == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "out of memory for %lld elements", (long long)w.n);
     w.got = room + w.n;
-    w.want = room + 2 * w.n;
     w.scale = room + 3 * w.n;
     w.error = room + 4 * w.n;
     w.digits = digits_of(recorded->dtype, &w.least);
     w.normal = ldexp(1, w.least + 1);
     out->period = recorded->ndim > 0 ? recorded->shape[recorded->ndim - 1] : 1;
     load(w.got, recorded);
-    load(w.want, reference);
+    w.want = elements_of(room + 2 * w.n, reference);
     find_scale(out, &w, near);
     measure_all(out, &w, &s);
     find_shape(out, &w, &s, room);
@@ -458,14 +476,18 @@ msp_local_measure(msp_local *out, const msp_tensor *recorded, const msp_tensor *
 double
 msp_local_distance(const msp_tensor *a, const msp_tensor *b)
 {
+    size_t size[2] = {msp_dtype_size(a->dtype), msp_dtype_size(b->dtype)};
     double sum = 0;
     int64_t used = 0;
+    bool plain;
 
     if (!msp_tensor_same_shape(a, b))
         return NAN;
+    plain = msp_tensor_is_contiguous(a) && msp_tensor_is_contiguous(b);
     for (int64_t i = 0; i < a->numel; i++) {
-        double d =
-            msp_dtype_load_f64(a->dtype, msp_tensor_at(a, i)) - msp_dtype_load_f64(b->dtype, msp_tensor_at(b, i));
+        const void *x = plain ? (const char *)a->data + (size_t)i * size[0] : msp_tensor_at(a, i);
+        const void *y = plain ? (const char *)b->data + (size_t)i * size[1] : msp_tensor_at(b, i);
+        double d = msp_dtype_load_f64(a->dtype, x) - msp_dtype_load_f64(b->dtype, y);
 
         if (!isfinite(d))
             continue;

@@ -69,8 +69,10 @@ def test_checksums_and_plain_arguments_are_told(run, tmp_path):
 def test_a_call_without_partner_is_explained_all_the_same(run, tmp_path):
     dumps.statistics(tmp_path / "npu")
     dumps.statistics(tmp_path / "bench")
-    text = (tmp_path / "bench/dump.json").read_text().replace("relu.0.", "relu.7.")
-    (tmp_path / "bench/dump.json").write_text(text)
+    text = (tmp_path / "bench/dump.json").read_text()
+    (tmp_path / "bench/dump.json").write_text(text.replace("relu.0.", "relu.7."))
+    assert explain(run, RELU)["bench_call"] == "Functional.relu.7.forward"  # the same call under another number
+    (tmp_path / "bench/dump.json").write_text(text.replace("relu.0.", "celu.0."))
     r = run("explain", "npu", "bench", RELU)
     assert r.rc == 0 and "  with          no partner of bench/dump.json\n" in r.out and "output.0: torch.float32 [2, 3], no partner\n" in r.out
 

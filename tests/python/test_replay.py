@@ -91,6 +91,17 @@ def test_inputs_made_from_statistics_have_the_recorded_shape_type_and_range(reco
     assert "mask" in dump.replay("Functional.dropout.0").reason
 
 
+def test_large_results_are_run_backward_in_another_way_to_the_same_bits(record, monkeypatch):
+    dump = Dump(record())
+    plain = {n: dump.replay(n).gradients for n in dump.calls() if "randn" not in n}
+    monkeypatch.setattr(sys.modules["msprobe.replay.run"], "LARGE", 1)
+    large = {n: dump.replay(n).gradients for n in plain}
+    assert sum(map(len, plain.values())) > 10
+    for n in plain:
+        assert [g.at for g in plain[n]] == [g.at for g in large[n]]
+        assert all(torch.equal(a.computed, b.computed) for a, b in zip(plain[n], large[n])), n
+
+
 def test_a_missing_file_a_missing_call_and_an_unknown_function_are_named(record, tmp_path):
     source = record()
     data = json.load(open(os.path.join(source, "dump.json")))

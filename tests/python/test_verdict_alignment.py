@@ -152,3 +152,14 @@ def test_the_table_pairs_by_number_as_the_manual_does(record, tmp_path):
 def test_runs_that_make_the_same_calls_are_not_aligned(record, tmp_path):
     v = compare(record("fault"), record(), tmp_path, "--no-replay")["verdict"]
     assert v["alignment"] == [] and v["realigned"] == 0 and v["suspects"][0]["api"] == "Functional.gelu.1.forward"
+
+
+def test_explain_says_what_a_calls_numbers_mean(record, tmp_path):
+    msprobe = os.path.join(os.path.dirname(sys.executable), "msprobe")
+    done = subprocess.run([msprobe, "explain", record("eager", "unscaled"), record(), "Torch.matmul.1.forward", "--json"], capture_output=True, text=True,
+                          env={**os.environ, "MSPROBE_PYTHON": sys.executable, "MSPROBE_NO_REPLAY": "0"})
+    assert done.returncode == 0, done.stderr
+    own, block = json.loads(done.stdout)["results"]
+    assert own["basis"] == "replay" and own["ratio"] < 1 and own["note"] == "the bench makes no such call: torch on this machine stands for it"
+    assert block["basis"] == "tensors" and block["ratio"] > 1
+    assert block["note"] == "what Tensor.transpose.3 to Torch.matmul.1 give in the place of the bench's Functional.scaled_dot_product_attention.0"

@@ -16,7 +16,7 @@ from msprobe.replay.dump import Dump
 NUDGE = 2.0 ** -20
 NO_TORCH = 3     # exit status
 LARGE = 1 << 25  # bytes of a call's tensors in float64 from which on one reference from changed inputs must do
-ROOM = 12        # times these bytes are needed while a call is measured: inputs, results, references, their elements' errors
+ROOM = 13        # times these bytes are needed while a call is measured: inputs, results, references, their elements' errors
 
 
 def size_of(value):
@@ -74,9 +74,9 @@ def write(evidence, name, reason, npu, bench):
 class Measured:
     """One call's references on one side."""
 
-    def __init__(self, call, large, like=None):
+    def __init__(self, call, large, factors, like=None):
         from msprobe.replay.run import Prepared
-        self.prepared = Prepared(call)
+        self.prepared = Prepared(call, factors=factors)
         if like is not None and self.prepared.takes_the_same_as(like.prepared):
             self.runs = [self.prepared.beside(like.runs[0])] + like.runs[1:]
             return
@@ -114,8 +114,9 @@ class Alone:
 
 
 def measure(evidence, npu, bench, large):
-    a = Measured(npu, large)
-    b = Alone(a) if bench is None else Measured(bench, large, a if a.runs[0].reason is None else None)
+    factors = {}
+    a = Measured(npu, large, factors)
+    b = Alone(a) if bench is None else Measured(bench, large, factors, a if a.runs[0].reason is None else None)
     for record, backward in ((npu.forward, False), (npu.backward, True)):
         if record is None:
             continue

@@ -29,7 +29,8 @@ def load(recorded):
     dtype = torch_dtype(view.dtype)
     if view.numel == 0:
         return torch.empty(view.shape, dtype=dtype)
-    flat = torch.frombuffer(bytearray(memoryview(view).tobytes()), dtype=dtype)
+    elements = memoryview(view)
+    flat = torch.frombuffer(bytearray(elements if elements.c_contiguous else elements.tobytes()), dtype=dtype)
     return flat.reshape(view.shape)
 
 

@@ -9,6 +9,7 @@ RAISED = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.flo
 DOUBLE = dict.fromkeys((torch.float16, torch.bfloat16, torch.float32), torch.float64)
 DOUBLE[torch.complex64] = torch.complex128
 PRECISIONS = {"recorded": {}, "raised": RAISED, "double": DOUBLE}
+LARGE = 1 << 20  # elements
 # functions whose second result (or only one) are positions along a dimension: which of two equal values is meant is the device's choice
 ARGS = {"argmax": 0, "argmin": 0, "argsort": 0, "topk": 1, "sort": 1, "max": 1, "min": 1, "kthvalue": 1, "median": 1, "mode": 1}
 
@@ -67,8 +68,9 @@ def tensors_of(value, at):
 class Prepared:
     """A call with its tensors in memory: run() may be called many times."""
 
-    def __init__(self, call, device="cpu", seed=0):
+    def __init__(self, call, device="cpu", seed=0, factors=None):
         self.call, self.device, self.seed = call, device, seed
+        self.factors = {} if factors is None else factors
         self.reason = functions.refusal(call)
         self.cache, self.made = {}, False
         self.function = None if self.reason else functions.find(call.prefix, call.api)
@@ -85,6 +87,14 @@ class Prepared:
                 except (OSError, ValueError) as e:
                     raise NotRecorded("its inputs cannot be read: %s" % e) from None
         return self.cache[key]
+
+    def factor(self, key, round, nudge, shape):
+        """What a number that goes in is multiplied by to change it a little. Both sides of a call are changed alike, and may share it."""
+        at = (key, round, nudge, tuple(shape))
+        if at not in self.factors:
+            generator = torch.Generator().manual_seed(seed_of("%s %d" % (key, round), self.seed))
+            self.factors[at] = torch.randn(shape, generator=generator, dtype=torch.float64).mul_(nudge).add_(1)
+        return self.factors[at]
 
     def taken(self):
         """Everything recorded that goes in: tensors by the key under which a run finds them, and the rest as it stands."""
@@ -157,8 +167,8 @@ def first_line(e):
 
 
 def backward(roots, gradients, wanted):
-    """torch.autograd.grad(); given gradients it would import a library for symbolic shapes, which takes a second."""
-    if any(r.is_complex() for r in roots):
+    """torch.autograd.grad(); given gradients it imports a library for symbolic shapes, which takes a second: large tensors are worth it."""
+    if any(r.is_complex() or r.numel() >= LARGE for r in roots):
         return torch.autograd.grad(roots, wanted, gradients, allow_unused=True)
     total = sum((r * g).sum() for r, g in zip(roots, gradients))
     return torch.autograd.grad(total, wanted, allow_unused=True)
@@ -194,9 +204,7 @@ class _Run:
         """A tensor in the precision of this run, and changed a little where that is wanted."""
         t = t.to(device=self.p.device, dtype=self.map.get(t.dtype, t.dtype), copy=True)
         if self.nudge and (t.is_floating_point() or t.is_complex()):
-            generator = torch.Generator().manual_seed(seed_of("%s %d" % (key, self.round), self.p.seed))
-            z = torch.randn(t.shape, generator=generator, dtype=torch.float64).to(t.device)
-            t = t * (1 + self.nudge * z).to(t.dtype)
+            t.mul_(self.p.factor(key, self.round, self.nudge, t.shape).to(device=t.device, dtype=t.dtype))
         return t
 
     def input(self, recorded):

@@ -203,7 +203,9 @@ add_results(msp_compare_explained *e, const msp_pair_verdict *v)
         to->api = to->bench_api = NULL; /* the call's own */
         to->at = msp_result_text(msp_str_of(from->at));
         to->shape_text = from->shape_text == NULL ? NULL : msp_result_text(msp_str_of(from->shape_text));
-        if (to->at == NULL || (from->shape_text != NULL && to->shape_text == NULL))
+        to->note = from->note == NULL ? NULL : msp_result_text(msp_str_of(from->note));
+        if (to->at == NULL || (from->shape_text != NULL && to->shape_text == NULL) ||
+            (from->note != NULL && to->note == NULL))
             return false;
     }
     return true;

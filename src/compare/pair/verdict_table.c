@@ -70,7 +70,9 @@ write_suspect(msp_table *t, const msp_verdict_suspect *s, size_t number, msp_err
 static msp_status
 write_result(msp_table *t, const msp_verdict_result *r, msp_error *err)
 {
-    const char *why = r->nonfinite ? "NaN or inf on one side only" : r->not_judged;
+    const char *why = r->nonfinite                               ? "NaN or inf on one side only"
+                      : r->note != NULL || r->not_judged == NULL ? r->note
+                                                                 : r->not_judged;
     msp_cell cells[COLUMNS] = {text_cell("result"),
                                text_cell(r->api),
                                text_cell(r->bench_api),

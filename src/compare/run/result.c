@@ -85,6 +85,7 @@ release_explained(msp_compare_explained *e)
     for (size_t i = 0; i < e->nresults; i++) {
         msp_free(e->results[i].at);
         msp_free(e->results[i].shape_text);
+        msp_free(e->results[i].note);
     }
     for (size_t i = 0; i < e->nneighbours; i++) {
         msp_free(e->neighbours[i].here);

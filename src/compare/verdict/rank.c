@@ -266,7 +266,8 @@ take_result(msp_verdict_result *r, const msp_pair_verdict *out, const msp_eviden
                               .not_judged = own_reason(out, e->not_judged)};
     if (has_shape(e) && (r->shape_text = shape_text(e)) == NULL)
         return false;
-    return copy_name(&r->api, msp_evidence_name(e)) && copy_name(&r->bench_api, e->bench) && copy_name(&r->at, e->at);
+    return copy_name(&r->api, msp_evidence_name(e)) && copy_name(&r->bench_api, e->bench) && copy_name(&r->at, e->at) &&
+           msp_verdict_words_result(r, e);
 }
 
 static bool

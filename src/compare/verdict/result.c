@@ -109,6 +109,7 @@ release_result(msp_verdict_result *r)
     msp_free(r->bench_api);
     msp_free(r->at);
     msp_free(r->shape_text);
+    msp_free(r->note);
 }
 
 void

@@ -169,6 +169,7 @@ void msp_verdict_forget_results(msp_pair_verdict *v); /* a run of many ranks nee
 
 /* The sentences (words.c). False: out of memory. */
 MSP_CHECK bool msp_verdict_words_suspect(msp_verdict_suspect *s, const msp_evidence *e);
+MSP_CHECK bool msp_verdict_words_result(msp_verdict_result *r, const msp_evidence *e);
 MSP_CHECK bool msp_verdict_words_start(msp_verdict_suspect *s, const msp_start *start);
 MSP_CHECK bool msp_verdict_words_sentence(msp_pair_verdict *v);
 MSP_CHECK bool msp_verdict_words_facts(msp_pair_verdict *v, const msp_evidence_list *list);

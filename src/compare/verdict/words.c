@@ -182,6 +182,28 @@ msp_verdict_words_suspect(msp_verdict_suspect *s, const msp_evidence *e)
     return true;
 }
 
+/* What must be known to read a result's numbers. */
+bool
+msp_verdict_words_result(msp_verdict_result *r, const msp_evidence *e)
+{
+    msp_buf b = {0};
+
+    if (e->steps > 0) {
+        msp_buf_text(&b, "what ");
+        write_calls(&b, e->instead[0], msp_evidence_name(e));
+        msp_buf_text(&b, " give in the place of the bench's ");
+        write_calls(&b, e->instead[1], e->bench);
+    } else if (e->flip != NULL && e->chose) {
+        write_flip(&b, msp_verdict_operation(msp_evidence_name(e)), e->flip);
+    } else if (msp_evidence_is_alone(e) && msp_evidence_replayed(e)) {
+        msp_buf_text(&b, "the bench makes no such call: torch on this machine stands for it");
+    } else {
+        return true;
+    }
+    r->note = msp_verdict_take(&b);
+    return r->note != NULL;
+}
+
 bool
 msp_verdict_words_start(msp_verdict_suspect *s, const msp_start *start)
 {
