@@ -308,10 +308,13 @@ say_identical(maker *m)
     static const char *const what[] = {"Identical to the bit: all", "Identical to the bit: the statistics of all",
                                        "Identical: the checksums of all"};
 
-    if (c->differ > 0 || c->matched == 0 || c->unreadable > 0 || c->other_type > 0)
+    const msp_match *match = m->src->match; /* not the table's, where the runs do not make the same calls */
+    bool differ = m->out->verdict.realigned > 0 ? m->out->first_differs != NULL : c->differ > 0;
+
+    if (differ || match->matched == 0 || c->unreadable > 0 || c->other_type > 0)
         return false;
-    msp_buf_printf(&m->text, "%s %" PRId64 " rows%s", what[m->src->mode], c->matched,
-                   c->unmatched > 0 ? " that have a partner" : "");
+    msp_buf_printf(&m->text, "%s %zu rows%s", what[m->src->mode], match->matched,
+                   match->matched < match->count ? " that have a partner" : "");
     return set_level(m, MSP_ANSWER_IDENTICAL);
 }
 

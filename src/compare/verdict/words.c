@@ -106,14 +106,15 @@ static void
 write_instead(msp_buf *b, const msp_evidence *e)
 {
     write_calls(b, e->instead[0], msp_evidence_name(e));
-    msp_buf_text(b, " do not compute what the bench's ");
+    msp_buf_text(b, " in place of the bench's ");
     write_calls(b, e->instead[1], e->bench);
     if (e->nonfinite)
-        msp_buf_text(b, " do: what comes out is NaN or inf on one side only, and what goes in is not");
+        msp_buf_text(b,
+                     " gives another result: what comes out is NaN or inf on one side only, and what goes in is not");
     else
         msp_buf_printf(b,
-                       " do: what comes out differs by %.2g where what goes in differs by %.2g and rounding explains "
-                       "%.2g",
+                       " gives another result: what comes out differs by %.2g where what goes in differs by %.2g and "
+                       "rounding explains %.2g",
                        e->diff_out, e->diff_in, e->expected);
 }
 
