@@ -5,6 +5,7 @@
  * call's own result and its own exception are all that the program sees; whatever goes wrong on our side is told once
  * and marks the record.
  */
+#include "call/machine.h"
 #include "model/model.h"
 #include <string.h>
 
