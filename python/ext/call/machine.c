@@ -452,6 +452,8 @@ msp_call_end(probe_call *c, PyObject *result)
     msp_probe_scope_leave(c->text, c->len);
     if (!stop && result != NULL && c->edges != NULL)
         follow_gradients(c, result);
+    else if (c->form->is_module)
+        msp_probe_edges_none();
     msp_call_let_go(c);
     return stop;
 }
