@@ -1,7 +1,7 @@
 /*
  * recording.c - the recording as Python sees it: functions of msprobe._core.probe, one recording per process.
  *
- * Python decides what is recorded and where it goes; everything per call happens in the other probe_*.c files.
+ * Python decides what is recorded and where it goes; everything per call happens in the folders beside this file.
  */
 #include "legacy/legacy.h"
 #include "model/model.h"

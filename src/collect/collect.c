@@ -637,7 +637,7 @@ ask_for_all(msp_collect *c, waiter *w, msp_error *err)
     return st;
 }
 
-/* The same, and wait until it has. */
+/* Have everything that is committed published, and wait until it is. */
 static msp_status
 flush_ring(msp_collect *c, waiter *w, msp_error *err)
 {

@@ -497,6 +497,32 @@ def test_a_call_that_hands_its_input_on_inside_a_module_shows_what_leaves_the_mo
     assert norm["output"][0]["md5"] != block["output"][0]["md5"]
 
 
+@pytest.mark.skipif(not hasattr(torch.autograd, "_get_sequence_nr"), reason="this torch does not number the nodes of a graph")
+def test_a_call_that_hands_its_input_on_does_not_follow_a_module_that_has_raised(tmp_path):
+    """Not even when the next module in its place is given the same tensor."""
+    class Raises(torch.nn.Module):
+        def forward(self, x):
+            x.float()
+            raise ValueError
+
+    class Doubles(torch.nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    def body(d):
+        model = torch.nn.Sequential(Raises(), Doubles())
+        d.start(model)
+        x = R(2, 3, grad=True).exp()
+        with pytest.raises(ValueError):
+            model[0](x)
+        (model[1](x) + x).sum().backward()
+        d.stop()
+        d.step()
+
+    gradient, = collect(tmp_path, body, level="mix").data()["Tensor.float.0.backward"]["output"]
+    assert gradient["Max"] == gradient["Min"] == 3.0  # the tensor's, from all its users
+
+
 def test_a_call_that_hands_its_input_on_is_recorded_although_its_module_is_not_listed(tmp_path):
     def body(d):
         model = fill(nn.Sequential(nn.Linear(3, 3), Residual()))

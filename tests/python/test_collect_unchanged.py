@@ -1,15 +1,17 @@
 """The run is the same with and without us: losses, gradients, weights and random states of 100 steps, to the bit, at every level and task, on the fast way
 and on the plain ones. And nothing is left behind."""
+import ctypes
 import os
 import pickle
 import random
 import shutil
 import subprocess
 import sys
+import types
 import zlib
 
 import pytest
-from collecting import IN_PLACE, LIMIT, R, Result, bare, collect, fill, torch, write_config
+from collecting import IN_PLACE, LIMIT, R, Result, bare, collect, fill, in_process, torch, write_config
 
 import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
@@ -147,6 +149,81 @@ def test_a_hundred_steps_are_the_same(tmp_path, without, which, level, task, mod
     if task in ("statistics", "tensor") and level != "L2":
         assert len(result.read("debug.json" if level == "debug" else "dump.json", 99)["data"]) > 1
     shutil.rmtree(tmp_path / "dump", ignore_errors=True)
+
+
+# ---- nothing is on the way of calls ----------------------------------------------------------------------------------------------
+
+def words_of(thing):
+    """The memory of an object behind its count of references."""
+    return (ctypes.c_size_t * (thing.__sizeof__() // ctypes.sizeof(ctypes.c_size_t))).from_address(id(thing))[1:]
+
+
+def insides(thing):
+    """What a call of it goes by: the fields of its object, without those that only describe it and are made when somebody asks."""
+    said = {id(getattr(thing, name, None)) for name in ("__dict__", "__annotations__")} if isinstance(thing, types.FunctionType) else set()
+    return tuple(0 if w in said or w < 1 << 32 else w for w in words_of(thing))
+
+
+def on_the_way():
+    """Everything that a call of torch's functions and modules goes through, by name."""
+    found = {}
+    owners = [torch, torch.Tensor, torch._C._TensorBase, type(torch._C._VariableFunctions), F, nn.Module, nn.Linear, torch.jit, torch.autograd]
+    owners += [torch.distributed, torch.distributed.distributed_c10d] if torch.distributed.is_available() else []
+    for owner in owners:
+        for name, thing in list(vars(owner).items()):
+            found[str(owner), name] = id(thing)
+            if isinstance(thing, (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType)):
+                found[str(owner), name, "insides"] = insides(thing)
+    for kind in (torch.Tensor, nn.Parameter, torch._C._TensorBase):
+        found[kind.__name__, "slots"] = tuple((ctypes.c_size_t * 24).from_address(id(kind))[6:19])
+    return found
+
+
+def what_runs(action):
+    """Each function, Python's or C's, in its order."""
+    seen = []
+
+    def note(frame, event, arg):
+        seen.append((event, frame.f_code.co_name, arg.__name__ if event.startswith("c_") else None))
+
+    sys.setprofile(note)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return seen
+
+
+@pytest.mark.parametrize("level", ["L0", "L1", "mix"])
+def test_built_and_not_started_and_stopped_again_nothing_of_ours_is_on_the_way(tmp_path, level):
+    path = write_config(tmp_path, level=level)
+
+    def run():
+        from msprobe.pytorch import PrecisionDebugger
+
+        model, x = Mlp(), R(3, 6)
+
+        def training_step():
+            model(x).sum().backward()
+            model.zero_grad()
+
+        for _ in range(3):
+            training_step()
+        before = on_the_way(), what_runs(training_step)
+        debugger = PrecisionDebugger(path)
+        built = on_the_way(), what_runs(training_step)
+        for _ in range(2):
+            debugger.start(model)
+            training_step()
+            debugger.stop()
+            debugger.step()
+        stopped = on_the_way(), what_runs(training_step)
+        changed = [[name for name in before[0] if before[0][name] != after[0].get(name)] for after in (built, stopped)]
+        return len(before[0]), len(before[1]), changed, [after[1] == before[1] for after in (built, stopped)]
+
+    status, output, value = in_process(tmp_path, run)
+    assert status == 0, output
+    assert value[0] > 3000 and value[1] > 50 and value[2] == [[], []] and value[3] == [True, True], value
 
 
 # ---- the plain ways ---------------------------------------------------------------------------------------------------------------

@@ -42,6 +42,22 @@ def test_links_in_documents_lead_somewhere():
     assert not dead
 
 
+def test_files_that_are_named_in_words_are_there():
+    """In documents and comments, by their whole path or by their folder's name in the extension."""
+    files = tracked_files()
+    names = {f.as_posix() for f in files}
+    whole = re.compile(r"\b(?:src|python|include|docs|tools|tests)/[\w/.-]*\w\.(?:c|h|py|md)\b")
+    short = re.compile(r"(?<![\w/])(?:tensor|patch|call|grad|model|stack|legacy|pytorch)/\w+\.(?:c|h|py)\b")
+    ends = {"/".join(f.parts[-2:]) for f in files}
+    dead = []
+    for file in files:
+        if file.suffix in (".md", ".c", ".h", ".py") and file.parts[0] not in ("fuzz", "bench") and "data" not in file.parts:
+            text = (ROOT / file).read_text(encoding="utf-8", errors="replace")
+            dead += [f"{file}: {m}" for m in whole.findall(text) if m not in names]
+            dead += [f"{file}: {m}" for m in short.findall(text) if file.parts[0] == "python" and m not in ends]
+    assert not dead
+
+
 def test_both_descriptions_lead_to_every_page():
     links = [set(re.findall(r"\]\(([^)#]+)\)", (ROOT / name).read_text(encoding="utf-8"))) for name in ("README.md", "README.zh-CN.md")]
     assert links[0] - {"README.zh-CN.md"} == links[1] - {"README.md"}

@@ -2,8 +2,7 @@
  * call.h - one call of the program's, from its inputs to its record.
  *
  *     machine.c      what functions' and modules' calls go through: begin, inputs, outputs, record, gradients
- *     function_call.c calls of functions
- *     around.c       Python before and after a call, which is not recorded
+ * (machine.h) function_call.c calls of functions around.c       Python before and after a call, which is not recorded
  *     record.c       handing records over, and what of them is wanted
  *     exceptions.c   exceptions that come up while we work
  *     torch_state.c  what torch is doing on this thread
@@ -140,6 +139,11 @@ PyObject *msp_probe_set_around(PyObject *self, PyObject *args);
 /* Let go of the interpreter lock while the library waits, and take it again; payload: a PyThreadState *. */
 void msp_probe_while_waiting(bool begin, void *payload);
 
+/* A free record for this thread, without tokens; calls nest when hooks of the program run inside others. Give it back
+ * when done. */
+msp_record *msp_probe_record_get(void);
+void msp_probe_record_put(msp_record *r);
+
 /* Hand a record over; a failure ends the recording and is told once. */
 void msp_probe_commit(msp_record *r);
 void msp_probe_commit_value(msp_record *r); /* an entry of "data" */
@@ -169,68 +173,6 @@ void msp_probe_place(msp_record *r, const probe_site *site);
 
 /* An exception of our own becomes the field "error" of what is being recorded, and is told once. */
 void msp_probe_mark(msp_record *r, const char *where, const char *name);
-
-/* ---- the machine of a call (machine.c) --------------------------------------------------------------------------- */
-
-typedef struct probe_call probe_call;
-
-/* What calls of functions and of modules show, and how they differ in that. */
-typedef struct call_form {
-    void (*put_inputs)(const probe_call *c, msp_record *r);
-    void (*put_outputs)(const probe_call *c, msp_record *r, PyObject *result); /* result NULL: the call has raised */
-    void (*put_more)(const probe_call *c, msp_record *r);                      /* behind the outputs, or NULL */
-    bool is_module;
-} call_form;
-
-/* One call, from its beginning until its record is complete. */
-struct probe_call {
-    const call_form *form;
-    probe_api *api;                 /* the function that is called, or NULL */
-    struct probe_module *named;     /* the module that is called, as it is called in the dump, or NULL */
-    PyObject *module;               /* this module, lent */
-    PyObject *self, *args, *kwargs; /* lent; self and kwargs may be NULL */
-    probe_site site;
-    int64_t number;     /* of a module's call; -1: it stands in base */
-    int64_t generation; /* the step in which it began */
-    uint64_t ticket;    /* the last one before the call */
-    bool selected;
-    bool poisoned; /* an input holds inf or NaN */
-    bool saving;   /* its elements go to files just now, and nothing else is done */
-    /* what is held until the record is complete; any of it may be NULL */
-    msp_record *record; /* NULL: not selected */
-    probe_edges *edges;
-    kept_tensor *kept;                             /* overflow_check: the inputs' elements */
-    kept_tensor **keep;                            /* ... where those that are read now go, or NULL */
-    PyObject *held_self, *held_args, *held_kwargs; /* references, where they are wanted after the call */
-    PyObject *group;                               /* of a distributed call, and which of its calls it is: a dict */
-    size_t base, len;                              /* base: without direction */
-    char text[PROBE_NAME_SIZE];                    /* "Functional.relu.0.forward", "Module.a.Linear.forward.0" */
-};
-
-/* A call that begins in this step, under this name without direction ("Functional.relu.0", "Module.a.Linear"). */
-void msp_call_name(probe_call *c, const char *base, size_t len, int64_t number);
-
-/* Its inputs, read before it runs. */
-void msp_call_begin(probe_call *c);
-
-/* Its outputs, its record and the hooks for its gradients. result NULL: the call has raised. Returns true when the
- * program is to be stopped, with an exception set. */
-bool msp_call_end(probe_call *c, PyObject *result);
-
-/* Hold what it was called with; and let go of everything that is held, which is empty then. */
-void msp_call_hold(probe_call *c);
-void msp_call_let_go(probe_call *c);
-
-/* Begin the name of a file or a value in it: "Functional.relu.0.forward.input". */
-void msp_call_path(probe_path *path, const probe_call *c, const char *section);
-
-/* handle.wait() is done. Returns true when the program is to be stopped, with an exception set. */
-bool msp_call_waited_for(PyObject *handle);
-
-/* A free record for this thread, without tokens; calls nest when hooks of the program run inside others. Give it back
- * when done. */
-msp_record *msp_probe_record_get(void);
-void msp_probe_record_put(msp_record *r);
 
 /* ---- what torch is doing on this thread (torch_state.c) ---------------------------------------------------------- */
 

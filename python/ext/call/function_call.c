@@ -1,6 +1,7 @@
 /*
  * function_call.c - calls of functions (levels L1 and mix): what they are, and what they show.
  */
+#include "call/machine.h"
 #include "legacy/legacy.h"
 #include "model/model.h"
 #include <stddef.h>

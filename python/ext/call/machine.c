@@ -5,6 +5,7 @@
  * call's own result and its own exception are all that the program sees; whatever goes wrong on our side is told once
  * and marks the record.
  */
+#include "call/machine.h"
 #include "model/model.h"
 #include <string.h>
 
@@ -451,6 +452,8 @@ msp_call_end(probe_call *c, PyObject *result)
     msp_probe_scope_leave(c->text, c->len);
     if (!stop && result != NULL && c->edges != NULL)
         follow_gradients(c, result);
+    else if (c->form->is_module)
+        msp_probe_edges_none();
     msp_call_let_go(c);
     return stop;
 }

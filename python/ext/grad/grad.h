@@ -25,6 +25,9 @@ void msp_probe_edges_drop(probe_edges *edges);
 /* Whether gradients leave by a module's positional arguments. *first: the number of the first node that it makes. */
 bool msp_probe_edges_return(const probe_edges *edges, int64_t *first);
 
+/* A module has ended without gradients of its own, by an exception: no call inside it follows it. */
+void msp_probe_edges_none(void);
+
 /* Gradient records that wait for more of their nodes are committed as they are. */
 void msp_probe_grad_flush(void);
 

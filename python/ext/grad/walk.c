@@ -592,6 +592,12 @@ free_walk(walk *w)
 }
 
 void
+msp_probe_edges_none(void)
+{
+    msp_probe_follow_end(msp_probe_open_modules(), NULL, NULL);
+}
+
+void
 msp_probe_edges_after(probe_edges *edges, PyObject *result, const grad_owner *owner)
 {
     const bool module = owner->is_module;

@@ -51,8 +51,7 @@ Py_ssize_t msp_probe_given_to(int64_t node);
 Py_ssize_t msp_probe_open_modules(void);
 const char *msp_probe_open_name(Py_ssize_t at, size_t *len);
 
-/* ---- the modules of a model (module_tree.c, parameter.c, same_tree.c)
- * -------------------------------------------------------- */
+/* ---- the modules of a model (module_tree.c, parameter.c, same_tree.c) -------------------------------------------- */
 
 /* The dicts of a module that each call looks at: four of hooks, and this one. */
 enum { PROBE_PARAMETERS = 4, PROBE_DICTS };

@@ -8,6 +8,7 @@
  * among them (Python, hook_module), because what they change is to be seen; so do all of them where the field does not
  * hold.
  */
+#include "call/machine.h"
 #include "legacy/legacy.h"
 #include "model/model.h"
 #include <stddef.h>

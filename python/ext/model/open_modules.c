@@ -61,7 +61,7 @@ static struct {
     int64_t generation;
 } past;
 
-/* As msp_probe_here(). */
+/* Its address is a call, which a compiler would rather make again than keep what it said. */
 static modules_here *
 find_here(void)
 {

@@ -6,7 +6,6 @@
  */
 #include "model/model.h"
 #include "address_map.h"
-#include "address_map.h"
 #include <string.h>
 
 static PyObject *str_compiled, *str_parameters, *str_modules;

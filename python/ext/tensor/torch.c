@@ -107,7 +107,7 @@ find_exchange_api(const dl_exchange_api **out, const msp_py_state *state, PyType
     return found < 0 ? -1 : 0;
 }
 
-/* As that. The last two types are remembered: torch.Tensor and Parameter take turns. */
+/* find_exchange_api(), which is asked once for the last two types: torch.Tensor and Parameter take turns. */
 static int
 exchange_api(const dl_exchange_api **out, msp_py_state *state, PyTypeObject *type)
 {

@@ -19,7 +19,7 @@ from msprobe.core.log import log
 # hooks see keywords, can stand before the program's own, and are called when a module has raised; since 2.0
 HOOKS_ARE_ALWAYS_CALLED = "always_call" in inspect.signature(torch.nn.Module.register_forward_hook).parameters
 TELLS_OF_GRADIENTS = hasattr(torch.Tensor, "register_post_accumulate_grad_hook")  # since 2.1
-LONGEST_NAME = 1000  # bytes: PROBE_MODULE_NAME of python/ext/recording.h
+LONGEST_NAME = 1000  # bytes: PROBE_MODULE_NAME of python/ext/tensor/tensor.h
 
 
 def _is_compiling():

@@ -36,7 +36,7 @@ from msprobe.core.signals import give_back, is_programs
 KERNEL = 16  # flag of _core.probe.add
 NAMES_SHOWN = 8
 _SCRIPTS = sysconfig.get_path("scripts")  # now: the first time it imports what no signal's handler should interrupt
-LONGEST_NAME = 200  # bytes, of an API: MAX_NAME of python/ext/call/call.c
+LONGEST_NAME = 200  # bytes, of an API: MAX_NAME of python/ext/call/function_call.c
 
 
 def _make_trampoline(function, entry):

@@ -13,7 +13,7 @@
  */
 const char *msp_advisor_text(msp_str name, bool any_judged);
 
-/* The same from ptdbg_ascend up to 4.0, which knew nothing of operators whose results vary. */
+/* The advice of ptdbg_ascend up to 4.0, which knew nothing of operators whose results vary. */
 const char *msp_advisor_text_ptdbg(msp_str name, bool any_judged);
 
 typedef struct msp_advisor_words {

@@ -58,7 +58,7 @@ typedef struct msp_layout {
  */
 MSP_CHECK msp_status msp_layout_parse(msp_layout *out, const char *text, size_t size, msp_error *err);
 
-/* The same from a file, whose path stands before the message; MSP_E_NOT_FOUND, MSP_E_IO. */
+/* Parse a file, whose path stands before the message; MSP_E_NOT_FOUND, MSP_E_IO, or what msp_layout_parse() says. */
 MSP_CHECK msp_status msp_layout_load(msp_layout *out, const char *path, msp_error *err);
 void msp_layout_release(msp_layout *l);
 

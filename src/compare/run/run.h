@@ -43,7 +43,7 @@ bool msp_run_tick(msp_run *run);
 /* Count bytes, and tell nobody: for threads in which the caller's function must not run. */
 void msp_run_count(msp_run *run, int64_t bytes);
 void msp_run_expect(msp_run *run, int64_t rows, int64_t bytes);
-/* The same for JSON files. known: the rows and tensors of that much of them have been announced. */
+/* So many more bytes of JSON files were read; and the rows and tensors of so many bytes of them have been announced. */
 bool msp_run_json(msp_run *run, const char *rank, int64_t bytes);
 void msp_run_json_known(msp_run *run, int64_t bytes);
 bool msp_run_pair_done(msp_run *run);

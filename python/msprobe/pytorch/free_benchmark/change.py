@@ -43,7 +43,7 @@ class ToCpu:
 
 
 class NoChange:
-    """The same again."""
+    """The call is made again with its inputs as they are."""
 
     touched, autocast_off = True, False
 
