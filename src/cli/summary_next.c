@@ -109,8 +109,6 @@ many_without_partner(const msp_compare_result *r)
     int64_t unmatched = 0, rows = 0;
 
     for (size_t i = 0; i < r->npairs; i++) {
-        if (r->pairs[i].verdict.realigned > 0) /* the verdict has found their partners */
-            return false;
         unmatched += r->pairs[i].counts.unmatched;
         rows += r->pairs[i].counts.rows;
     }

@@ -46,8 +46,17 @@ def test_a_difference_from_calls_without_partner_is_not_within_rounding(run, tmp
     chain(tmp_path / "npu", [(LINEAR, 2.0), (RELU, 3.0), (GELU, 3.0)])
     chain(tmp_path / "bench", [(LINEAR, 2.0), ("Functional.silu.0.forward", 1.0), (GELU, 1.0)])
     text = words(run("compare", "npu", "bench").out)
-    assert "Wrong: what Functional.gelu.0.forward takes differs by 0.67" in text
+    assert "Functional.relu.0 does not compute what the bench's Functional.silu.0 does: what comes out differs by 0.67 where what goes in differs by 0" in text
+    assert "the NPU run calls Functional.relu where the bench calls Functional.silu" in text
+
+
+def test_a_difference_that_comes_in_from_one_call_more_is_not_within_rounding(run, tmp_path):
+    chain(tmp_path / "npu", [(LINEAR, 2.0), (RELU, 3.0), (GELU, 3.0)])
+    chain(tmp_path / "bench", [(LINEAR, 2.0), (GELU, 1.0)])
+    text = words(run("compare", "npu", "bench").out)
+    assert "Wrong: what Functional.gelu.0.forward takes differs by 0.33" in text
     assert "without partner before it: Functional.relu.0.forward" in text
+    assert "1 more Functional.relu in the NPU run" in text
 
 
 @pytest.mark.parametrize("npu, bench, told", [(1, -1, True), (True, False, True), ("mean", "sum", True), (0.1, 0.2, True),

@@ -151,7 +151,8 @@ static bool
 can_be_aligned(const msp_pair *p)
 {
     return p->plan->npu->kind == MSP_DUMP_API && p->out->mode != MSP_MODE_MD5 && p->run->names == NULL &&
-           p->run->cross == NULL && (p->match.matched < p->match.count || p->match.bench_only > 0 || p->fuzzy);
+           p->run->cross == NULL && p->out->framework[0] == p->out->framework[1] &&
+           (p->match.matched < p->match.count || p->match.bench_only > 0 || p->fuzzy);
 }
 
 static msp_status

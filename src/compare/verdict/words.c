@@ -102,19 +102,26 @@ write_calls(msp_buf *b, msp_str first, msp_str last)
         msp_buf_printf(b, " to %.*s", short_of(last), last.p);
 }
 
+static const char *
+does(msp_str first, msp_str last)
+{
+    return msp_str_eq(first, last) ? "does" : "do";
+}
+
 static void
 write_instead(msp_buf *b, const msp_evidence *e)
 {
-    write_calls(b, e->instead[0], msp_evidence_name(e));
-    msp_buf_text(b, " do not compute what the bench's ");
+    msp_str last = msp_evidence_name(e);
+
+    write_calls(b, e->instead[0], last);
+    msp_buf_printf(b, " %s not compute what the bench's ", does(e->instead[0], last));
     write_calls(b, e->instead[1], e->bench);
+    msp_buf_printf(b, " %s: what comes out ", does(e->instead[1], e->bench));
     if (e->nonfinite)
-        msp_buf_text(b, " do: what comes out is NaN or inf on one side only, and what goes in is not");
+        msp_buf_text(b, "is NaN or inf on one side only, and what goes in is not");
     else
-        msp_buf_printf(b,
-                       " do: what comes out differs by %.2g where what goes in differs by %.2g and rounding explains "
-                       "%.2g",
-                       e->diff_out, e->diff_in, e->expected);
+        msp_buf_printf(b, "differs by %.2g where what goes in differs by %.2g and rounding explains %.2g", e->diff_out,
+                       e->diff_in, e->expected);
 }
 
 /* "argmax chose 17 instead of 4 in 3 of 128 rows; the two values differ by 0.4x the expected error" */
