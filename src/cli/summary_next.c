@@ -104,13 +104,11 @@ has_mapping(const msp_compare_options *opt)
 
 /* A fifth of the rows is more than the few calls that only one device has. */
 static bool
-many_without_partner(const msp_compare_result *r, bool wrong)
+many_without_partner(const msp_compare_result *r)
 {
     int64_t unmatched = 0, rows = 0;
 
     for (size_t i = 0; i < r->npairs; i++) {
-        if (r->pairs[i].verdict.realigned > 0 && wrong) /* the verdict has found partners, and more to say */
-            return false;
         unmatched += r->pairs[i].counts.unmatched;
         rows += r->pairs[i].counts.rows;
     }
@@ -125,10 +123,9 @@ msp_summary_next(FILE *out, const msp_summary *s, const msp_compare_pair *first)
 
     if (s->options->has_rank_id || s->options->has_step_id || s->options->common)
         return; /* static graphs: there is no other way to look at them */
-    if (many_without_partner(r, first != NULL) && !has_mapping(s->options) && f[0] == MSP_MINDSPORE &&
-        f[1] == MSP_PYTORCH)
+    if (many_without_partner(r) && !has_mapping(s->options) && f[0] == MSP_MINDSPORE && f[1] == MSP_PYTORCH)
         put_command(out, s, true, "-lm");
-    else if (many_without_partner(r, first != NULL) && !has_mapping(s->options) && !s->options->fuzzy)
+    else if (many_without_partner(r) && !has_mapping(s->options) && !s->options->fuzzy)
         put_command(out, s, true, "-f");
     else if (first == NULL)
         return;

@@ -159,15 +159,16 @@ suspect_of(const msp_compare_pair *p)
 
 /* What the verdict says of its first suspect beyond its sentence. */
 static void
-put_reasons(FILE *out, const msp_verdict_suspect *s)
+put_reasons(FILE *out, const msp_pair_verdict *v, const msp_verdict_suspect *s)
 {
-    char text[64];
+    char text[160];
 
     if (s->shape_text != NULL)
         put_sentence(out, "The error", MSP_STYLE_PLAIN, s->shape_text);
     for (size_t i = 0; i < s->reasons.count && i < 3; i++)
         put_sentence(out, i == 0 ? "Because" : "", MSP_STYLE_PLAIN, s->reasons.items[i]);
-    snprintf(text, sizeof(text), "%s", msp_confidence_text(s->confidence));
+    snprintf(text, sizeof(text), "%s; by %s %.0f %% of pairs of runs without a fault have an alarm",
+             msp_confidence_text(s->confidence), msp_verdict_basis_text(v->basis), 100 * v->false_alarms);
     put_sentence(out, "Confidence", MSP_STYLE_PLAIN, text);
 }
 
@@ -210,7 +211,7 @@ msp_summary_blamed(FILE *out, const msp_compare_pair *p)
         fputc('\n', out);
     }
     if (v != NULL)
-        put_reasons(out, v);
+        put_reasons(out, &p->verdict, v);
     msp_summary_errors(out, p, s);
     msp_summary_frames(out, s->stack, s->nstack);
     put_next_suspects(out, &p->verdict);

@@ -44,18 +44,19 @@ def test_nan_that_comes_through_calls_without_partner_is_wrong(run, tmp_path):
 
 def test_a_difference_from_calls_without_partner_is_not_within_rounding(run, tmp_path):
     chain(tmp_path / "npu", [(LINEAR, 2.0), (RELU, 3.0), (GELU, 3.0)])
+    chain(tmp_path / "bench", [(LINEAR, 2.0), ("Functional.silu.0.forward", 1.0), (GELU, 1.0)])
+    text = words(run("compare", "npu", "bench").out)
+    assert "Functional.relu.0 does not compute what the bench's Functional.silu.0 does: what comes out differs by 0.67 where what goes in differs by 0" in text
+    assert "the NPU run calls Functional.relu where the bench calls Functional.silu" in text
+
+
+def test_a_difference_that_comes_in_from_one_call_more_is_not_within_rounding(run, tmp_path):
+    chain(tmp_path / "npu", [(LINEAR, 2.0), (RELU, 3.0), (GELU, 3.0)])
     chain(tmp_path / "bench", [(LINEAR, 2.0), (GELU, 1.0)])
     text = words(run("compare", "npu", "bench").out)
     assert "Wrong: what Functional.gelu.0.forward takes differs by 0.33" in text
     assert "without partner before it: Functional.relu.0.forward" in text
-
-
-def test_calls_in_place_of_others_are_compared_by_what_comes_out(run, tmp_path):
-    chain(tmp_path / "npu", [(LINEAR, 2.0), (RELU, 3.0), (GELU, 3.0)])
-    chain(tmp_path / "bench", [(LINEAR, 2.0), ("Functional.silu.0.forward", 1.0), (GELU, 1.0)])
-    text = words(run("compare", "npu", "bench").out)
-    assert ("Wrong: Functional.relu.0.forward: Functional.relu.0 in place of the bench's Functional.silu.0 gives another result: "
-            "what comes out differs by 0.67 where what goes in differs by 0") in text
+    assert "1 more Functional.relu in the NPU run" in text
 
 
 @pytest.mark.parametrize("npu, bench, told", [(1, -1, True), (True, False, True), ("mean", "sum", True), (0.1, 0.2, True),
@@ -176,9 +177,6 @@ def test_errors_of_pairs_stand_in_the_order_of_the_pairs(run, tmp_path):
     (["File /opt/pytorch/torch/nn/modules/linear.py, line 9, in forward, \n y",
       "File /home/me/torch_tricks/model.py, line 7, in f, \n z"], "/home/me/torch_tricks/model.py:7 in f", None),
     (["File /usr/lib/python3.11/contextlib.py, line 81, in inner, \n y", "File /home/me/a.py, line 7, in f, \n z"], "/home/me/a.py:7 in f", None),
-    # a project of that name, and a line of code that speaks of torch
-    (["File /x/site-packages/msprobe/pytorch/hook.py, line 9, in f, \n y",
-      "File /home/me/msprobe/train.py, line 7, in f, \n z = load('packages/torch/x')"], "/home/me/msprobe/train.py:7 in f", None),
 ])
 def test_the_innermost_line_outside_torch_and_the_users_own_are_shown(run, tmp_path, stack, code, own):
     for side, value in (("npu", 9.0), ("bench", 1.0)):
@@ -187,15 +185,6 @@ def test_the_innermost_line_outside_torch_and_the_users_own_are_shown(run, tmp_p
     out = run("compare", "npu", "bench").out
     assert "  Called at     %s\n" % code in out
     assert ("  Your line     %s\n" % own in out) if own else "Your line" not in out
-
-
-def test_a_gradient_is_told_with_the_line_of_its_forward_call(run, tmp_path):
-    for side, value in (("npu", 9.0), ("bench", 1.0)):
-        dumps.write(tmp_path / side, {RELU: dumps.call([dumps.tensor(1.0)], [dumps.tensor(1.0)]),
-                                      RELU.replace("forward", "backward"): dumps.call([dumps.tensor(1.0)], [dumps.tensor(value)])})
-        (tmp_path / side / "stack.json").write_text(json.dumps({"0": [[RELU], dumps.frames(11)]}))
-    out = run("compare", "npu", "bench").out
-    assert "Wrong: Functional.relu.0.backward: " in " ".join(out.split()) and "  Called at     /home/me/train.py:11 in forward\n" in out
 
 
 def test_inputs_are_not_called_fine_when_they_are_off_as_much_as_the_result(run, tmp_path):

@@ -71,9 +71,11 @@ msp_advisor_write(const char *path, const msp_advisor_words *words, msp_error *e
         msp_buf_printf(&text, "Line: %lld\nSuspect Nodes: %.*s\n", (long long)words->line, (int)name.len, name.p);
     msp_buf_printf(&text, "Expert Advice: %s\n", words->advice);
     if (words->verdict != NULL)
-        msp_buf_printf(&text, "Verdict: %s.\n", words->verdict);
-    for (size_t i = 0; words->calls != NULL && i < words->calls->count; i++)
-        msp_buf_printf(&text, "Calls: %s.\n", words->calls->items[i]);
+        msp_buf_printf(&text, "Verdict: %s.", words->verdict);
+    for (size_t i = 0; words->verdict != NULL && words->calls != NULL && i < words->calls->count; i++)
+        msp_buf_printf(&text, "%s%s", i == 0 ? " Calls that differ: " : "; ", words->calls->items[i]);
+    if (words->verdict != NULL)
+        msp_buf_char(&text, '\n');
     st = msp_buf_status(&text, err);
     if (st == MSP_OK)
         st = msp_file_create(&f, path, 0640, err);

@@ -24,7 +24,7 @@ typedef struct msp_advisor_words {
     const msp_verdict_texts *calls; /* that one run alone makes, likewise; NULL: none */
 } msp_advisor_words;
 
-/* Write "Line", "Suspect Nodes", "Expert Advice", "Verdict" and "Calls" to path (0640). */
+/* Write "Line", "Suspect Nodes", "Expert Advice", and "Verdict" with the calls to path (0640). */
 MSP_CHECK msp_status msp_advisor_write(const char *path, const msp_advisor_words *words, msp_error *err);
 
 #endif

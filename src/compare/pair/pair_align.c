@@ -146,15 +146,12 @@ measure_moved(msp_pair *p)
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
-/*
- * Names that a mapping gives, and rows that are no calls, stay with the partners that they have; two frameworks call
- * the same thing by other names, and equal names are all that tells without a mapping.
- */
+/* Names that a mapping gives, and rows that are no calls, stay with the partners that they have. */
 static bool
 can_be_aligned(const msp_pair *p)
 {
-    return p->plan->npu->kind == MSP_DUMP_API && p->out->framework[0] == p->out->framework[1] &&
-           p->out->mode != MSP_MODE_MD5 && p->run->names == NULL && p->run->cross == NULL &&
+    return p->plan->npu->kind == MSP_DUMP_API && p->out->mode != MSP_MODE_MD5 && p->run->names == NULL &&
+           p->run->cross == NULL && p->out->framework[0] == p->out->framework[1] &&
            (p->match.matched < p->match.count || p->match.bench_only > 0 || p->fuzzy);
 }
 

@@ -102,20 +102,26 @@ write_calls(msp_buf *b, msp_str first, msp_str last)
         msp_buf_printf(b, " to %.*s", short_of(last), last.p);
 }
 
+static const char *
+does(msp_str first, msp_str last)
+{
+    return msp_str_eq(first, last) ? "does" : "do";
+}
+
 static void
 write_instead(msp_buf *b, const msp_evidence *e)
 {
-    write_calls(b, e->instead[0], msp_evidence_name(e));
-    msp_buf_text(b, " in place of the bench's ");
+    msp_str last = msp_evidence_name(e);
+
+    write_calls(b, e->instead[0], last);
+    msp_buf_printf(b, " %s not compute what the bench's ", does(e->instead[0], last));
     write_calls(b, e->instead[1], e->bench);
+    msp_buf_printf(b, " %s: what comes out ", does(e->instead[1], e->bench));
     if (e->nonfinite)
-        msp_buf_text(b,
-                     " gives another result: what comes out is NaN or inf on one side only, and what goes in is not");
+        msp_buf_text(b, "is NaN or inf on one side only, and what goes in is not");
     else
-        msp_buf_printf(b,
-                       " gives another result: what comes out differs by %.2g where what goes in differs by %.2g and "
-                       "rounding explains %.2g",
-                       e->diff_out, e->diff_in, e->expected);
+        msp_buf_printf(b, "differs by %.2g where what goes in differs by %.2g and rounding explains %.2g", e->diff_out,
+                       e->diff_in, e->expected);
 }
 
 /* "argmax chose 17 instead of 4 in 3 of 128 rows; the two values differ by 0.4x the expected error" */
@@ -210,14 +216,10 @@ msp_verdict_words_start(msp_verdict_suspect *s, const msp_start *start)
 {
     msp_buf b = {0};
 
-    if (isinf(start->diff))
-        msp_buf_printf(&b, "%.*s.%.*s is NaN or inf on one side only, and no recorded call has made it",
-                       (int)start->api.len, start->api.p, (int)start->at.len, start->at.p);
-    else
-        msp_buf_printf(&b, "the two runs do not start from the same %s: %.*s.%.*s differs by %.2g",
-                       start->weights ? "weights" : "data", (int)start->api.len, start->api.p, (int)start->at.len,
-                       start->at.p, start->diff);
-    if (!isinf(start->diff) && start->others > 0)
+    msp_buf_printf(&b, "the two runs do not start from the same %s: %.*s.%.*s differs by %.2g",
+                   start->weights ? "weights" : "data", (int)start->api.len, start->api.p, (int)start->at.len,
+                   start->at.p, start->diff);
+    if (start->others > 0)
         msp_buf_printf(&b, ", what else they begin with by %.2g", start->others);
     s->reason = msp_verdict_take(&b);
     return s->reason != NULL;
