@@ -50,6 +50,20 @@ msp_verdict_row_difference(const msp_rows *npu, const msp_row *n, const msp_row 
     return d.known ? d.value : NAN;
 }
 
+bool
+msp_verdict_value_key(msp_buf *out, const msp_row *row)
+{
+    double v[MSP_NSTATS];
+
+    for (int i = 0; i < MSP_NSTATS; i++)
+        if (!msp_val_number(&row->stats[i], &v[i]))
+            return false;
+    out->len = 0;
+    msp_buf_add(out, v, sizeof(v));
+    msp_buf_add(out, &row->dtype, sizeof(row->dtype));
+    return true;
+}
+
 static const msp_row *
 partner_of(const msp_evidence_source *src, size_t row)
 {
@@ -169,7 +183,7 @@ fill_evidence(msp_evidence *e, const msp_evidence_source *src, size_t row, doubl
     e->dtype = e->types[0] = e->types[1] = src->npu->texts[n->dtype].dtype;
     e->n = src->npu->texts[n->shape].numel;
     e->inherited = NAN;
-    e->at = result_of(src->npu, n);
+    e->row = row;
     if (b == NULL) {
         e->not_judged = "no partner";
         return;
@@ -186,7 +200,7 @@ fill_evidence(msp_evidence *e, const msp_evidence_source *src, size_t row, doubl
         e->not_judged = "no statistics";
     else if (!is_float(e->dtype) && !d.nonfinite)
         e->not_judged = "no floating-point numbers";
-    else if (!d.nonfinite && cancels(n, b, norm_in, e->dtype))
+    else if (!d.nonfinite && e->nature.sums && cancels(n, b, norm_in, e->dtype))
         e->not_judged = "cancels to rounding";
 }
 
@@ -211,8 +225,9 @@ collect_evidence(msp_evidence_list *out, const msp_evidence_source *src, const m
                                 .call = (uint32_t)a,
                                 .slot = slot++,
                                 .diff_in = in};
-            fill_evidence(e, src, i, norm_in);
+            e->at = result_of(src->npu, &src->npu->rows[i]);
             e->nature = msp_verdict_nature(api->name, e->at);
+            fill_evidence(e, src, i, norm_in);
             if (e->nature.hands_on && e->nature.backward && e->slot > 0 && e->not_judged == NULL)
                 e->not_judged = "a gradient of the call before";
             if (e->nature.chance && e->not_judged == NULL)
