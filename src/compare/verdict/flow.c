@@ -34,6 +34,7 @@ typedef struct taken {
     double noise, absolute; /* of an element, relative to its tensor's largest, and as it is */
     double from_forward;    /* the latter, of what the forward call of a backward call took */
     double big;
+    double norm, n; /* of its first tensor: of a backward call the gradient that comes in */
     bool broken, chosen;
     uint32_t first, latest; /* who made its first tensor, and who made the one made last */
 } taken;
@@ -234,6 +235,10 @@ take_row(taken *in, flow *f, size_t row, bool forward)
         in->from_forward = fmax(in->from_forward, absolute);
     if (forward)
         return;
+    if (in->n == 0) {
+        in->norm = t.norm;
+        in->n = t.n;
+    }
     in->absolute = fmax(in->absolute, absolute);
     in->big = fmax(in->big, t.big);
     if (in->latest == MSP_NO_CALL && in->first == MSP_NO_CALL)
@@ -314,6 +319,16 @@ give_row(flow *f, const msp_row_api *api, const taken *in, size_t row, uint32_t 
         v->hidden = fmax(v->hidden, hidden_in_result(in, *noise, &t, op, msp_verdict_is_move(op), backward));
 }
 
+/* A gradient that is summed up, as that of a bias: its terms' noise stays, and the terms may cancel. */
+static double
+amplified(const taken *in, const msp_evidence *e, const msp_tensor_pair *t)
+{
+    enum { PART = 4, MOST = 1000 }; /* a few times that is within the limit */
+    bool summed = e->nature.backward && e->nature.cls == MSP_CALL_VECTOR && t->n < in->n && t->norm > 0;
+
+    return summed ? fmin(fmax(in->norm / t->norm / PART, 1), MOST) : 1;
+}
+
 static void
 see_result(flow *f, msp_evidence *e, const taken *in, double noise)
 {
@@ -322,10 +337,11 @@ see_result(flow *f, msp_evidence *e, const taken *in, double noise)
     e->seen = (msp_seen){.known = t.known && t.number && !t.one_side && t.big > 0 && t.norm > 0,
                          .chosen = in->chosen || t.resized,
                          .broken = in->broken,
-                         .taken = noise,
+                         .taken = noise * amplified(in, e, &t),
                          .big = t.big,
                          .norm = t.norm,
                          .law = -1,
+                         .normed = is_norm(msp_verdict_operation(msp_evidence_name(e))),
                          .maker = in->latest};
     memcpy(e->seen.noise, t.noise, sizeof(t.noise));
     if (e->seen.chosen && !e->tensors && !e->nonfinite && e->not_judged == NULL)

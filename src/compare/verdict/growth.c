@@ -101,9 +101,16 @@ judge_distance(msp_evidence *e, double noise)
  * groups of bench/truth 99.9 % of the benign results stay below half of that (forward) and two thirds (backward).
  */
 static const double limits[2][MSP_NSTATS] = {{3.5, 3.5, 16, 5}, {8, 8, 40, 10}};
-/* Of the device's noise, what may go into one direction, as running sums of few bits do: moves norms and means whatever
- * the number of elements. */
-static const double one_sided[MSP_CALL_NCLASSES] = {0.5, 0.125, 0.125};
+/* Of the device's noise, what may go into one direction, as running sums of few bits do, or a norm's mean that is
+ * stored in 16 bits: moves norms and means whatever the number of elements. */
+static double
+one_sided(const msp_evidence *e)
+{
+    if (e->nature.cls == MSP_CALL_MATMUL)
+        return 0.5;
+    return e->seen.normed && (e->dtype == MSP_BF16 || e->dtype == MSP_F16) ? 1 : 0.125;
+}
+
 /* The noise of products is measured; of functions and copies this is what ordinary devices do. */
 static const double ordinary[MSP_CALL_NCLASSES][NTYPES] = {{0x1p-51, 0x1p-22, 0x1p-11, 0x1p-8},
                                                            {0x1p-48, 0x1p-20, 0x1p-11, 0x1p-8},
@@ -160,11 +167,13 @@ as_difference(const msp_evidence *e, int stat, double noise)
                                    : noise;
 }
 
+/* What it took has gone through products, where it differs: four numbers may show less noise than all elements have. */
 static void
-judge_statistics(msp_evidence *e, double noise)
+judge_statistics(msp_evidence *e, double noise, double products)
 {
     const msp_seen *s = &e->seen;
-    double base = s->taken + noise, side = one_sided[e->nature.cls] * noise;
+    double least = s->taken > 0 && e->nature.cls == MSP_CALL_MOVE ? products : 0;
+    double base = fmax(s->taken, least) + noise, side = one_sided(e) * noise;
 
     for (int i = 0; i < MSP_NSTATS; i++) {
         double times = limits[e->nature.backward][i], room = base;
@@ -333,7 +342,7 @@ msp_verdict_judge_growth(msp_evidence_list *list, double noise[MSP_CALL_NCLASSES
         if (is_by_distance(e) || e->nonfinite || e->seen.broken)
             judge_distance(e, grown[e->nature.cls][type_index(e->dtype)]);
         else
-            judge_statistics(e, noise_of(e, products));
+            judge_statistics(e, noise_of(e, products), products[type_index(e->dtype)]);
     }
     pass_on(list);
     blame_forward(list);

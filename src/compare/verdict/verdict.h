@@ -76,6 +76,7 @@ enum { MSP_NO_CALL = UINT32_MAX };
 typedef struct msp_seen {
     bool known;
     bool chosen;              /* a choice before it fell the other way: indices, masks or shapes differ */
+    bool normed;              /* a mean was taken off, and a deviation divided by */
     bool broken;              /* what it took is NaN or inf on one side only */
     double noise[MSP_NSTATS]; /* that each statistic shows */
     double taken;             /* the largest among what the call took, seen or known from where it was made */
