@@ -174,6 +174,26 @@ is_choice(const maker *m, const msp_row *r)
     return m->out->verdict.flips.count > 0 && msp_local_roundoff(m->src->rows[0]->texts[r->dtype].dtype) == 0;
 }
 
+/*
+ * A gradient that comes in is the sum over all who took the value, which no call has given. Where such a sum cancels it
+ * consists of rounding errors, and differs altogether: 64 roundoffs of the largest gradient before it are generous.
+ */
+static bool
+is_cancelled_gradient(const maker *m, const msp_row *r)
+{
+    const msp_rows *rows = m->src->rows[0];
+    double own, norm, most = 0;
+
+    if (!msp_str_ends(rows->apis[r->api].name, MSP_STR(".backward")) || !msp_val_number(&r->stats[MSP_STAT_NORM], &own))
+        return false;
+    for (size_t i = 0; i < rows->apis[r->api].first; i++)
+        if (rows->rows[i].state == STATE_OUTPUT &&
+            msp_str_ends(rows->apis[rows->rows[i].api].name, MSP_STR(".backward")) &&
+            msp_val_number(&rows->rows[i].stats[MSP_STAT_NORM], &norm) && isfinite(norm))
+            most = fmax(most, norm);
+    return own < 64 * msp_local_roundoff(rows->texts[r->dtype].dtype) * most;
+}
+
 /* The input of a call that differs most, and by how much. */
 static int64_t
 worst_input(const maker *m, const char *api, double *by)
@@ -190,7 +210,7 @@ worst_input(const maker *m, const char *api, double *by)
             !msp_str_eq(rows->apis[n->api].name, msp_str_of(api)))
             continue;
         d = msp_verdict_row_difference(rows, n, &m->src->rows[1]->rows[m->src->match->bench[i]]);
-        if (d > worst) {
+        if (d > worst && !is_cancelled_gradient(m, n)) {
             worst = d;
             row = (int64_t)i;
         }

@@ -395,6 +395,8 @@ give_verdict(msp_pair *p)
         return MSP_OK;
     st = msp_evidence_from_rows(&list, &src, p->err);
     if (st == MSP_OK)
+        st = msp_evidence_see(&list, &src, p->err);
+    if (st == MSP_OK)
         st = msp_evidence_find_start(&list, &src, p->err);
     if (st == MSP_OK)
         st = judge_evidence(p, &list, &replay);

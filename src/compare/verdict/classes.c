@@ -68,8 +68,8 @@ family_of(msp_str op)
     return IS(op, whole) || HAS(op, product) ? MSP_FAMILY_PRODUCT : MSP_FAMILY_NONE;
 }
 
-static bool
-is_move(msp_str op)
+bool
+msp_verdict_is_move(msp_str op)
 {
     static const char *const move[] = {"reshape",
                                        "transpose",
@@ -177,6 +177,8 @@ msp_verdict_nature(msp_str api, msp_str at)
                                          "cauchy",     "log_normal",  "empty_strided"};
     static const char *const casts[] = {"float", "half", "bfloat16", "double", "to", "type_as", "type", "contiguous"};
     static const char *const biased[] = {"linear", "addmm", "baddbmm"};
+    static const char *const sums[] = {"add", "sub", "iadd", "isub", "radd", "rsub", "sum"};
+    static const char *const exponential[] = {"softmax", "log_softmax", "logsumexp", "cross_entropy", "exp", "sigmoid"};
     msp_str op = msp_verdict_operation(api);
     msp_call_nature n = {.family = family_of(op), .backward = is_backward(api)};
     /* a bias's gradient is a sum, not a product */
@@ -187,13 +189,14 @@ msp_verdict_nature(msp_str api, msp_str at)
     if (n.family != MSP_FAMILY_NONE)
         n.cls = bias ? MSP_CALL_VECTOR : MSP_CALL_MATMUL;
     else /* what a copy takes from one place it may give back as a sum */
-        n.cls = is_move(op) && !n.backward ? MSP_CALL_MOVE : MSP_CALL_VECTOR;
+        n.cls = msp_verdict_is_move(op) && !n.backward ? MSP_CALL_MOVE : MSP_CALL_VECTOR;
     if (bias)
         n.family = MSP_FAMILY_NONE;
     n.hands_on = IS(op, casts);
     n.chance =
         IS(op, chance) || msp_str_find(op, MSP_STR("dropout")) != NULL || msp_str_find(op, MSP_STR("Dropout")) != NULL;
     n.rounds_once = !n.backward && IS(op, ieee);
+    n.sums = !IS(op, exponential) && (n.backward || n.family != MSP_FAMILY_NONE || IS(op, sums));
     return n;
 }
 

@@ -1,6 +1,6 @@
 /*
- * limits.c - how far beyond what it may be each result is, and by what sign. What was replayed is judged by its own
- * error; what was not by the growth of the difference from inputs to result.
+ * limits.c - how far beyond what it may be each result is, and by what sign, where the call was replayed: its own error
+ * decides. What was not replayed is judged by growth.c.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +13,6 @@
 /* The bench is blamed where it is so many times the limit off, and the NPU a third of that at most. */
 #define BENCH_OFF 3.0
 /* Beyond any limit, where there is no number: a choice, an integer, a copy. Clear, see rank.c. */
-#define CERTAIN 10.0
 #define LIKELY  1.3
 
 /* ---- replayed ---------------------------------------------------------------------------------------------------- */
@@ -105,7 +104,7 @@ judge_error(msp_evidence *e)
     if (a->shape == MSP_SHAPE_TOWARD_ZERO && b->shape != MSP_SHAPE_TOWARD_ZERO)
         raise_alarm(e, LIKELY, MSP_SIGN_CUT);
     if (e->nature.rounds_once && e->one_type && a->count >= 32 && b->differ == 0 && a->differ > 0)
-        raise_alarm(e, CERTAIN, MSP_SIGN_ROUNDING);
+        raise_alarm(e, MSP_VERDICT_CERTAIN, MSP_SIGN_ROUNDING);
     judge_rounding(e);
     judge_bench(e, &o);
 }
@@ -130,16 +129,15 @@ judge_replayed(msp_evidence *e)
     else if (b->bad > 0 && a->bad == 0 && !msp_evidence_is_alone(e))
         raise_alarm(e, INFINITY, MSP_SIGN_BENCH_NONFINITE);
     else if (exact && a->differ > 0 && b->differ == 0 && !is_tie(e))
-        raise_alarm(e, CERTAIN, MSP_SIGN_INEXACT);
+        raise_alarm(e, MSP_VERDICT_CERTAIN, MSP_SIGN_INEXACT);
     else if (!exact)
         judge_error(e);
     if (e->sign != MSP_SIGN_ERROR)
         e->times = fmax(e->times, e->ratio);
 }
 
-/* The largest ratio among the gradients of a forward call's result. */
-static double
-worst_gradient(const msp_evidence_list *list, size_t forward)
+double
+msp_evidence_worst_gradient(const msp_evidence_list *list, size_t forward)
 {
     const msp_evidence *e = &list->items[forward];
     double worst = 0;
@@ -170,7 +168,7 @@ blame_forward(msp_evidence_list *list)
         if (!msp_evidence_replayed(e) || e->nature.backward || e->not_judged != NULL || e->name_len < 8 ||
             !(e->ratio > (e->local[0]->count > FEW ? 1 : 0.4)))
             continue;
-        worst = worst_gradient(list, i);
+        worst = msp_evidence_worst_gradient(list, i);
         if (worst <= 1 || worst <= e->ratio)
             continue;
         if (e->ratio <= 1)
@@ -179,115 +177,17 @@ blame_forward(msp_evidence_list *list)
     }
 }
 
-/* ---- not replayed ------------------------------------------------------------------------------------------------ */
-
-/* How much of its inputs' difference a call may hand on: larger gains are rare in the models measured. */
-#define GAIN 6.0
-/* Times what is explained. On benign pairs of bench/truth 6 gives no alarm and 3 gives one in five. */
-#define ALARM 6.0
-
-enum { NTYPES = 4, ENOUGH = 3 };
-
-static int
-type_index(msp_dtype t)
-{
-    return t == MSP_BF16 ? 3 : t == MSP_F16 ? 2 : t == MSP_F32 ? 1 : 0;
-}
-
-/* Ordinary precisions, by class and type (float64, float32, float16, bfloat16). Matrix units of float32: 11 bits
- * (TF32) at the least. */
-static const double floors[MSP_CALL_NCLASSES][NTYPES] = {{0x1p-51, 0x1p-22, 0x1p-11, 0x1p-8},
-                                                         {0x1p-51, 0x1p-22, 0x1p-11, 0x1p-8},
-                                                         {0x1p-53, 0x1p-24, 0x1p-12, 0x1p-9}};
-static const double caps[MSP_CALL_NCLASSES][NTYPES] = {{0x1p-48, 0x1p-11, 0x1p-10, 0x1p-7},
-                                                       {0x1p-48, 0x1p-20, 0x1p-10, 0x1p-7},
-                                                       {0x1p-53, 0x1p-24, 0x1p-12, 0x1p-9}};
-
-/* What a call adds to the difference that it took, if it hands that on as it is. */
-static double
-grown_error(const msp_evidence *e)
-{
-    return e->diff_out > e->diff_in ? sqrt(e->diff_out * e->diff_out - e->diff_in * e->diff_in) : 0;
-}
-
-static int
-compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-/*
- * The device's own noise: the median of what calls of the class add, over those that add anything beyond what they
- * took. Fewer than ENOUGH of them are single cases, which is what a fault looks like.
- */
-static double
-class_noise(const msp_evidence_list *list, double *room, int cls, int type)
-{
-    double least = floors[cls][type], middle;
-    size_t n = 0;
-
-    for (size_t i = 0; i < list->count; i++) {
-        const msp_evidence *e = &list->items[i];
-
-        if (e->not_judged == NULL && !e->nonfinite && (int)e->nature.cls == cls && type_index(e->dtype) == type &&
-            grown_error(e) > least)
-            room[n++] = grown_error(e);
-    }
-    if (n < ENOUGH)
-        return least;
-    qsort(room, n, sizeof(*room), compare_doubles);
-    middle = fmin(room[n / 2], caps[cls][type]);
-    return sqrt(least * least + middle * middle);
-}
-
-/* By the difference between the runs alone. */
-static void
-judge_growth(msp_evidence *e, double noise)
-{
-    if (e->chose && e->flip != NULL) {
-        e->expected = e->flip->error;
-        e->times = e->flip->times;
-        raise_alarm(e, CERTAIN, MSP_SIGN_CHOICE);
-        return;
-    }
-    e->inherited = fmin(e->diff_out, GAIN * e->diff_in);
-    e->expected = e->steps > 1 ? noise * sqrt((double)e->steps) : noise;
-    if (!isfinite(e->diff_in)) /* what it took was broken already */
-        e->times = 0;
-    else
-        e->times = e->nonfinite ? INFINITY : e->diff_out / (GAIN * e->diff_in + e->expected);
-    e->ratio = e->times / ALARM;
-    if (e->ratio > 1)
-        e->sign = e->nonfinite ? MSP_SIGN_NONFINITE : MSP_SIGN_GROWTH;
-}
-
 msp_status
 msp_verdict_limits(msp_evidence_list *list, double noise[MSP_CALL_NCLASSES], msp_error *err)
 {
-    double grown[MSP_CALL_NCLASSES][NTYPES], *room = msp_alloc_zero(list->count + 1, sizeof(*room));
-
-    if (room == NULL)
-        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
-    for (int c = 0; c < MSP_CALL_NCLASSES; c++) {
-        for (int t = 0; t < NTYPES; t++)
-            grown[c][t] = class_noise(list, room, c, t);
-        noise[c] = grown[c][1];
-    }
-    msp_free(room);
     for (size_t i = 0; i < list->count; i++) {
         msp_evidence *e = &list->items[i];
 
         e->sign = MSP_SIGN_NONE;
         e->expected = e->times = e->ratio = 0;
-        if (e->not_judged != NULL)
-            continue;
-        if (msp_evidence_replayed(e))
+        if (e->not_judged == NULL && msp_evidence_replayed(e))
             judge_replayed(e);
-        else
-            judge_growth(e, grown[e->nature.cls][type_index(e->dtype)]);
     }
     blame_forward(list);
-    return MSP_OK;
+    return msp_verdict_judge_growth(list, noise, err);
 }

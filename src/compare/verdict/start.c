@@ -35,16 +35,11 @@ typedef struct finder {
 static bool
 is_known(finder *f, const msp_row *row)
 {
-    double v[MSP_NSTATS];
     msp_map_entry *entry;
     char *key;
 
-    for (int i = 0; i < MSP_NSTATS; i++)
-        if (!msp_val_number(&row->stats[i], &v[i]))
-            return true;
-    f->scratch.len = 0;
-    msp_buf_add(&f->scratch, v, sizeof(v));
-    msp_buf_add(&f->scratch, &row->dtype, sizeof(row->dtype));
+    if (!msp_verdict_value_key(&f->scratch, row))
+        return true;
     entry = f->scratch.failed ? NULL : msp_map_get(&f->given, msp_buf_view(&f->scratch));
     if (entry != NULL || f->scratch.failed)
         return true;

@@ -50,6 +50,20 @@ msp_verdict_row_difference(const msp_rows *npu, const msp_row *n, const msp_row 
     return d.known ? d.value : NAN;
 }
 
+bool
+msp_verdict_value_key(msp_buf *out, const msp_row *row)
+{
+    double v[MSP_NSTATS];
+
+    for (int i = 0; i < MSP_NSTATS; i++)
+        if (!msp_val_number(&row->stats[i], &v[i]))
+            return false;
+    out->len = 0;
+    msp_buf_add(out, v, sizeof(v));
+    msp_buf_add(out, &row->dtype, sizeof(row->dtype));
+    return true;
+}
+
 static const msp_row *
 partner_of(const msp_evidence_source *src, size_t row)
 {
@@ -212,7 +226,7 @@ fill_evidence(msp_evidence *e, const msp_evidence_source *src, size_t row, doubl
     e->dtype = e->types[0] = e->types[1] = src->npu->texts[n->dtype].dtype;
     e->n = src->npu->texts[n->shape].numel;
     e->inherited = NAN;
-    e->at = result_of(src->npu, n);
+    e->row = row;
     if (b == NULL) {
         e->diff_in = e->diff_out = NAN;
         e->one_type = true;
@@ -231,7 +245,7 @@ fill_evidence(msp_evidence *e, const msp_evidence_source *src, size_t row, doubl
         e->not_judged = "no statistics";
     else if (!is_float(e->dtype) && !d.nonfinite)
         e->not_judged = "no floating-point numbers";
-    else if (!d.nonfinite && cancels(n, b, norm_in, e->dtype))
+    else if (!d.nonfinite && e->nature.sums && cancels(n, b, norm_in, e->dtype))
         e->not_judged = "cancels to rounding";
 }
 
@@ -421,6 +435,8 @@ collect_evidence(msp_evidence_list *out, const msp_evidence_source *src, const m
                                 .slot = slot++,
                                 .row = i,
                                 .diff_in = in};
+            e->at = result_of(src->npu, &src->npu->rows[i]);
+            e->nature = msp_verdict_nature(api->name, e->at);
             fill_evidence(e, src, i, norm_in);
             e->flip = flip;
             e->chose = is_discrete(src->npu, &src->npu->rows[i]);
@@ -430,7 +446,6 @@ collect_evidence(msp_evidence_list *out, const msp_evidence_source *src, const m
                 e->not_judged = "a step, which the least difference may turn over";
             if (flipped != NULL && e->not_judged == NULL && !e->nonfinite && !e->chose)
                 e->not_judged = flipped;
-            e->nature = msp_verdict_nature(api->name, e->at);
             if (e->nature.hands_on && e->nature.backward && e->slot > 0 && e->not_judged == NULL)
                 e->not_judged = "a gradient of the call before";
             if (e->nature.chance && e->not_judged == NULL)

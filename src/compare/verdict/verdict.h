@@ -30,11 +30,15 @@ typedef struct msp_call_nature {
     bool rounds_once; /* +, -, *: IEEE 754 leaves no choice */
     bool chance;      /* dropout, random numbers */
     bool hands_on;    /* may give back the very tensor that it took, and with it the gradients of who made that */
+    bool sums;        /* adds up terms that may cancel */
 } msp_call_nature;
 
 /* By the API's name and which result it is ("output.2"). */
 msp_call_nature msp_verdict_nature(msp_str api, msp_str at);
 msp_call_class msp_verdict_class(msp_str api);
+
+/* Copies, views, gathers, choices: no element of the result is computed. */
+bool msp_verdict_is_move(msp_str op);
 
 /* "add" of "Tensor.__add__.0.forward". */
 msp_str msp_verdict_operation(msp_str api);
@@ -59,8 +63,31 @@ typedef enum msp_sign {
     MSP_SIGN_UNLIKE,   /* rounds unlike all other calls of its kind */
     MSP_SIGN_CHOICE,   /* no replay: what it chose differs by more than what it chose from */
     MSP_SIGN_SAVED,    /* its own gradients show it: what it kept for them is off */
+    MSP_SIGN_LAW,      /* no replay: its sum is not what its inputs' sums give */
+    MSP_SIGN_ORDER,    /* no replay: who takes it shows that its elements must stand elsewhere */
     MSP_SIGN_START     /* it takes weights or data that the runs do not share */
 } msp_sign;
+
+enum { MSP_NO_CALL = UINT32_MAX };
+
+/*
+ * What the four statistics of a result say (flow.c, laws.c). Noise is that of one element, relative to the tensor's
+ * largest magnitude: independent errors of that size in all elements move a maximum by about as much, the norm by that
+ * times the largest magnitude, and the sum by that times the norm.
+ */
+typedef struct msp_seen {
+    bool known;
+    bool chosen;              /* a choice before it fell the other way: indices, masks or shapes differ */
+    bool normed;              /* a mean was taken off, and a deviation divided by */
+    bool broken;              /* what it took is NaN or inf on one side only */
+    double noise[MSP_NSTATS]; /* that each statistic shows */
+    double taken;             /* the largest among what the call took, seen or known from where it was made */
+    double big, norm;
+    double law;     /* how far its sum is from what its inputs' sums give, over what rounding explains; < 0: no law */
+    double law_off; /* that distance, relative to the norm */
+    bool holds;     /* the law holds, and more sharply than the result differs: only the order of elements is left */
+    uint32_t maker; /* the call that made what it took; MSP_NO_CALL: not known */
+} msp_seen;
 
 /* One result of one call. Differences and errors are relative to the result's own scale. */
 typedef struct msp_evidence {
@@ -78,6 +105,7 @@ typedef struct msp_evidence {
     bool nonfinite;            /* NaN or inf on one side only */
     bool one_type;             /* both sides have the same element type */
     const char *not_judged;    /* why; borrowed, NULL: judged */
+    msp_seen seen;
 
     /* replay: what the call adds in either run, borrowed; NULL: not replayed */
     const msp_local *local[2];
@@ -97,8 +125,12 @@ typedef struct msp_evidence {
     double peer_share, peer_slope; /* largest among other calls of its kind; -1: there are too few */
     double expected, times, ratio; /* limits.c, as in msp_verdict_result */
     msp_sign sign;
+    int told;                         /* MSP_SIGN_GROWTH: the statistic, an msp_stat; -1: the elements */
+    const struct msp_evidence *shown; /* MSP_SIGN_ORDER: the result that shows it */
 } msp_evidence;
 
+/* Times the limit, of what cannot be noise. */
+#define MSP_VERDICT_CERTAIN 10.0
 /* So large a share of results without a partner is another model, or another level. */
 #define MSP_OTHER_MODEL 0.6
 
@@ -149,6 +181,12 @@ double msp_evidence_difference(const msp_evidence_source *src, size_t row);
  * NaN: there are none. */
 double msp_verdict_row_difference(const msp_rows *npu, const msp_row *n, const msp_row *b);
 
+/* The key of a value: its four statistics and its type. Views have that of what they show. False: it has none. */
+bool msp_verdict_value_key(msp_buf *out, const msp_row *row);
+
+/* Fill `seen` of every result. MSP_E_NOMEM. */
+MSP_CHECK msp_status msp_evidence_see(msp_evidence_list *list, const msp_evidence_source *src, msp_error *err);
+
 /* What the runs do not begin with alike (start.c): weights, statistics of a norm, data. MSP_E_NOMEM. */
 MSP_CHECK msp_status msp_evidence_find_start(msp_evidence_list *list, const msp_evidence_source *src, msp_error *err);
 
@@ -158,6 +196,9 @@ MSP_CHECK msp_status msp_evidence_find_start(msp_evidence_list *list, const msp_
 /* Fill added, noise, peer_share and peer_slope of what was replayed. until: the last call that says something about the
  * device's noise, where enough do. MSP_E_NOMEM. */
 MSP_CHECK msp_status msp_verdict_calibrate(msp_evidence_list *list, uint32_t until, msp_error *err);
+
+/* Judge what was not replayed: by the growth of noise from what a call takes to what it gives (growth.c). */
+MSP_CHECK msp_status msp_verdict_judge_growth(msp_evidence_list *list, double noise[MSP_CALL_NCLASSES], msp_error *err);
 
 /* Fill expected, times, ratio and sign. MSP_E_NOMEM. */
 MSP_CHECK msp_status msp_verdict_limits(msp_evidence_list *list, double noise[MSP_CALL_NCLASSES], msp_error *err);
@@ -186,6 +227,9 @@ char *msp_verdict_take(msp_buf *b);
 MSP_CHECK bool msp_verdict_add_text(msp_verdict_texts *list, msp_str text);
 MSP_CHECK bool msp_verdict_add_take(msp_verdict_texts *list, msp_buf *b);
 void msp_verdict_texts_release(msp_verdict_texts *list);
+
+/* The largest ratio among the gradients of a forward call's result. */
+double msp_evidence_worst_gradient(const msp_evidence_list *list, size_t forward);
 
 static inline msp_str
 msp_evidence_name(const msp_evidence *e)

@@ -140,6 +140,15 @@ write_flip(msp_buf *b, msp_str op, const msp_flip *f)
         msp_buf_printf(b, "; the two values differ by %s%.2gx the expected error", most, f->times);
 }
 
+static const char *
+statistic_name(int stat)
+{
+    return stat == MSP_STAT_MAX    ? "maximum"
+           : stat == MSP_STAT_MIN  ? "minimum"
+           : stat == MSP_STAT_MEAN ? "mean"
+                                   : "norm";
+}
+
 static void
 write_grown(msp_buf *b, const msp_evidence *e)
 {
@@ -149,6 +158,21 @@ write_grown(msp_buf *b, const msp_evidence *e)
         msp_buf_text(b, ", which no error of what it took explains");
     } else if (e->nonfinite)
         msp_buf_text(b, " is NaN or inf on one side only, and what it took is not");
+    else if (e->sign == MSP_SIGN_LAW)
+        msp_buf_printf(b,
+                       ": its sum is off by %.2g of its norm from what this run's own inputs give, the bench's is not",
+                       e->seen.law_off);
+    else if (e->sign == MSP_SIGN_SAVED)
+        msp_buf_text(b, ": its gradients are wrong, though what came in is not: what it kept for them must be");
+    else if (e->sign == MSP_SIGN_ORDER)
+        msp_buf_printf(
+            b,
+            " has the bench's statistics, but %.*s, which takes it, differs by %.2g though its own sums hold: "
+            "elements must stand in other places",
+            (int)e->shown->name_len, e->shown->name, e->shown->diff_out);
+    else if (e->told >= 0)
+        msp_buf_printf(b, " differs by %.2g in its %s, where its inputs' difference and rounding explain %.2g",
+                       e->diff_out, statistic_name(e->told), e->expected);
     else
         msp_buf_printf(b, " differs by %.2g where its inputs differ by %.2g and rounding explains %.2g", e->diff_out,
                        e->diff_in, e->expected);
