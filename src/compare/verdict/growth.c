@@ -6,7 +6,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include "compare/verdict/verdict.h"
-#include "core/alloc.h"
 
 enum { NTYPES = 4, ENOUGH = 3 };
 
@@ -261,13 +260,22 @@ is_cleared(const msp_evidence_list *list, size_t first, size_t end)
     return (holds && off > 0) || (products && off >= 2 && most > 2);
 }
 
-/* The first result of a call that is judged. */
+/* The first result of a call that is judged by what is seen of it. */
 static msp_evidence *
 result_of_call(const msp_evidence_list *list, uint32_t call)
 {
-    for (size_t i = 0; i < list->count; i++)
-        if (list->items[i].call == call && list->items[i].not_judged == NULL && !list->items[i].tensors &&
-            !msp_evidence_replayed(&list->items[i]))
+    size_t low = 0, high = list->count;
+
+    while (low < high) { /* results stand in the order of calls */
+        size_t middle = low + (high - low) / 2;
+
+        if (list->items[middle].call < call)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (size_t i = low; i < list->count && list->items[i].call == call; i++)
+        if (list->items[i].not_judged == NULL && !list->items[i].tensors && !msp_evidence_replayed(&list->items[i]))
             return &list->items[i];
     return NULL;
 }
@@ -303,7 +311,7 @@ pass_on(const msp_evidence_list *list)
 
 /* What a forward call has kept for its gradients may show more clearly in them. */
 static void
-blame_forward(const msp_evidence_list *list)
+blame_forward(const msp_evidence_list *list, const double *gradients)
 {
     enum { CLEARLY = 3 };
 
@@ -313,7 +321,7 @@ blame_forward(const msp_evidence_list *list)
 
         if (e->not_judged != NULL || e->tensors || msp_evidence_replayed(e) || e->nature.backward || !(e->ratio > 0.4))
             continue;
-        worst = msp_evidence_worst_gradient(list, i);
+        worst = gradients[i];
         if (worst <= CLEARLY || worst <= e->ratio)
             continue;
         if (e->ratio <= 1)
@@ -331,13 +339,11 @@ any_by_distance(const msp_evidence_list *list)
     return false;
 }
 
-msp_status
-msp_verdict_judge_growth(msp_evidence_list *list, double noise[MSP_CALL_NCLASSES], msp_error *err)
+bool
+msp_verdict_judge_growth(msp_evidence_list *list, double noise[MSP_CALL_NCLASSES], double *room)
 {
-    double grown[MSP_CALL_NCLASSES][NTYPES], products[NTYPES], *room = msp_alloc_zero(list->count + 1, sizeof(*room));
+    double grown[MSP_CALL_NCLASSES][NTYPES], products[NTYPES];
 
-    if (room == NULL)
-        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     for (int t = 0; t < NTYPES; t++) {
         products[t] = product_noise(list, room, t);
         for (int c = 0; c < MSP_CALL_NCLASSES; c++)
@@ -345,7 +351,6 @@ msp_verdict_judge_growth(msp_evidence_list *list, double noise[MSP_CALL_NCLASSES
     }
     for (int c = 0; c < MSP_CALL_NCLASSES; c++)
         noise[c] = any_by_distance(list) ? grown[c][1] : c == MSP_CALL_MATMUL ? products[1] : ordinary[c][1];
-    msp_free(room);
     for (size_t i = 0; i < list->count; i++) {
         msp_evidence *e = &list->items[i];
 
@@ -359,6 +364,8 @@ msp_verdict_judge_growth(msp_evidence_list *list, double noise[MSP_CALL_NCLASSES
             judge_statistics(e, noise_of(e, products), products[type_index(e->dtype)]);
     }
     pass_on(list);
-    blame_forward(list);
-    return MSP_OK;
+    if (!msp_evidence_worst_gradients(room, list))
+        return false;
+    blame_forward(list, room);
+    return true;
 }

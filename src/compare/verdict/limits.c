@@ -12,7 +12,8 @@
 #define RECURRENT 2.5
 /* The bench is blamed where it is so many times the limit off, and the NPU a third of that at most. */
 #define BENCH_OFF 3.0
-/* Beyond any limit, where there is no number: a choice, an integer, a copy. Clear, see rank.c. */
+/* Times that, where a host adds up a gradient in 16 bits row by row: dull, but what such hosts do. */
+#define BENCH_SUMS 4.0
 #define LIKELY  1.3
 
 /* ---- replayed ---------------------------------------------------------------------------------------------------- */
@@ -84,6 +85,8 @@ judge_bench(msp_evidence *e, const msp_ordinary *o)
     double u = msp_local_roundoff(e->dtype), own = e->local[0]->rms / u, bench = e->local[1]->rms / u;
     double most = BENCH_OFF * o->limit * sqrt(o->cap * o->cap + o->floor * o->floor);
 
+    if (e->nature.backward && e->nature.cls == MSP_CALL_VECTOR && (e->dtype == MSP_BF16 || e->dtype == MSP_F16))
+        most *= BENCH_SUMS;
     if (e->one_type && !msp_evidence_is_alone(e) && bench > most && own < bench / 3)
         raise_alarm(e, bench / most, MSP_SIGN_BENCH);
 }
@@ -136,20 +139,41 @@ judge_replayed(msp_evidence *e)
         e->times = fmax(e->times, e->ratio);
 }
 
-double
-msp_evidence_worst_gradient(const msp_evidence_list *list, size_t forward)
+/* "Functional.relu.0." of its forward and its backward call. */
+static msp_str
+stem_of(const msp_evidence *e)
 {
-    const msp_evidence *e = &list->items[forward];
-    double worst = 0;
+    size_t end = e->nature.backward ? 8 : 7; /* "backward", "forward" */
 
-    for (size_t k = forward + 1; k < list->count; k++) {
-        const msp_evidence *g = &list->items[k];
+    return (msp_str){e->name, e->name_len > end ? e->name_len - end : 0};
+}
 
-        if (g->nature.backward && g->not_judged == NULL && g->ratio > worst && g->name_len == e->name_len + 1 &&
-            memcmp(g->name, e->name, e->name_len - 7) == 0)
-            worst = g->ratio;
+bool
+msp_evidence_worst_gradients(double *out, const msp_evidence_list *list)
+{
+    msp_map calls = {0};
+    bool ok = true;
+
+    for (size_t i = 0; i < list->count; i++)
+        out[i] = 0;
+    for (size_t i = 0; i < list->count && ok; i++)
+        if (!list->items[i].nature.backward)
+            ok = msp_map_put(&calls, stem_of(&list->items[i]), (int64_t)i, NULL) != NULL;
+    for (size_t i = 0; i < list->count && ok; i++) {
+        const msp_evidence *e = &list->items[i];
+        const msp_map_entry *first = msp_map_get(&calls, stem_of(e));
+
+        if (first != NULL && e->nature.backward && e->not_judged == NULL)
+            out[first->value] = fmax(out[first->value], e->ratio);
     }
-    return worst;
+    for (size_t i = 0; i < list->count && ok; i++) {
+        const msp_map_entry *first = msp_map_get(&calls, stem_of(&list->items[i]));
+
+        if (first != NULL && !list->items[i].nature.backward)
+            out[i] = out[first->value];
+    }
+    msp_map_release(&calls);
+    return ok;
 }
 
 /*
@@ -157,7 +181,7 @@ msp_evidence_worst_gradient(const msp_evidence_list *list, size_t forward)
  * may be clearer. A loss is one number, in which little can be seen: it is named where that number is remarkable.
  */
 static void
-blame_forward(msp_evidence_list *list)
+blame_forward(msp_evidence_list *list, const double *gradients)
 {
     enum { FEW = 32 };
 
@@ -168,7 +192,7 @@ blame_forward(msp_evidence_list *list)
         if (!msp_evidence_replayed(e) || e->nature.backward || e->not_judged != NULL || e->name_len < 8 ||
             !(e->ratio > (e->local[0]->count > FEW ? 1 : 0.4)))
             continue;
-        worst = msp_evidence_worst_gradient(list, i);
+        worst = gradients[i];
         if (worst <= 1 || worst <= e->ratio)
             continue;
         if (e->ratio <= 1)
@@ -180,6 +204,9 @@ blame_forward(msp_evidence_list *list)
 msp_status
 msp_verdict_limits(msp_evidence_list *list, double noise[MSP_CALL_NCLASSES], msp_error *err)
 {
+    double *room = msp_alloc_zero(list->count + 1, sizeof(*room));
+    bool ok = room != NULL;
+
     for (size_t i = 0; i < list->count; i++) {
         msp_evidence *e = &list->items[i];
 
@@ -188,6 +215,11 @@ msp_verdict_limits(msp_evidence_list *list, double noise[MSP_CALL_NCLASSES], msp
         if (e->not_judged == NULL && msp_evidence_replayed(e))
             judge_replayed(e);
     }
-    blame_forward(list);
-    return msp_verdict_judge_growth(list, noise, err);
+    ok = ok && msp_evidence_worst_gradients(room, list);
+    if (ok) {
+        blame_forward(list, room);
+        ok = msp_verdict_judge_growth(list, noise, room);
+    }
+    msp_free(room);
+    return ok ? MSP_OK : msp_error_set(err, MSP_E_NOMEM, "out of memory");
 }

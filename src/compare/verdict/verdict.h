@@ -129,7 +129,7 @@ typedef struct msp_evidence {
     const struct msp_evidence *shown; /* MSP_SIGN_ORDER: the result that shows it */
 } msp_evidence;
 
-/* Times the limit, of what cannot be noise. */
+/* Beyond any limit, where there is no number: a choice, an integer, a copy. Clear, see rank.c. */
 #define MSP_VERDICT_CERTAIN 10.0
 /* So large a share of results without a partner is another model, or another level. */
 #define MSP_OTHER_MODEL 0.6
@@ -197,8 +197,9 @@ MSP_CHECK msp_status msp_evidence_find_start(msp_evidence_list *list, const msp_
  * device's noise, where enough do. MSP_E_NOMEM. */
 MSP_CHECK msp_status msp_verdict_calibrate(msp_evidence_list *list, uint32_t until, msp_error *err);
 
-/* Judge what was not replayed: by the growth of noise from what a call takes to what it gives (growth.c). */
-MSP_CHECK msp_status msp_verdict_judge_growth(msp_evidence_list *list, double noise[MSP_CALL_NCLASSES], msp_error *err);
+/* Judge what was not replayed: by the growth of noise from what a call takes to what it gives (growth.c). room: for as
+ * many as the list has. False: out of memory. */
+MSP_CHECK bool msp_verdict_judge_growth(msp_evidence_list *list, double noise[MSP_CALL_NCLASSES], double *room);
 
 /* Fill expected, times, ratio and sign. MSP_E_NOMEM. */
 MSP_CHECK msp_status msp_verdict_limits(msp_evidence_list *list, double noise[MSP_CALL_NCLASSES], msp_error *err);
@@ -228,8 +229,9 @@ MSP_CHECK bool msp_verdict_add_text(msp_verdict_texts *list, msp_str text);
 MSP_CHECK bool msp_verdict_add_take(msp_verdict_texts *list, msp_buf *b);
 void msp_verdict_texts_release(msp_verdict_texts *list);
 
-/* The largest ratio among the gradients of a forward call's result. */
-double msp_evidence_worst_gradient(const msp_evidence_list *list, size_t forward);
+/* For each result of a forward call the largest ratio among its call's gradients; out has room for as many as the list
+ * has. False: out of memory. */
+MSP_CHECK bool msp_evidence_worst_gradients(double *out, const msp_evidence_list *list);
 
 static inline msp_str
 msp_evidence_name(const msp_evidence *e)
