@@ -30,6 +30,9 @@ bounds_of(msp_dtype t)
         return (bounds){0x1p-10, 0x1p-16, 1e-16, 0x1p-10, 65504.0, 10, -14, 1};
     case MSP_BF16: /* 2^-16, as the documentation has it; the original's code says 1e-16 */
         return (bounds){0x1p-10, 0x1p-16, 1e-16, 0x1p-8, 0x1.fep127, 7, -126, 1};
+    case MSP_F64:
+    case MSP_C128:
+        return (bounds){0x1p-20, 0x1p-30, 0x1p-30, 0x1p-20, DBL_MAX, 52, -1022, 32};
     default:
         return (bounds){0x1p-20, 0x1p-30, 0x1p-30, 0x1p-20, 0x1.fffffep127, 23, -126, 32};
     }

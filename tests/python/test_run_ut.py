@@ -513,3 +513,50 @@ def test_convolutions_of_other_devices_have_inputs_that_hf32_holds():
     for device, differs in (("cpu", True), ("npu:0", False)):
         t = Prepared(Call("Functional.conv2d.0", {}, None, "."), device).tensor(Recorded(tensor, "."), "input 0")
         assert (t != hf32(t)).any() == differs
+
+
+def test_details_have_the_originals_rows_cells_and_messages(tmp_path):
+    from collecting import collect
+
+    def body(d):
+        import torch
+        import torch.nn.functional as F
+
+        def numbers(seed):
+            return torch.randn(4, 5, generator=torch.Generator().manual_seed(seed))
+
+        w = numbers(0).requires_grad_()
+        d.start()
+        x = w * 2
+        x.add_(1.0)
+        x.mul_(numbers(1))
+        x.sub_(0.5).div_(2)
+        torch.relu_(x)
+        y = F.relu(x * 3, inplace=True)
+        y = F.leaky_relu(y - 1, 0.1, True) + 0
+        y.clamp_(min=-0.5)
+        y += 1
+        y -= 0.25
+        y *= 2
+        y = y + 0
+        y.tanh_()
+        y = y + 0
+        y.addcmul_(numbers(2), numbers(3), value=0.1)
+        y.masked_fill_(numbers(4) > 0, 0.25)
+        y.transpose(0, 1).contiguous().t_().squeeze_().sum().backward()
+        d.stop()
+        d.step()
+
+    path = collect(tmp_path, body, task="statistics").file()
+    run_ut(path, tmp_path / "out")
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    with open(os.path.join(root, "data/run_ut/inplace_details.csv"), encoding="utf-8", newline="") as f:
+        theirs = {r.pop("API Name"): r for r in csv.DictReader(f)}
+    ours = {}
+    for r in rows(tmp_path / "out", "details"):
+        name, *types = (r[k] for k in list(r)[:4])
+        ours[name] = dict(zip(("Bench Dtype", "DEVICE Dtype", "Shape"), types), Status=r["Status"], Message=r["Message"],
+                          **{"cells with a number": " ".join(k for k in list(r)[4:21] if r[k] != " ")})
+    assert len(theirs) > 50
+    assert {n: ours.get(n) for n in theirs if n in ours} == {n: t for n, t in theirs.items() if n in ours}
+    assert set(theirs) - set(ours) <= {"Tensor.to.%d.forward.output.0" % n for n in range(9)}

@@ -128,6 +128,20 @@ a_standard_that_has_no_bounds_for_a_type_gives_no_numbers(void **state)
 }
 
 static void
+a_float64_beyond_float32_is_a_number_like_others(void **state)
+{
+    static const double d[] = {1e300, -1e300};
+    int64_t n = 2;
+    msp_tensor x;
+    msp_precheck_row r;
+
+    (void)state;
+    assert_int_equal(msp_tensor_view(&x, d, MSP_F64, 1, &n, NULL), MSP_OK);
+    assert_int_equal(msp_precheck_measure(&r, "mul", &x, &x, NULL), MSP_OK);
+    assert_int_equal(r.status, MSP_PRECHECK_PASS);
+}
+
+static void
 shapes_that_differ_are_an_error_with_the_reason(void **state)
 {
     static const float v[6] = {0};
@@ -297,6 +311,7 @@ main(void)
         TEST(integers_must_be_equal),
         TEST(integers_beyond_a_doubles_precision_are_compared_to_the_last_bit),
         TEST(a_standard_that_has_no_bounds_for_a_type_gives_no_numbers),
+        TEST(a_float64_beyond_float32_is_a_number_like_others),
         TEST(shapes_that_differ_are_an_error_with_the_reason),
         TEST(a_line_has_every_column_and_one_space_where_nothing_is),
         TEST(a_file_that_was_cut_off_is_continued_where_it_is_whole),
