@@ -18,6 +18,7 @@
 #include "interpreter.h"
 #include "jsonout.h"
 #include "msprobe/precheck.h"
+#include "shell.h"
 #include "terminal.h"
 
 enum { PATH_SIZE = 4096, MAX_WORDS = 32 };
@@ -48,13 +49,28 @@ static msp_status
 check_dump(const msp_args *args, msp_error *err)
 {
     const char *dump = msp_args_get(args, MSP_OPT_API_INFO, NULL);
+    const char *framework = msp_args_get(args, MSP_OPT_FRAMEWORK, "pytorch");
 
+    if (strcmp(framework, "pytorch") != 0)
+        return msp_error_set(err, MSP_E_INVALID, "APIs of %s cannot be run again: this is for dumps of PyTorch",
+                             framework);
     if (dump == NULL && msp_args_has(args, MSP_OPT_CONFIG))
         return MSP_OK; /* which says where calls come from */
     if (dump == NULL)
         return msp_error_set(err, MSP_E_INVALID, "which dump? -api_info dump.json, or -config with is_online true");
     if (access(dump, R_OK) != 0)
         return msp_error_set(err, MSP_E_NOT_FOUND, "%s: cannot be read", dump);
+    return MSP_OK;
+}
+
+/* "0,1,2": none twice. */
+static msp_status
+check_devices(const char *list, msp_error *err)
+{
+    for (const char *a = list; a != NULL; a = strchr(a, ',') != NULL ? strchr(a, ',') + 1 : NULL)
+        for (const char *b = strchr(a, ','); b != NULL; b = strchr(b + 1, ','))
+            if (strtol(a, NULL, 10) == strtol(b + 1, NULL, 10))
+                return msp_error_set(err, MSP_E_INVALID, "-d has device %ld twice", strtol(a, NULL, 10));
     return MSP_OK;
 }
 
@@ -70,7 +86,7 @@ read_devices(char *out, size_t size, const msp_args *args, msp_error *err)
         return msp_error_set(err, MSP_E_INVALID, "-d takes numbers of devices, such as -d 0 1, not '%.60s'", out);
     if (args->noperands > 0 && !msp_args_has(args, MSP_OPT_DEVICE))
         return msp_error_set(err, MSP_E_INVALID, "'%.60s' belongs to no option", args->operands[0]);
-    return MSP_OK;
+    return check_devices(out, err);
 }
 
 /* A result file to be continued: accuracy_checking_result_<14 digits>.csv, with its details beside it. */
@@ -221,6 +237,25 @@ print_number(const char *title, double v)
         printf("  %s %.6g", title, v);
 }
 
+/* The worst result's call as a script, and how it is on another device. */
+static void
+print_next(const msp_precheck_summary *s, const job *j, const char *dump)
+{
+    const char *name = s->worst[0].name, *end = strstr(name, ".forward.output");
+    char call[256];
+
+    if (end == NULL)
+        end = strstr(name, ".backward.output");
+    snprintf(call, sizeof(call), "%.*s", (int)(end != NULL ? (size_t)(end - name) : strlen(name)), name);
+    printf("  Next          msprobe repro ");
+    msp_shell_put(stdout, dump);
+    printf(" ");
+    msp_shell_put(stdout, call);
+    printf(" -o repro\n                run it on another device, then: msprobe api_precision_compare -npu ");
+    msp_shell_put(stdout, j->details);
+    printf(" -gpu ...\n");
+}
+
 static void
 print_summary(const msp_precheck_summary *s, const job *j, const char *dump)
 {
@@ -249,8 +284,7 @@ print_summary(const msp_precheck_summary *s, const job *j, const char *dump)
     }
     printf("\n  Written       %s\n                %s\n", j->result, j->details);
     if (s->nworst > 0 && !j->online)
-        printf("  Next          run it on another device and compare: msprobe api_precision_compare -npu %s -gpu ...\n",
-               j->details);
+        print_next(s, j, dump);
 }
 
 static void

@@ -16,12 +16,19 @@
 #include "precheck/lines.h"
 #include "precheck/read.h"
 
-enum { COL_BENCH = 1, COL_DEVICE, COL_SHAPE, COL_NUMBERS, NCOLUMNS = COL_NUMBERS + MSP_PRECHECK_NUMBERS + 2 };
+enum {
+    COL_BENCH = 1,
+    COL_DEVICE,
+    COL_SHAPE,
+    COL_NUMBERS,
+    COL_STATUS = COL_NUMBERS + MSP_PRECHECK_NUMBERS,
+    NCOLUMNS = COL_STATUS + 2
+};
 
 typedef struct detail {
     msp_str name;
     msp_dtype device;
-    bool empty;
+    bool empty, failed; /* failed: run_ut's own verdict on it is error */
     bool has[MSP_PRECHECK_NUMBERS];
     double v[MSP_PRECHECK_NUMBERS];
 } detail;
@@ -56,6 +63,21 @@ text_at(const msp_cell *c)
     return c->kind == MSP_CELL_TEXT ? (msp_str){c->as.text.p, c->as.text.len} : (msp_str){"", 0};
 }
 
+/* Numbers that a table holds as text. */
+static bool
+is_special(msp_str s, double *out)
+{
+    if (msp_str_eq(s, MSP_STR("inf")))
+        *out = INFINITY;
+    else if (msp_str_eq(s, MSP_STR("-inf")) || msp_str_eq(s, MSP_STR("'-inf")))
+        *out = -INFINITY;
+    else if (msp_str_eq(s, MSP_STR("nan")))
+        *out = NAN;
+    else
+        return false;
+    return true;
+}
+
 static msp_status
 on_row(const msp_cell *cells, size_t count, void *payload, msp_error *err)
 {
@@ -74,9 +96,11 @@ on_row(const msp_cell *cells, size_t count, void *payload, msp_error *err)
     for (int i = 0; i < MSP_PRECHECK_NUMBERS; i++) {
         const msp_cell *c = &cells[COL_NUMBERS + i];
 
-        d.has[i] = c->kind == MSP_CELL_FLOAT || c->kind == MSP_CELL_INT;
-        d.v[i] = c->kind == MSP_CELL_FLOAT ? c->as.f : c->kind == MSP_CELL_INT ? (double)c->as.i : 0;
+        d.has[i] = c->kind == MSP_CELL_FLOAT || c->kind == MSP_CELL_INT || is_special(text_at(c), &d.v[i]);
+        if (c->kind != MSP_CELL_TEXT)
+            d.v[i] = c->kind == MSP_CELL_FLOAT ? c->as.f : c->kind == MSP_CELL_INT ? (double)c->as.i : 0;
     }
+    d.failed = msp_str_eq(text_at(&cells[COL_STATUS]), msp_str_of(msp_precheck_status_text(MSP_PRECHECK_ERROR)));
     d.name = (msp_str){msp_arena_text(&s->arena, name.p, name.len), name.len};
     if (d.name.p == NULL || !msp_vec_grow((void **)&s->rows, &s->cap, s->count + 1, sizeof(*s->rows)) ||
         msp_map_put(&s->names, d.name, (int64_t)s->count, &fresh) == NULL)
@@ -138,6 +162,7 @@ enum {
 typedef struct verdict {
     char cell[NOUT][32];
     msp_precheck_status status;
+    bool judged; /* by at least one number */
     const char *rule;
     char message[128];
 } verdict;
@@ -151,6 +176,7 @@ put_number(verdict *o, int at, double v)
 static void
 put_status(verdict *o, int at, bool ok)
 {
+    o->judged = true;
     snprintf(o->cell[at], sizeof(o->cell[at]), "%s", ok ? "pass" : "error");
     if (!ok)
         o->status = MSP_PRECHECK_ERROR;
@@ -172,11 +198,14 @@ floor_of(msp_dtype t)
     return t == MSP_F16 ? 0x1p-11 : t == MSP_BF16 ? 0x1p-8 : 0x1p-14;
 }
 
+/* Errors that are no numbers must be the same on both devices: 1 where they are. */
 static double
 ratio_of(const detail *n, const detail *g, msp_precheck_column c)
 {
     double least = floor_of(n->device), gpu = fabs(g->v[c]);
 
+    if (!isfinite(n->v[c]) || !isfinite(gpu))
+        return (isnan(n->v[c]) && isnan(gpu)) || n->v[c] == g->v[c] ? 1 : INFINITY;
     return fabs(n->v[c]) / (gpu > least ? gpu : least);
 }
 
@@ -206,7 +235,6 @@ by_benchmark(verdict *o, const detail *n, const detail *g)
         if (!rules[i].decides)
             o->status = before;
     }
-    must_vanish(o, OUT_INF_NAN, n, MSP_PRECHECK_INF_NAN_RATE);
 }
 
 static void
@@ -216,6 +244,8 @@ by_ulp(verdict *o, const detail *n, const detail *g)
     double ratio = gpu > 0 ? rate / gpu : rate > 0 ? INFINITY : 1;
     bool wide = n->device == MSP_F32;
 
+    if (!n->has[MSP_PRECHECK_ULP_MEAN] || !n->has[MSP_PRECHECK_ULP_RATE])
+        return;
     put_number(o, OUT_ULP_MEAN, mean);
     put_number(o, OUT_ULP_RATE, rate);
     put_number(o, OUT_ULP_RATIO, ratio);
@@ -242,10 +272,10 @@ judge(verdict *o, const detail *n, const detail *g)
     msp_str_shift(&part); /* Functional, Tensor, ... */
     part = msp_str_shift(&part);
     snprintf(name, sizeof(name), "%.*s", (int)part.len, part.p);
+    must_vanish(o, OUT_INF_NAN, n, MSP_PRECHECK_INF_NAN_RATE); /* where it was measured, whatever the rule */
     switch (msp_precheck_standard_of(name, n->device)) {
     case MSP_PRECHECK_ABSOLUTE:
         o->rule = "绝对阈值法";
-        must_vanish(o, OUT_INF_NAN, n, MSP_PRECHECK_INF_NAN_RATE);
         must_vanish(o, OUT_REL, n, MSP_PRECHECK_REL_RATE);
         must_vanish(o, OUT_ABS, n, MSP_PRECHECK_ABS_RATE);
         break;
@@ -269,6 +299,11 @@ judge(verdict *o, const detail *n, const detail *g)
         by_benchmark(o, n, g);
         break;
     }
+    if (!o->judged)
+        o->status = n->failed ? MSP_PRECHECK_ERROR : MSP_PRECHECK_SKIP;
+    if (!o->judged)
+        snprintf(o->message, sizeof(o->message), "%s",
+                 n->failed ? "Nothing was measured on the device: its row is an error." : "Nothing was measured.");
 }
 
 /* ---- writing ---------------------------------------------------------------------------------------------------- */

@@ -205,6 +205,7 @@ def test_overflows_of_the_numbers_are_normal(dump):
     ([], "which dump?"), (["-api_info", "no/such.json"], "no/such.json: cannot be read"),
     (["-api_info", __file__, "-csv_path", "x.csv"], "-csv_path takes an accuracy_checking_result_"),
     (["-api_info", __file__, "-d", "x"], "-d takes numbers of devices"),
+    (["-api_info", __file__, "-d", "0", "1", "0"], "-d has device 0 twice"),
 ])
 def test_wrong_words_get_a_clear_line(tmp_path, words, said):
     done = subprocess.run([command(), "run_ut", "-o", str(tmp_path), *words], text=True, capture_output=True)
@@ -483,3 +484,80 @@ def test_data_of_errors_goes_where_the_config_says_and_only_when_asked_for(dump,
     assert choice.folder_of_errors(None) is None
     assert choice.folder_of_errors("out/ut_error_data1") == str(tmp_path / "errors/ut_error_data1")
     assert Choice(None).folder_of_errors("out/ut_error_data1") == "out/ut_error_data1"
+
+
+def test_a_call_that_does_not_fit_into_memory_is_a_row_and_not_the_end(dump, tmp_path):
+    huge = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [1 << 20, 1 << 16], "Max": 1.0, "Min": -1.0, "Mean": 0.0, "Norm": 1.0}
+    path = with_records(dump, tmp_path, {"Torch.relu.99.forward": {"input_args": [huge], "input_kwargs": {}, "output": [huge]}})
+    assert run_ut(path, tmp_path / "out").returncode == 1
+    assert by_name(tmp_path / "out")["Torch.relu.99"]["Message"] == "FAILED: too large: it takes about 12289 GiB to run it again"
+
+
+def test_a_dump_of_mindspore_and_another_framework_are_refused(dump, tmp_path):
+    folder = copied(dump, tmp_path)
+    content = json.loads((folder / "dump.json").read_text())
+    content["framework"] = "mindspore"
+    (folder / "dump.json").write_text(json.dumps(content))
+    done = run_ut(str(folder / "dump.json"), tmp_path / "out")
+    assert done.returncode == 1 and "a dump of mindspore" in done.stderr
+    done = subprocess.run([command(), "-f", "mindspore", "run_ut", "-api_info", dump(), "-o", str(tmp_path)], text=True, capture_output=True)
+    assert done.returncode == 2 and "dumps of PyTorch" in done.stderr
+
+
+def test_convolutions_of_other_devices_have_inputs_that_hf32_holds():
+    import torch
+    from msprobe.replay import Call
+    from msprobe.replay.run import Prepared, hf32
+    assert hf32(torch.tensor([1 + 2.0 ** -11, 1 + 2.0 ** -13, -3.0, float("inf")])).tolist() == [1 + 2.0 ** -11, 1.0, -3.0, float("inf")]
+    tensor = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [4], "Max": 1.0, "Min": -1.0}
+    from msprobe.replay.dump import Recorded
+    for device, differs in (("cpu", True), ("npu:0", False)):
+        t = Prepared(Call("Functional.conv2d.0", {}, None, "."), device).tensor(Recorded(tensor, "."), "input 0")
+        assert (t != hf32(t)).any() == differs
+
+
+def test_details_have_the_originals_rows_cells_and_messages(tmp_path):
+    from collecting import collect
+
+    def body(d):
+        import torch
+        import torch.nn.functional as F
+
+        def numbers(seed):
+            return torch.randn(4, 5, generator=torch.Generator().manual_seed(seed))
+
+        w = numbers(0).requires_grad_()
+        d.start()
+        x = w * 2
+        x.add_(1.0)
+        x.mul_(numbers(1))
+        x.sub_(0.5).div_(2)
+        torch.relu_(x)
+        y = F.relu(x * 3, inplace=True)
+        y = F.leaky_relu(y - 1, 0.1, True) + 0
+        y.clamp_(min=-0.5)
+        y += 1
+        y -= 0.25
+        y *= 2
+        y = y + 0
+        y.tanh_()
+        y = y + 0
+        y.addcmul_(numbers(2), numbers(3), value=0.1)
+        y.masked_fill_(numbers(4) > 0, 0.25)
+        y.transpose(0, 1).contiguous().t_().squeeze_().sum().backward()
+        d.stop()
+        d.step()
+
+    path = collect(tmp_path, body, task="statistics").file()
+    run_ut(path, tmp_path / "out")
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    with open(os.path.join(root, "data/run_ut/inplace_details.csv"), encoding="utf-8", newline="") as f:
+        theirs = {r.pop("API Name"): r for r in csv.DictReader(f)}
+    ours = {}
+    for r in rows(tmp_path / "out", "details"):
+        name, *types = (r[k] for k in list(r)[:4])
+        ours[name] = dict(zip(("Bench Dtype", "DEVICE Dtype", "Shape"), types), Status=r["Status"], Message=r["Message"],
+                          **{"cells with a number": " ".join(k for k in list(r)[4:21] if r[k] != " ")})
+    assert len(theirs) > 50
+    assert {n: ours.get(n) for n in theirs if n in ours} == {n: t for n, t in theirs.items() if n in ours}
+    assert set(theirs) - set(ours) <= {"Tensor.to.%d.forward.output.0" % n for n in range(9)}

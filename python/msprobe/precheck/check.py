@@ -55,10 +55,9 @@ def judged(name, api, pair):
     return _core.precheck_output(name, api, host(pair[0]), host(pair[1]))
 
 
-def check(dump, name, device, error_data=None):
-    """(result line, details lines, status) of one call, all made in C."""
-    call = dump.call(name)
-    prepared = Prepared(call, device)
+def check(call, device, error_data=None):
+    """(result line, details lines) of one call, all made in C."""
+    name, prepared = call.name, Prepared(call, device)
     tested, bench = run_both(prepared)
     reason = tested.reason or bench.reason
     for run in (tested, bench):

@@ -4,6 +4,7 @@ A worker that dies (a kernel that crashes) costs the call that it was at: that g
 goes on. A call's details are written before its result, so that whoever continues knows what is complete. The result file is
 locked while it is written, and workers end with the process that started them: whoever continues is alone.
 """
+import contextlib
 import fcntl
 import multiprocessing
 import multiprocessing.connection
@@ -15,6 +16,7 @@ import time
 from msprobe import _core
 from msprobe.precheck.calls import left_out
 from msprobe.replay import Dump
+from msprobe.replay.room import LARGE, size_of, too_large
 
 BATCH = 16  # calls handed to a worker at a time: a message each would cost as much as a small call
 LOCK_WAIT = 5  # seconds: what a killed run has started ends after it
@@ -35,10 +37,24 @@ def serve(connection, path, number, error_data, parent):
             return
         for name in names:
             try:
-                result, details = check(dump, name, device, error_data)
+                call = dump.call(name)
+                with alone(dump.path, call) as reason:
+                    result, details = check(call, device, error_data) if reason is None else left_out(name, "FAILED: " + reason)
             except Exception as e:
                 result, details = left_out(name, "FAILED: %s: %s" % (type(e).__name__, (str(e).splitlines() or [""])[0][:200]))
             connection.send((name, result, details))
+
+
+@contextlib.contextmanager
+def alone(path, call):
+    """Large calls are run one at a time. Yields why this one is not run at all, or None."""
+    size = size_of(call.forward) + size_of(call.backward)
+    if size <= LARGE:
+        yield None
+        return
+    with open(path, "rb") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)  # given back when a process dies
+        yield too_large(size)
 
 
 class Worker:

@@ -12,34 +12,10 @@ import sys
 
 from msprobe import _core
 from msprobe.replay.dump import Dump
+from msprobe.replay.room import LARGE, size_of, too_large
 
 NUDGE = 2.0 ** -20
 NO_TORCH = 3     # exit status
-LARGE = 1 << 25  # bytes of a call's tensors in float64 from which on one reference from changed inputs must do
-ROOM = 13        # times these bytes are needed while a call is measured: inputs, results, references, their elements' errors
-
-
-def size_of(value):
-    """Bytes that the tensors of a record take in float64."""
-    if isinstance(value, list):
-        return sum(size_of(v) for v in value)
-    if isinstance(value, dict):
-        if "shape" in value:
-            n = 8
-            for d in value["shape"]:
-                n *= d
-            return n
-        return sum(size_of(v) for v in value.values())
-    return 0
-
-
-def memory_left():
-    """Bytes that a process may take now."""
-    try:
-        with open("/proc/meminfo") as f:
-            return next(int(line.split()[1]) * 1024 for line in f if line.startswith("MemAvailable"))
-    except (OSError, StopIteration, ValueError):
-        return 1 << 34
 
 
 def comparable(result):
@@ -145,10 +121,11 @@ def work(dumps, names, path, share, one_at_a_time):
             measure(evidence, npu, bench, False)
             continue
         with one_at_a_time:
-            if size * ROOM < memory_left():
+            reason = too_large(size)
+            if reason is None:
                 measure(evidence, npu, bench, True)
             else:
-                refuse(evidence, npu, "too large: it takes about %d GiB to run it again" % ((size * ROOM >> 30) + 1))
+                refuse(evidence, npu, reason)
     _core.evidence_close(evidence)
 
 

@@ -65,6 +65,11 @@ def tensors_of(value, at):
         yield at, value if isinstance(value, (torch.Tensor, bool, int, float)) else None
 
 
+def hf32(t):
+    """float32 numbers rounded to HF32, the form in which an NPU multiplies them in convolutions: eleven bits behind the point."""
+    return ((((t.view(torch.int32) >> 11) + 1) >> 1) << 12).view(torch.float32)
+
+
 class Prepared:
     """A call with its tensors in memory: run() may be called many times."""
 
@@ -73,6 +78,8 @@ class Prepared:
         self.factors = {} if factors is None else factors
         self.reason = functions.refusal(call)
         self.cache, self.made = {}, False
+        # accelerators multiply float32 in fewer bits there: numbers that have no more are multiplied the same everywhere
+        self.rounds = device.partition(":")[0] != "cpu" and call.api in ("conv1d", "conv2d")
         self.function = None if self.reason else functions.find(call.prefix, call.api)
 
     def tensor(self, recorded, key):
@@ -86,6 +93,8 @@ class Prepared:
                     self.cache[key] = load(recorded)
                 except (OSError, ValueError) as e:
                     raise NotRecorded("its inputs cannot be read: %s" % e) from None
+            if self.rounds and key.startswith("input ") and self.cache[key].dtype == torch.float32:
+                self.cache[key] = hf32(self.cache[key])
         return self.cache[key]
 
     def factor(self, key, round, nudge, shape):

@@ -128,6 +128,20 @@ a_standard_that_has_no_bounds_for_a_type_gives_no_numbers(void **state)
 }
 
 static void
+a_float64_beyond_float32_is_a_number_like_others(void **state)
+{
+    static const double d[] = {1e300, -1e300};
+    int64_t n = 2;
+    msp_tensor x;
+    msp_precheck_row r;
+
+    (void)state;
+    assert_int_equal(msp_tensor_view(&x, d, MSP_F64, 1, &n, NULL), MSP_OK);
+    assert_int_equal(msp_precheck_measure(&r, "mul", &x, &x, NULL), MSP_OK);
+    assert_int_equal(r.status, MSP_PRECHECK_PASS);
+}
+
+static void
 shapes_that_differ_are_an_error_with_the_reason(void **state)
 {
     static const float v[6] = {0};
@@ -226,6 +240,46 @@ write_details(const char *name, const float *d)
     return write_file(name, text, len);
 }
 
+/* One row, with these cells from the fourth number on. */
+static msp_precheck_status
+judged(const char *api, const char *npu_cells, const char *gpu_cells)
+{
+    const char *paths[2], *cells[2] = {npu_cells, gpu_cells};
+    msp_precheck_versus v;
+    char text[4096];
+    msp_error err;
+
+    for (int i = 0; i < 2; i++) {
+        snprintf(text, sizeof(text), "%sFunctional.%s.0.forward.output.0,torch.float64,torch.float32,\"(4,)\",%s\r\n",
+                 msp_precheck_details_header(), api, cells[i]);
+        paths[i] = write_file(i == 0 ? "npu.csv" : "gpu.csv", text, strlen(text));
+    }
+    assert_int_equal(msp_precheck_compare(&v, paths[0], paths[1], scratch_dir(), "20260101000009", &err), MSP_OK);
+    return v.count[MSP_PRECHECK_ERROR] > 0  ? MSP_PRECHECK_ERROR
+           : v.count[MSP_PRECHECK_PASS] > 0 ? MSP_PRECHECK_PASS
+                                            : MSP_PRECHECK_SKIP;
+}
+
+static void
+what_was_not_measured_is_no_pass(void **state)
+{
+    static const char nothing[] = " , , , , , , , , , , , , , , , , ,error,x";
+    static const char skipped[] = " , , , , , , , , , , , , , , , , ,SKIP,x";
+    static const char one_sided[] = " , , , , , , , , , , ,0.25, , ,0,0,0,error,x";
+    static const char units[] = " , , , , , , , , , , , , , ,0,0,0,pass,x";
+    static const char infinite[] = " , , , , , ,0,inf,0,0,0, , , , , , ,error,x";
+    static const char finite[] = " , , , , , ,0,0.1,0,0,0, , , , , , ,pass,x";
+
+    (void)state;
+    assert_int_equal(judged("linear", nothing, units), MSP_PRECHECK_ERROR);
+    assert_int_equal(judged("linear", skipped, units), MSP_PRECHECK_SKIP);
+    assert_int_equal(judged("linear", one_sided, units), MSP_PRECHECK_ERROR);
+    assert_int_equal(judged("linear", units, units), MSP_PRECHECK_PASS);
+    assert_int_equal(judged("softmax", infinite, finite), MSP_PRECHECK_ERROR);
+    assert_int_equal(judged("softmax", finite, infinite), MSP_PRECHECK_ERROR);
+    assert_int_equal(judged("softmax", infinite, infinite), MSP_PRECHECK_PASS);
+}
+
 static void
 a_device_is_judged_by_the_other_ones_error(void **state)
 {
@@ -257,10 +311,12 @@ main(void)
         TEST(integers_must_be_equal),
         TEST(integers_beyond_a_doubles_precision_are_compared_to_the_last_bit),
         TEST(a_standard_that_has_no_bounds_for_a_type_gives_no_numbers),
+        TEST(a_float64_beyond_float32_is_a_number_like_others),
         TEST(shapes_that_differ_are_an_error_with_the_reason),
         TEST(a_line_has_every_column_and_one_space_where_nothing_is),
         TEST(a_file_that_was_cut_off_is_continued_where_it_is_whole),
         TEST(something_else_is_not_continued),
+        TEST(what_was_not_measured_is_no_pass),
         TEST(a_device_is_judged_by_the_other_ones_error),
     };
 
