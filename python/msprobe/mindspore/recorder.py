@@ -324,7 +324,7 @@ class Recorder:
             self._opened = True
         make_folder(data or self._folder)
         if self.dump is None:
-            self.dump = open_dump(config.dump_path, _writer_path(), TensorPy, typing.Type, DTYPES, _has_addresses(), 0)
+            self.dump = open_dump(config.dump_path, _writer_path(), TensorPy, typing.Type, DTYPES, _has_addresses())
             self._stacks = Stacks(self.dump)
             if not self.structure and not _is_blocking():
                 self._say_once("slow", SLOW)
