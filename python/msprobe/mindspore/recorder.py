@@ -278,13 +278,13 @@ class Recorder:
     # ---- start, stop, step ---------------------------------------------------------------------------------------------------------
 
     def start(self, model=None, token_range=None):
-        if model is not None:
-            self.model = model
-        models = check_models(self.model)
+        models = check_models(self.model if model is None else model)
         if self.config.level in ("L0", "mix") and not models:
             raise wrong("model is None; level %s needs start(model) with a mindspore.nn.Cell or a list of them" % self.config.level)
         if token_range is not None:
             check_range(token_range, models)
+        if model is not None:
+            self.model = model
         if self.ended or self.active or self._tokens or self.config.level == "debug" or os.getpid() != self.pid or not self._is_step():
             return
         if not self._has_unit and not self._open_unit():
@@ -370,7 +370,7 @@ class Recorder:
             self._tokens = None
         if self.active:
             self.pause()
-        if self._has_unit:
+        if self._has_unit and self.config.level != "debug":  # where a flush would give up the places of gradients that are to come
             self._flush()
             self._say_if_empty()
 
