@@ -7,7 +7,7 @@
 /* Makes the type at import time. */
 PyTypeObject *msp_py_dump_type(PyObject *module);
 
-/* open_dump(dir, writer, tensor_type, dtype_type, dtypes, by_pointer, threads) */
+/* open_dump(dir, writer, tensor_type, dtype_type, dtypes, by_pointer) */
 PyObject *msp_py_open_dump(PyObject *module, PyObject *args, PyObject *kwargs);
 
 #endif

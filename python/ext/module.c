@@ -156,7 +156,7 @@ static PyMethodDef functions[] = {
     {"parse", msp_py_parse, METH_VARARGS,
      "parse(path, prefix)\n--\n\nStack and statistics of calls in a .pkl of ptdbg_ascend, as text."},
     {"open_dump", (PyCFunction)(void (*)(void))msp_py_open_dump, METH_VARARGS | METH_KEYWORDS,
-     "open_dump(dir, writer, tensor_type, dtype_type, dtypes, by_pointer, threads)\n--\n\nBegin a dump; see Dump."},
+     "open_dump(dir, writer, tensor_type, dtype_type, dtypes, by_pointer)\n--\n\nBegin a dump; see Dump."},
     {"dump_records", msp_py_dump_records, METH_O,
      "dump_records(path)\n--\n\n(task, framework, [(name, text), ...], cut) of a dump.json; texts are the records' own "
      "JSON."},

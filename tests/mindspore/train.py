@@ -1,6 +1,6 @@
 """Train a golden model for some steps, with or without a debugger, and print the bits of loss, gradients and weights.
 
-    train.py <model> <steps> [config.json]  with the switches: no-model, inf, check-undo, graph
+    train.py <model> <steps> [config.json]  with the switches: no-model, inf, check-undo, graph, blocking
 """
 import sys
 import zlib
@@ -22,6 +22,8 @@ def attributes():
     return {(str(p), n): id(v) for p in places for n, v in vars(p).items() if not isinstance(v, modules)}
 
 
+if "blocking" in switches:
+    ms.runtime.launch_blocking()
 debugger = None
 if config:
     from msprobe.mindspore import PrecisionDebugger

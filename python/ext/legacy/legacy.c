@@ -212,7 +212,7 @@ put_memory(msp_record *r, const msp_tensor *view, probe_path *path)
 
     msp_record_key(r, path->text, path->len);
     if (legacy.form == FORM_PTDBG && !legacy.overflow) {
-        msp_probe_measure(view, &stats);
+        msp_probe_measure(view, &stats, NULL);
         note.stats = &stats;
     }
     if (legacy.form == FORM_HOOKS || (size <= DIRECT && msp_probe.data_dir != NULL))
@@ -347,7 +347,7 @@ tensor_overflowed(PyObject *t)
     msp_tensor view;
 
     if (view_of(&view, &plain, t, &path))
-        msp_probe_measure(&view, &stats);
+        msp_probe_measure(&view, &stats, NULL);
     Py_XDECREF(plain);
     return stats.nan + stats.pos_inf + stats.neg_inf > 0;
 }

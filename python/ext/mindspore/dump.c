@@ -445,19 +445,19 @@ intern_names(dump_object *d)
 PyObject *
 msp_py_open_dump(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"dir", "writer", "tensor_type", "dtype_type", "dtypes", "by_pointer", "threads", NULL};
+    static char *names[] = {"dir", "writer", "tensor_type", "dtype_type", "dtypes", "by_pointer", NULL};
     msp_py_state *state = msp_py_state_of(module);
     PyObject *dir, *dtypes;
     PyTypeObject *tensor_type, *dtype_type;
     msp_collect_options opt = {0};
     dump_object *d;
-    int by_pointer, threads;
+    int by_pointer;
     msp_error err;
     msp_status st;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&zO!O!O!pi:open_dump", names, PyUnicode_FSConverter, &dir,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&zO!O!O!p:open_dump", names, PyUnicode_FSConverter, &dir,
                                      &opt.writer_path, &PyType_Type, &tensor_type, &PyType_Type, &dtype_type,
-                                     &PyDict_Type, &dtypes, &by_pointer, &threads))
+                                     &PyDict_Type, &dtypes, &by_pointer))
         return NULL;
     d = (dump_object *)state->dump_type->tp_alloc(state->dump_type, 0);
     if (d == NULL) {
@@ -472,7 +472,6 @@ msp_py_open_dump(PyObject *module, PyObject *args, PyObject *kwargs)
     d->module = module;
     d->state = state;
     d->by_pointer = by_pointer != 0;
-    d->threads = threads;
     opt.dir = PyBytes_AS_STRING(dir);
     st = learn_dtypes(d, dtypes) && intern_names(d) ? msp_collect_open(&d->collect, &opt, &err) : MSP_OK;
     Py_DECREF(dir);

@@ -4,6 +4,7 @@
  * The memory is found through Tensor.data_ptr(), which waits for the value, or through asnumpy(), which shares it.
  */
 #include "mindspore/dump.h"
+#include "tensor/tensor.h"
 
 msp_dtype
 msp_py_dtype_of(dump_object *d, PyObject *object)
@@ -171,14 +172,6 @@ save_as_float(walk *w, const msp_tensor *t)
     return good;
 }
 
-static void
-measure(walk *w, msp_stats *s, uint32_t *crc, const msp_tensor *t)
-{
-    msp_stats_compute_mt(s, t, w->dump->threads);
-    if (w->dump->has_crc)
-        *crc = msp_crc32(t);
-}
-
 static bool
 put_tensor(walk *w, const msp_tensor *t)
 {
@@ -187,12 +180,7 @@ put_tensor(walk *w, const msp_tensor *t)
     msp_stats s;
     uint32_t crc = 0;
 
-    if (t->numel > 65536) {
-        Py_BEGIN_ALLOW_THREADS measure(w, &s, &crc, t);
-        Py_END_ALLOW_THREADS
-    } else {
-        measure(w, &s, &crc, t);
-    }
+    msp_probe_measure(t, &s, w->dump->has_crc ? &crc : NULL);
     w->dump->values++;
     w->is_bad = w->is_bad || s.nan > 0 || s.pos_inf > 0 || s.neg_inf > 0;
     note.dtype = msp_dtype_mindspore_name(t->dtype);

@@ -76,9 +76,9 @@ measure(const msp_tensor *t, msp_stats *stats, uint32_t *crc)
 }
 
 void
-msp_probe_measure(const msp_tensor *t, msp_stats *stats)
+msp_probe_measure(const msp_tensor *t, msp_stats *stats, uint32_t *crc)
 {
-    measure_large_unlocked(t, stats, NULL);
+    measure_large_unlocked(t, stats, crc);
 }
 
 static bool

@@ -126,8 +126,8 @@ int msp_probe_keep_object(kept_tensor **list, PyObject *tensor, size_t bytes, co
 void msp_probe_keep_save(kept_tensor **list);
 void msp_probe_keep_drop(kept_tensor **list);
 
-/* The statistics of a tensor; a large one is read without the interpreter lock. */
-void msp_probe_measure(const msp_tensor *t, msp_stats *stats);
+/* The statistics of a tensor, and its checksum (NULL: not wanted); a large one is read without the interpreter lock. */
+void msp_probe_measure(const msp_tensor *t, msp_stats *stats, uint32_t *crc);
 
 /* A tensor, or -1 with an exception set. */
 int msp_probe_tensor(msp_record *r, PyObject *t, probe_path *path);

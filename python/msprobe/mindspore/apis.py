@@ -51,9 +51,10 @@ def _places():
             "mint.distributed": ("MintDistributed", _modules("mindspore.mint.distributed"))}
 
 
-def read_list(path=LIST):
+def read_list(path=None):
     """category -> names. The file is as simple as what tools/mindspore-apis writes."""
     found, names = {}, None
+    path = path or LIST
     with open(path, encoding="utf-8") as f:
         for number, line in enumerate(f, 1):
             line = line.split("#")[0].rstrip()

@@ -77,9 +77,13 @@ class Perturbation:
             return Tensor((copy.astype(numpy.uint32) << 16).view(numpy.float32)).astype(mindspore.bfloat16)
         return Tensor(copy)
 
-    def limit(self, tensor):
-        """The largest ratio of two results that is no finding."""
-        return 1.0 if self._mode == "no_change" else _core.benchmark_limit(FLOATS[tensor.dtype])
+    def limit(self, result, changed):
+        """The largest ratio of two results that is no finding; changed: the tensor that was."""
+        if self._mode == "no_change":
+            return 1.0
+        if self._mode == "add_noise":
+            return _core.benchmark_limit(FLOATS[result.dtype], FLOATS[changed.dtype], 1)
+        return _core.benchmark_limit(FLOATS[result.dtype])
 
 
 def ratio(first, second):
@@ -197,7 +201,7 @@ class Benchmark:
                 for index, (a, b) in enumerate(zip(sequence(result), sequence(other))):
                     if isinstance(a, TensorPy) and isinstance(b, TensorPy) and a.dtype in FLOATS:
                         far = ratio(a, b)
-                        if far > self._perturbation.limit(a):
+                        if far > self._perturbation.limit(a, first):
                             self._write(full, far - 1, first, "" if is_one else index)
         except Exception as e:
             self._failed(full, e)

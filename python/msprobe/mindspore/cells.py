@@ -66,8 +66,8 @@ class _Known:
     def __init__(self, name, cell):
         self.name, self.cell = name, cell
         self.handles = []
-        self.forwards = []  # (number, parent, serial)
-        self.backwards = []  # those whose backward has begun
+        self.forwards = []  # (number, parent, serial, that of the last call inside)
+        self.backwards = []  # (name, record) of those whose backward has begun
 
     def detach(self):
         for handle in self.handles:
@@ -130,8 +130,8 @@ class Cells:
         handles.append(cell.register_forward_pre_hook(lambda _, args, kwargs=None: self._before(known, args, kwargs or {}), with_kwargs=True))
         handles.append(cell.register_forward_hook(lambda _, args, kwargs, output=None: self._after(known, output), **HOOK))
         if self._recorder.backward and not self._recorder.structure:
-            handles.append(cell.register_backward_pre_hook(lambda *_: self._begin_backward(known)))
-            handles.append(cell.register_backward_hook(lambda _, outgoing, incoming: self._backward(known, incoming, outgoing)))
+            handles.append(cell.register_backward_pre_hook(lambda _, incoming: self._begin_backward(known, incoming)))
+            handles.append(cell.register_backward_hook(lambda _, outgoing, incoming: self._end_backward(known, outgoing)))
             self._attach_parameters(known)
 
     def _before(self, known, args, kwargs):
@@ -155,32 +155,44 @@ class Cells:
                 call.raised()
                 return
             else:
-                known.forwards.append((number, call.parent, serial))
+                known.forwards.append((number, call.parent, serial, self._recorder.gradients.serial))
                 call.after(output, {k: p for k, p in known.cell._params.items() if p is not None})
                 return
 
     # ---- backward ------------------------------------------------------------------------------------------------------------------
 
-    def _begin_backward(self, known):
-        if self._recorder.active and known.forwards:
-            known.backwards.append(known.forwards.pop())
+    def _begin_backward(self, known, incoming):
+        """What enters is measured now: where a cell has no gradient to hand on, MindSpore may never tell that its backward is over."""
+        recorder = self._recorder
+        if not recorder.active or not known.forwards:
+            return
+        number, parent, serial, last = known.forwards.pop()
+        name = "%s.backward.%d" % (known.name, number)
+        record = {}
+        known.backwards.append((name, record))
+        try:
+            recorder.gradients.finish(last)
+            recorder.enter(name)
+            if not recorder.selects(name) or recorder.overflow:
+                return
+            if recorder.inputs:
+                record["input"] = recorder.dump.part(name + ".input", sequence(incoming), recorder.saves(name))[0]
+            if recorder.outputs:
+                record["output"] = [None]
+            parent = None if parent is None else parent.replace(".forward.", ".backward.")
+            recorder.gradients.add(serial, lambda: recorder.put(name, record, 0, parent))
+        except Exception as e:
+            recorder.failed(name, e)
 
-    def _backward(self, known, incoming, outgoing):
+    def _end_backward(self, known, outgoing):
         recorder = self._recorder
         if not recorder.active or not known.backwards:
             return
-        number, parent, serial = known.backwards.pop(0)
-        name = "%s.backward.%d" % (known.name, number)
+        name, record = known.backwards.pop()
         try:
-            recorder.enter(name)
-            if recorder.selects(name) and not recorder.overflow:
-                save, part = recorder.saves(name), recorder.dump.part
-                record = {key: part("%s.%s" % (name, key), sequence(value), save)[0]
-                          for key, value, wanted in (("input", incoming, recorder.inputs), ("output", outgoing, recorder.outputs)) if wanted}
-                parent = None if parent is None else parent.replace(".forward.", ".backward.")
-                # without a gradient to hand on its hook may run before those of what is inside
-                recorder.gradients.add(serial, lambda: recorder.put(name, record, 0, parent), any(g is not None for g in sequence(outgoing)))
-            recorder.leave(name)
+            if "output" in record:
+                record["output"] = recorder.dump.part(name + ".output", sequence(outgoing), recorder.saves(name))[0]
+            recorder.leave(name)  # its record waits: without a gradient to hand on it may be told before those of what is inside
         except Exception as e:
             recorder.failed(name, e)
 

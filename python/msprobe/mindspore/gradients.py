@@ -30,11 +30,11 @@ class Gradients:
         self._overflow = recorder.config.task == "overflow_check"
         self._waiting = {}  # serial of a call -> what writes its record
         self._handles = []  # hooks on Parameters, which live on
-        self._serial = 0  # of the last call of an API or a cell
+        self.serial = 0  # of the last call of an API or a cell
 
     def next_serial(self):
-        self._serial += 1
-        return self._serial
+        self.serial += 1
+        return self.serial
 
     # ---- before and after a call -----------------------------------------------------------------------------------------------------
 
@@ -95,11 +95,9 @@ class Gradients:
         except Exception as e:
             recorder.failed(call.name, e)
 
-    def add(self, serial, write, is_complete):
-        """A cell's: when is_complete, all calls inside it have their gradients."""
+    def add(self, serial, write):
+        """A cell's record, written behind those of the calls inside it."""
         self._waiting[serial] = write
-        if is_complete:
-            self.finish(serial - 1)
 
     def finish(self, above):
         """Write what was collected for calls that came after the one with this serial."""

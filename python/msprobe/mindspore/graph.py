@@ -34,7 +34,7 @@ def has_compiled():
     """Whether a graph was compiled in this process."""
     for name in ("mindspore.graph.api", "mindspore.common.api"):
         module = sys.modules.get(name)
-        if getattr(module, "ms_compile_cache", None):
+        if getattr(module, "ms_compile_cache", None) or getattr(module, "cells_compile_cache", None):  # functions, cells
             return True
     return False
 
@@ -107,7 +107,9 @@ class GraphDump:
             json.dump(content, f, indent=1)
         os.replace(beside, path)
         os.environ["MINDSPORE_DUMP_CONFIG"] = path
-        if name != "kernel_kbyk_dump.json":
+        if name == "kernel_kbyk_dump.json":
+            os.environ.pop("MS_ACL_DUMP_CFG_PATH", None)
+        else:
             os.environ["MS_ACL_DUMP_CFG_PATH"] = path
         self._tell("_dump_set_dynamic")
         log.info("MindSpore's dump configuration is %s", path)

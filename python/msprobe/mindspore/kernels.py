@@ -61,7 +61,7 @@ class KernelDump:
         self._api, number, side = config.kernel_api.rsplit(".", 2)
         self._number, self._is_backward = int(number), side == "backward"
         self._count = 0
-        self._is_on = self._done = False
+        self._is_on = self._done = self._is_step = False
         self._device = DeviceDump()
         self._registry = Registry(self._call)
         self._registry.register()
@@ -74,7 +74,7 @@ class KernelDump:
         check_models(model)
         if self.active or (self.config.step and self.loop not in self.config.step) or not is_selected(self.config.rank):
             return
-        self.active = True
+        self.active = self._is_step = True
         self._registry.install()
         self._compiled.install()
 
@@ -85,10 +85,10 @@ class KernelDump:
         self.active = False
 
     def step(self):
-        if self.active and not self._done:
+        if self._is_step and not self._done:
             log.warning("no kernels were recorded in step %d: %s was not called", self.loop, self.config.kernel_api)
         self.stop()
-        self._count, self._done = 0, False
+        self._count, self._done, self._is_step = 0, False, False
         self.loop += 1
 
     def save(self, variable, name, backward):

@@ -278,13 +278,13 @@ class Recorder:
     # ---- start, stop, step ---------------------------------------------------------------------------------------------------------
 
     def start(self, model=None, token_range=None):
-        if model is not None:
-            self.model = model
-        models = check_models(self.model)
+        models = check_models(self.model if model is None else model)
         if self.config.level in ("L0", "mix") and not models:
             raise wrong("model is None; level %s needs start(model) with a mindspore.nn.Cell or a list of them" % self.config.level)
         if token_range is not None:
             check_range(token_range, models)
+        if model is not None:
+            self.model = model
         if self.ended or self.active or self._tokens or self.config.level == "debug" or os.getpid() != self.pid or not self._is_step():
             return
         if not self._has_unit and not self._open_unit():
@@ -324,7 +324,7 @@ class Recorder:
             self._opened = True
         make_folder(data or self._folder)
         if self.dump is None:
-            self.dump = open_dump(config.dump_path, _writer_path(), TensorPy, typing.Type, DTYPES, _has_addresses(), 0)
+            self.dump = open_dump(config.dump_path, _writer_path(), TensorPy, typing.Type, DTYPES, _has_addresses())
             self._stacks = Stacks(self.dump)
             if not self.structure and not _is_blocking():
                 self._say_once("slow", SLOW)
@@ -370,7 +370,7 @@ class Recorder:
             self._tokens = None
         if self.active:
             self.pause()
-        if self._has_unit:
+        if self._has_unit and self.config.level != "debug":  # where a flush would give up the places of gradients that are to come
             self._flush()
             self._say_if_empty()
 
