@@ -13,6 +13,11 @@ def test_the_bundle_is_what_the_sources_give(tmp_path, name):
     assert (tmp_path / name).read_bytes() == (ROOT / "web/dist" / name).read_bytes(), "run tools/build-web"
 
 
+def test_the_sources_are_well_typed():
+    done = subprocess.run(["tsc", "-p", str(ROOT / "web")], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+    assert done.returncode == 0, done.stdout
+
+
 def test_the_program_cannot_end_its_own_element():
     text = (ROOT / "web/dist/page.js").read_bytes()
     assert b"</script" not in text.lower() and b"<!--" not in text and text.isascii()

@@ -23,10 +23,12 @@ function worstOf(p: Part, from: number, to: number, best = from): number {
   return best;
 }
 
-function drawStrip() {
+const PAPER = 680; // pixels across a printed page
+
+function drawStrip(width = Math.max(300, stripBox.clientWidth)) {
   const p = now.part;
   if (!p) return;
-  const width = Math.max(300, stripBox.clientWidth), c = strip(p, width, now.selected);
+  const c = strip(p, width, now.selected);
   const at = (e: MouseEvent) => {
     const near = stripCall(p, e.clientX - c.getBoundingClientRect().left, width), reach = Math.ceil(p.names.length / width);
     return reach > 1 ? worstOf(p, near - 2 * reach, near + 2 * reach + 1, near) : near;
@@ -168,6 +170,8 @@ window.addEventListener("hashchange", () => {
   else if (now.part?.byName.has(view.call)) act.select(now.part.byName.get(view.call)!);
   else refresh();
 });
+window.addEventListener("beforeprint", () => drawStrip(PAPER));
+window.addEventListener("afterprint", () => drawStrip());
 let width = innerWidth;
 window.addEventListener("resize", () => {
   if (innerWidth === width) return;
