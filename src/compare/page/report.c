@@ -571,6 +571,9 @@ report_tables(msp_report_result *out, char **tables, size_t n, const msp_report_
         st = msp_page_run_write(&page, &result, &shown, err);
     if (st == MSP_OK) {
         out->tables = n;
+        out->level = result.level;
+        out->sentence = result.sentence;
+        result.sentence = NULL;
         out->path = page.path;
         page.path = NULL;
     }
@@ -611,5 +614,6 @@ void
 msp_report_result_release(msp_report_result *r)
 {
     msp_free(r->path);
+    msp_free(r->sentence);
     *r = (msp_report_result){0};
 }
