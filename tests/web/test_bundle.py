@@ -7,6 +7,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def test_the_picture_in_the_documentation_is_of_this_bundle():
+    from picture import bundle, signature
+    assert signature((ROOT / "docs/page.png").read_bytes()) == bundle(), "run tools/page-picture"
+
+
 @pytest.mark.parametrize("name", ["page.js", "page.css"])
 def test_the_bundle_is_what_the_sources_give(tmp_path, name):
     subprocess.run([str(ROOT / "tools/build-web"), str(tmp_path)], check=True)
