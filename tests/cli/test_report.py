@@ -73,6 +73,24 @@ def test_a_table_without_a_verdict_is_judged_by_its_limits(run, results):
     assert "is the first call with a row beyond the manual's limits" in head(page)["verdict"]["text"]
 
 
+def test_a_verdict_that_somebody_wrote_by_hand_does_no_harm(run, results):
+    """Its file is input like any other: odd cells, missing columns, names that the table has not."""
+    verdict = next(results.glob("verdict*.json"))
+    table = json.loads(verdict.read_text())
+    odd = [None, "", 0, True, 1e308, [], {}, "x" * 5000, "Functional.relu.0.forward", "inf"]
+    rows = [[item] + [odd[(i + k) % len(odd)] for k in range(16)] for i in range(40)
+            for item in ("verdict", "note", "suspect 1", "suspect 2", "result", None, 7)]
+    for columns, lines in ((table["columns"], rows), (["Item"], rows), ([], rows), (table["columns"][::-1], rows),
+                           (table["columns"], [[]] + table["rows"] * 3)):
+        verdict.write_text(json.dumps({"columns": columns, "rows": lines}))
+        r = run("report", str(next(results.glob("compare_result*.csv"))), "-o", "pages")
+        assert r.rc in (0, 1) and (r.rc == 0 or "error: " in r.err), r.err
+    for text in ("", "{", "[]", '{"columns": 1}', '{"columns": [], "rows": 5}'):
+        verdict.write_text(text)
+        r = run("report", str(next(results.glob("compare_result*.csv"))), "-o", "pages")
+        assert r.rc in (0, 1) and (r.rc == 0 or "verdict" in r.err), r.err
+
+
 def test_a_folder_is_one_page_and_nothing_is_written_over(run, results):
     assert run("report", "out").rc == 0 and run("report", "out").rc == 0
     assert len(list(results.glob("*.html"))) == 2

@@ -66,6 +66,7 @@ number_at(const line *l, int column)
     return msp_str_eq(text_at(l, column), MSP_STR("inf")) ? INFINITY : NAN;
 }
 
+/* NULL for nothing. */
 static bool
 copy_to(char **out, msp_str s)
 {
@@ -109,7 +110,9 @@ result_of(msp_report_verdict *v, const line *l)
     if (e == NULL && key != NULL && msp_vec_grow((void **)&to->results, &v->cap, to->nresults + 1, sizeof(*r))) {
         r = &to->results[to->nresults++];
         *r = (msp_verdict_result){.row = -1, .ratio = NAN, .local = NAN, .local_bench = NAN, .inherited = NAN};
-        if (copy_to(&r->api, call) && copy_to(&r->at, at))
+        r->api = msp_verdict_copy(call);
+        r->at = msp_verdict_copy(at);
+        if (r->api != NULL && r->at != NULL)
             e = msp_map_put(&v->rows, (msp_str){key, name.len}, (int64_t)to->nresults - 1, NULL);
     }
     msp_buf_release(&name);
@@ -150,8 +153,10 @@ take_suspect(msp_report_verdict *v, const line *l)
         return true;
     *s = (msp_verdict_suspect){.result = result_of(v, l)};
     to->nsuspects++;
-    return s->result != SIZE_MAX && copy_to(&s->api, text_at(l, v->at.call)) &&
-           copy_to(&s->at, text_at(l, v->at.result)) && copy_to(&s->reason, text_at(l, v->at.text));
+    s->api = msp_verdict_copy(text_at(l, v->at.call));
+    s->at = msp_verdict_copy(text_at(l, v->at.result));
+    s->reason = msp_verdict_copy(text_at(l, v->at.text));
+    return s->result != SIZE_MAX && s->api != NULL && s->at != NULL && s->reason != NULL;
 }
 
 static bool
