@@ -8,7 +8,7 @@
 #ifndef MSPROBE_REPORT_H
 #define MSPROBE_REPORT_H
 
-#include "msprobe/error.h"
+#include "msprobe/compare.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -22,7 +22,10 @@ typedef struct msp_report_options {
 
 typedef struct msp_report_result {
     char *path; /* of the page */
-    size_t tables, rows, wrong;
+    size_t tables, rows;
+    size_t wrong;           /* rows beyond the manual's limits */
+    char *sentence;         /* the verdict as compare has said it; NULL: the tables have none */
+    msp_answer_level level; /* of that */
 } msp_report_result;
 
 /*

@@ -2,18 +2,22 @@
 #include <stdio.h>
 #include "cli.h"
 #include "msprobe/report.h"
-#include "progress.h"
-#include "shell.h"
+#include "summary_parts.h"
 
 static void
 print_result(const msp_report_result *r)
 {
     char rows[32], wrong[32];
 
-    printf("\n  %s row%s of %zu table%s, %s wrong\n  Written  ", msp_format_count(rows, (int64_t)r->rows),
-           r->rows == 1 ? "" : "s", r->tables, r->tables == 1 ? "" : "s", msp_format_count(wrong, (int64_t)r->wrong));
+    putchar('\n');
+    label(stdout, "Rows");
+    printf("%s of %zu table%s, %s beyond the manual's limits\n", msp_format_count(rows, (int64_t)r->rows), r->tables,
+           plural((int64_t)r->tables), msp_format_count(wrong, (int64_t)r->wrong));
+    if (r->sentence != NULL)
+        put_sentence(stdout, "Verdict", msp_summary_style(r->level), r->sentence);
+    label(stdout, "Written");
     msp_shell_put(stdout, r->path);
-    fputc('\n', stdout);
+    putchar('\n');
 }
 
 msp_exit_code

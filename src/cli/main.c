@@ -21,9 +21,12 @@ hint_of(const char *word)
         {"free_benchmark", "it is a task: {\"task\": \"free_benchmark\"} in config.json"},
         {"overflow_check", "it is a task: {\"task\": \"overflow_check\"} in config.json; 'msprobe "
                            "run_overflow_check' looks at what it recorded"},
-        {"grad_probe", "it is a task: {\"task\": \"grad_probe\"} in config.json"},
-        {"exception_dump", "it is a task: {\"task\": \"exception_dump\"} in config.json"},
-        {"monitor", "it is a call in the training script: PrecisionDebugger.monitor(model)"},
+        {"grad_probe", "mindstudio-probe has a task of that name, msprobe has not: the task statistics records the "
+                       "gradients of parameters at level L0 or mix"},
+        {"exception_dump", "mindstudio-probe has a task of that name, msprobe has not: where an exception ends a run, "
+                           "all that was recorded before it is complete"},
+        {"monitor", "mindstudio-probe has a tool of that name, msprobe has not: the task statistics records the "
+                    "gradients of parameters at level L0 or mix"},
         {"dump", "dumps are recorded by the training script; 'msprobe show DUMP' shows one"},
         {"collect", "recording is done by the training script"},
         {"record", "recording is done by the training script"},

@@ -69,12 +69,14 @@ put_safe(FILE *out, msp_style style, const char *text)
 static inline void
 put_sentence(FILE *out, const char *title, msp_style style, const char *text)
 {
+    enum { WIDEST = 80 };
     size_t size = strlen(text) + 1;
+    int width = msp_term_width(out) < WIDEST ? msp_term_width(out) : WIDEST;
     char *buf = malloc(size);
 
     label(out, title);
     fputs(msp_term_on(out, style), out);
-    msp_text_wrap(out, buf != NULL ? msp_text_safe(buf, size, text) : "?", SUMMARY_INDENT, 80);
+    msp_text_wrap(out, buf != NULL ? msp_text_safe(buf, size, text) : "?", SUMMARY_INDENT, width);
     fputs(style == MSP_STYLE_PLAIN ? "" : msp_term_off(out), out);
     free(buf);
 }

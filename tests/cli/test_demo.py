@@ -12,13 +12,20 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
-def session(msprobe, tmp_path_factory):
-    """The command's output for the demo's two dumps."""
+def dumped(tmp_path_factory):
+    """The folder with the demo's two dumps."""
     pytest.importorskip("torch")
     out = tmp_path_factory.mktemp("demo")
     for name, *fault in (("bench",), ("npu", "--fault")):
         subprocess.run([sys.executable, "examples/demo/train.py", str(out / name), *fault], cwd=ROOT, check=True,
                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=300)
+    return out
+
+
+@pytest.fixture(scope="module")
+def session(msprobe, dumped):
+    """The command's output for them."""
+    out = dumped
     done = subprocess.run([msprobe, "compare", str(out / "npu" / "step0"), str(out / "bench" / "step0"),
                            "-o", str(out / "result")], env={**os.environ, "MSPROBE_NO_REPLAY": "0", "MSPROBE_PYTHON": sys.executable},
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, check=True,
@@ -41,3 +48,18 @@ def test_the_readme_shows_what_is_printed(session, document):
     for line in (" ".join(line.split()) for line in session.splitlines()):
         if line.startswith(("Rows", "Verdict", "Table", "Suspect", "rank,", "80%", "Its inputs", "Called at", "weights =")):
             assert line in lines
+
+
+def one_space(text):
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+def test_the_tutorial_shows_what_is_printed(msprobe, session, dumped):
+    shown = one_space((ROOT / "docs/tutorial.md").read_text(encoding="utf-8"))
+    files = [str(dumped / side / "step0/rank/dump_tensor_data/Functional.softmax.2.forward.output.0.pt") for side in ("npu", "bench")]
+    diff = subprocess.run([msprobe, "diff", *files], stdout=subprocess.PIPE, check=True, universal_newlines=True).stdout
+    told = [line for line in one_space(session) if line.startswith(("Suspect ", "80%", "Its inputs ", "Called at ", "weights ="))]
+    told += [line for line in one_space(diff) if line.startswith(("Verdict ", "Pattern ", "Where the errors are"))]
+    assert len(told) == 8
+    for line in told:
+        assert line in shown

@@ -13,6 +13,11 @@ def block(page, name):
     return json.loads(zlib.decompress(base64.b64decode(found.group(1)), -15))
 
 
+def raw(page, name):
+    found = re.search(r'data-block="%s">([^<]*)<' % name, page.read_text())
+    return zlib.decompress(base64.b64decode(found.group(1)), -15)
+
+
 def head(page):
     return json.loads(re.search(r'id="head">([^<]*)<', page.read_text()).group(1))
 
@@ -30,7 +35,7 @@ def results(run, tmp_path):
 def test_every_format_gives_the_page_that_compare_wrote(run, results, tmp_path, ext):
     table, = results.glob("compare_result*." + ext)
     r = run("report", str(table))
-    assert r.rc == 0 and "7 rows of 1 table, 3 wrong" in r.out, r.err
+    assert r.rc == 0 and "Rows 7 of 1 table, 3 beyond the manual's limits Verdict Wrong: Functional.relu.0.forward: " in " ".join(r.out.split())
     page, = results.glob("*.html")
     assert run("compare", "npu", "bench", "-o", "again").rc == 0
     direct, = (tmp_path / "again").glob("*.html")
@@ -38,10 +43,52 @@ def test_every_format_gives_the_page_that_compare_wrote(run, results, tmp_path, 
         assert block(page, name) == block(direct, name)
     mine, theirs = head(page), head(direct)
     assert mine["verdict"]["level"] == theirs["verdict"]["level"] and mine["pairs"][0]["bins"] == theirs["pairs"][0]["bins"]
-    assert "is the first call with a row beyond the manual's limits" in mine["verdict"]["text"]
+    assert mine["verdict"]["text"] == theirs["verdict"]["text"] and mine["verdict"]["text"].startswith("Wrong: Functional.relu.0.forward: ")
+    assert raw(page, "judged") == raw(direct, "judged") and len(raw(page, "results")) == len(raw(direct, "results")) > 0
+    assert mine["pairs"][0]["then"] == theirs["pairs"][0]["then"]
     for key in ("rows", "matched", "wrong"):
         assert mine["pairs"][0]["counts"][key] == theirs["pairs"][0]["counts"][key]
     assert mine["pairs"][0]["suspect"]["stack"] == theirs["pairs"][0]["suspect"]["stack"]
+
+
+@pytest.mark.parametrize("ext", ["xlsx", "csv", "json"])
+def test_several_tables_say_the_same_as_compare_did(run, tmp_path, ext):
+    for rank, fault in ((0, 1), (1, 1.002)):
+        dumps.statistics(tmp_path / "npu" / ("rank%d" % rank), fault)
+        dumps.statistics(tmp_path / "bench" / ("rank%d" % rank))
+    assert run("compare", "npu", "bench", "-o", "out", "--format", ext).rc == 0
+    direct, = (tmp_path / "out").glob("*.html")
+    assert run("report", "out", "-o", "pages").rc == 0
+    page, = (tmp_path / "pages").glob("*.html")
+    mine, theirs = head(page)["verdict"], head(direct)["verdict"]
+    assert mine["text"] == theirs["text"] and mine["pair"] == theirs["pair"] == 1
+    assert "(rank1; 1 of 2 pairs are wrong)" in mine["text"]
+
+
+def test_a_table_without_a_verdict_is_judged_by_its_limits(run, results):
+    table, = results.glob("compare_result*.csv")
+    next(results.glob("verdict*.json")).unlink()
+    assert run("report", str(table)).rc == 0
+    page, = results.glob("*.html")
+    assert "is the first call with a row beyond the manual's limits" in head(page)["verdict"]["text"]
+
+
+def test_a_verdict_that_somebody_wrote_by_hand_does_no_harm(run, results):
+    """Its file is input like any other: odd cells, missing columns, names that the table has not."""
+    verdict = next(results.glob("verdict*.json"))
+    table = json.loads(verdict.read_text())
+    odd = [None, "", 0, True, 1e308, [], {}, "x" * 5000, "Functional.relu.0.forward", "inf"]
+    rows = [[item] + [odd[(i + k) % len(odd)] for k in range(16)] for i in range(40)
+            for item in ("verdict", "note", "suspect 1", "suspect 2", "result", None, 7)]
+    for columns, lines in ((table["columns"], rows), (["Item"], rows), ([], rows), (table["columns"][::-1], rows),
+                           (table["columns"], [[]] + table["rows"] * 3)):
+        verdict.write_text(json.dumps({"columns": columns, "rows": lines}))
+        r = run("report", str(next(results.glob("compare_result*.csv"))), "-o", "pages")
+        assert r.rc in (0, 1) and (r.rc == 0 or "error: " in r.err), r.err
+    for text in ("", "{", "[]", '{"columns": 1}', '{"columns": [], "rows": 5}'):
+        verdict.write_text(text)
+        r = run("report", str(next(results.glob("compare_result*.csv"))), "-o", "pages")
+        assert r.rc in (0, 1) and (r.rc == 0 or "verdict" in r.err), r.err
 
 
 def test_a_folder_is_one_page_and_nothing_is_written_over(run, results):

@@ -75,6 +75,19 @@ def test_pipes_get_no_colours_unless_they_are_forced(run, pair):
     assert "\x1b" not in run(*pair, "--no-color", env={"CLICOLOR_FORCE": "1"}).out
 
 
+@pytest.mark.parametrize("columns", [50, 80, 200])
+def test_sentences_fit_the_terminal(msprobe, tmp_path, pair, columns):
+    rc, out, err = on_terminal(msprobe, pair + ["--no-color"], tmp_path, columns=columns)
+    lines = out.replace("\r", "").split("\n")
+    first = next(i for i, line in enumerate(lines) if line.startswith("  Verdict "))
+    sentence = [lines[first]]
+    for line in lines[first + 1:]:
+        if not line.startswith(" " * 16):
+            break
+        sentence.append(line)
+    assert max(len(line) for line in sentence) <= min(columns, 80) and (len(sentence) > 2) == (columns == 50)
+
+
 def test_errors_are_red_on_a_terminal(msprobe, tmp_path):
     rc, out, err = on_terminal(msprobe, ["compare"], tmp_path)
     assert rc == 2 and err.startswith("\x1b[31merror: \x1b[0mwhat to compare?")

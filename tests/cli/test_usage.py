@@ -43,7 +43,7 @@ def test_commands_of_the_originals_that_are_not_there_say_so(run, name):
         assert re.match(r"error: '%s' \(.+\) is not available yet; .+\ntry: msprobe help\n$" % name, r.err)
 
 
-@pytest.mark.parametrize("name", ["statistics", "tensor", "structure", "overflow_check", "free_benchmark", "grad_probe"])
+@pytest.mark.parametrize("name", ["statistics", "tensor", "structure", "overflow_check", "free_benchmark"])
 def test_a_task_that_is_typed_as_a_command_is_told_from_one(run, name):
     r = run(name, "x", "--whatever")
     assert (r.rc, r.out) == (2, "")
@@ -51,7 +51,14 @@ def test_a_task_that_is_typed_as_a_command_is_told_from_one(run, name):
     assert "from msprobe.pytorch import PrecisionDebugger" in r.err
 
 
-@pytest.mark.parametrize("name", ["dump", "collect", "record", "monitor"])
+@pytest.mark.parametrize("name", ["grad_probe", "monitor"])
+def test_what_only_the_original_has_is_not_announced(run, name):
+    r = run(name)
+    assert r.rc == 2 and "msprobe has not: the task statistics records the gradients of parameters" in r.err
+    assert '"task": "%s"' % name not in r.err and "PrecisionDebugger.monitor" not in r.err
+
+
+@pytest.mark.parametrize("name", ["dump", "collect", "record"])
 def test_a_word_for_recording_is_answered_with_how_it_is_done(run, name):
     r = run(name)
     assert r.rc == 2 and r.err.startswith("error: '%s' is no command: " % name) and "PrecisionDebugger" in r.err

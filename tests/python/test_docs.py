@@ -25,7 +25,7 @@ COMMAND = re.compile(r"^(?:\$ )?(?:\.venv/bin/)?(msprobe .*)$")
 
 # Other commands that the pages tell to type, and what runs them.
 ELSEWHERE = {"make demo": "tests/cli/test_demo.py", "make test": "tools/run-tests", "make build": "tools/build",
-             "make install PREFIX=/usr/local": "tests/python/test_install.py", "pip install .": "tests/python/test_packages.py",
+             "make install PREFIX=/usr/local": "tests/python/test_install.py", "pip install .": "tests/python/test_install.py",
              "make bench": "tools/bench", "make bench-peers": "tools/bench-peers"}
 
 # A configuration with which run_ut waits for others to call: tests/python/test_online.py runs it.

@@ -118,47 +118,64 @@ export function legend(part: Part): HTMLElement {
 export const stripCall = (part: Part, x: number, width: number) =>
   Math.min(part.names.length - 1, Math.max(0, Math.floor((x - STRIP.left) / (width - STRIP.left) * part.names.length)));
 
-const HEAT_LEFT = 110; // where its rows begin, beside their names
+const HEAT_LEFT = 118; // where its rows begin, beside their names
+export const HEAT_BINS = 240; // as the command writes: src/report/write/page.h
 
-// How many columns a row of the heat map has, and which one is at x; -1: none.
-export const heatShares = (head: Head, pair: number) => (head.pairs[pair].bins?.length ?? 0) / 3;
-export const heatShare = (x: number, width: number) => x < HEAT_LEFT ? -1
-  : Math.min(HEAT_BINS - 1, Math.floor((x - HEAT_LEFT) / (width - HEAT_LEFT) * HEAT_BINS));
-const HEAT_BINS = 240; // as the command writes: src/compare/page/page_run.c
+const heatTall = (head: Head) => head.pairs.length > 40 ? 8 : 16;
+
+// A row is as long as its run: one that was stopped ends early.
+function heatLength(head: Head, pair: number, width: number): number {
+  const most = Math.max(...head.pairs.map(p => p.calls ?? 0));
+  return (width - HEAT_LEFT) * (head.pairs[pair].calls ?? 0) / Math.max(most, 1);
+}
+
+// The row at y, and which of its calls is at x, from 0 to 1; -1: none.
+export function heatAt(head: Head, x: number, y: number, width: number): { pair: number; share: number } {
+  const pair = Math.floor(y / heatTall(head));
+  if (pair < 0 || pair >= head.pairs.length) return { pair: -1, share: -1 };
+  const share = (x - HEAT_LEFT) / heatLength(head, pair, width);
+  return { pair, share: share >= 0 && share < 1 ? share : -1 };
+}
 
 const wrongIn = (p: PairHead) => (p.bins ?? []).some((v, i) => i % 3 === 1 && v === Verdict.Wrong);
 
+function heatName(g: CanvasRenderingContext2D, head: Head, k: number, selected: number) {
+  const p = head.pairs[k], tall = heatTall(head), crowded = tall < 10;
+  if (crowded && k !== selected && (k % 4 !== 0 || Math.abs(k - selected) === 1)) return;
+  g.fillStyle = colour(k === selected ? "ink" : "muted");
+  g.fillText((k === selected ? "▸ " : "") + (wrongIn(p) ? "✗ " : "") + (p.label || "all"), 0, k * tall + tall / 2, HEAT_LEFT - 8);
+}
+
+function heatRow(g: CanvasRenderingContext2D, p: PairHead, y: number, tall: number, length: number) {
+  const n = Math.min(p.calls ?? HEAT_BINS, HEAT_BINS), colours = VERDICTS.map(v => colour(v.key)), w = length / n;
+  for (let k = 0; k < n; k++) {
+    const b = Math.floor(k * HEAT_BINS / n), error = p.bins![3 * b], verdict = p.bins![3 * b + 1], x = HEAT_LEFT + k * w;
+    g.globalAlpha = error < 0 ? 0.12 : 0.18 + 0.82 * level(error > 1e37 ? 10 : error);
+    g.fillStyle = colours[verdict];
+    g.fillRect(x, y + 1, w + 0.5, tall - 2);
+    g.globalAlpha = 1;
+    if (verdict !== Verdict.Wrong) continue;
+    g.fillRect(x, y + 1, Math.max(w, 2) + 0.5, tall - 2); // strong whatever its error, and with a dot for those who do not see red
+    g.fillStyle = colour("ground");
+    g.fillRect(x + w / 2 - 1, y + tall / 2 - 1, 2, 2);
+  }
+}
+
 // A row for each step and rank, a column for each share of its calls.
 export function heat(head: Head, width: number, selected: number): HTMLElement {
-  const tall = head.pairs.length > 40 ? 8 : 16, left = HEAT_LEFT;
-  const [c, g] = canvas(width, head.pairs.length * tall, "worst call by step and rank");
-  const colours = VERDICTS.map(v => colour(v.key));
+  const tall = heatTall(head), [c, g] = canvas(width, head.pairs.length * tall, "worst call by step and rank");
   g.textBaseline = "middle";
   head.pairs.forEach((p, k) => {
-    const y = k * tall, w = width - left;
-    g.fillStyle = colour(k === selected ? "ink" : "muted");
-    if (tall > 10 || k % 4 === 0) g.fillText((k === selected ? "▸ " : "") + (wrongIn(p) ? "✗ " : "") + (p.label || "all"), 0, y + tall / 2, left - 8);
-    if (!p.bins) {
-      g.fillStyle = colour("muted");
-      g.fillText(p.error ?? "not compared", left, y + tall / 2, w);
-      return;
-    }
-    const n = p.bins.length / 3;
-    for (let b = 0; b < n; b++) {
-      const error = p.bins[3 * b], verdict = p.bins[3 * b + 1];
-      g.globalAlpha = error < 0 ? 0.12 : 0.18 + 0.82 * level(error > 1e37 ? 10 : error);
-      g.fillStyle = colours[verdict];
-      g.fillRect(left + b * w / n, y + 1, w / n + 0.5, tall - 2);
-      g.globalAlpha = 1;
-      if (verdict === Verdict.Wrong) { // strong whatever its error, and with a dot for those who do not see red
-        g.fillRect(left + b * w / n, y + 1, Math.max(w / n, 2) + 0.5, tall - 2);
-        g.fillStyle = colour("ground");
-        g.fillRect(left + (b + 0.5) * w / n - 1, y + tall / 2 - 1, 2, 2);
-      }
-    }
+    heatName(g, head, k, selected);
+    if (p.bins) return heatRow(g, p, k * tall, tall, heatLength(head, k, width));
+    g.fillStyle = colour("muted");
+    g.fillText(p.error ?? "not compared", HEAT_LEFT, k * tall + tall / 2, width - HEAT_LEFT);
   });
   return c;
 }
+
+// So far down its rows that the selected one is seen.
+export const heatScroll = (head: Head, selected: number, height: number) => Math.max(0, selected * heatTall(head) - height / 3);
 
 const SHADE = (v: number) => v === 0 ? 0 : Math.min(1, 0.15 + 0.85 * (v - 90) / 150);
 

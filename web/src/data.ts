@@ -1,5 +1,8 @@
 // data.ts - the blocks of the page (src/report/write/page.h describes them), unpacked when they are asked for.
 
+// Debian's TypeScript is older than what browsers have.
+declare class DecompressionStream { constructor(format: string); readonly readable: ReadableStream; readonly writable: WritableStream }
+
 export const CHUNK = 8192;
 const CACHED = 64; // chunks that stay unpacked, some 70 MB: more than a window shows lines of
 export const enum Verdict { NotJudged, Fine, Unmatched, Follows, Wrong }

@@ -1,7 +1,7 @@
 // main.ts - the page put together: strip, heat map, keys, and what happens when a call or another rank is chosen.
 import { Part, Verdict } from "./data";
 import { count, fill, h, short } from "./dom";
-import { heat, heatShare, heatShares, legend, strip, stripCall } from "./charts";
+import { heat, heatAt, HEAT_BINS, heatScroll, legend, strip, stripCall } from "./charts";
 import { detail, drawDetail } from "./detail";
 import { drawErrors, drawFirst, firstScreen } from "./first";
 import { clearFilters, clearList, drawTools, lists, open, refresh, search, showSelected, stepLine, toggle } from "./lists";
@@ -23,10 +23,12 @@ function worstOf(p: Part, from: number, to: number, best = from): number {
   return best;
 }
 
-function drawStrip() {
+const PAPER = 680; // pixels across a printed page
+
+function drawStrip(width = Math.max(300, stripBox.clientWidth)) {
   const p = now.part;
   if (!p) return;
-  const width = Math.max(300, stripBox.clientWidth), c = strip(p, width, now.selected);
+  const c = strip(p, width, now.selected);
   const at = (e: MouseEvent) => {
     const near = stripCall(p, e.clientX - c.getBoundingClientRect().left, width), reach = Math.ceil(p.names.length / width);
     return reach > 1 ? worstOf(p, near - 2 * reach, near + 2 * reach + 1, near) : near;
@@ -49,17 +51,17 @@ function drawHeat() {
   if (heatBox.hidden) return;
   const c = heat(head, Math.max(300, heatBox.clientWidth), view.pair);
   c.addEventListener("click", e => {
-    const k = Math.floor(e.offsetY / (head.pairs.length > 40 ? 8 : 16)), shares = heatShares(head, k);
-    if (k < 0 || k >= head.pairs.length) return;
-    const share = heatShare(e.clientX - c.getBoundingClientRect().left, c.clientWidth);
+    const { pair, share } = heatAt(head, e.offsetX, e.offsetY, c.clientWidth);
+    if (pair < 0) return;
     view.call = "";
-    act.choosePair(k).then(() => {
-      const p = now.part, n = p?.names.length ?? 0, from = Math.floor(share * n / shares);
-      if (p && share >= 0 && shares > 0) act.select(worstOf(p, from, Math.max(from + 1, Math.floor((share + 1) * n / shares))));
+    act.choosePair(pair).then(() => {
+      const p = now.part, shares = Math.min(p?.names.length ?? 0, HEAT_BINS), k = Math.floor(share * shares), of = (i: number) => Math.ceil(i * p!.names.length / shares);
+      if (p && share >= 0 && shares > 0) act.select(worstOf(p, of(k), Math.max(of(k) + 1, of(k + 1))));
     });
   });
   fill(heatBox, h("h2", null, "Steps and ranks ", h("small", null,
     `${head.pairs.length} pairs · darker: larger error · dot: wrong · click to open the worst call there`)), c);
+  heatBox.scrollTop = heatScroll(head, view.pair, heatBox.clientHeight);
 }
 
 // ---- choosing --------------------------------------------------------------------------------------------------
@@ -168,6 +170,8 @@ window.addEventListener("hashchange", () => {
   else if (now.part?.byName.has(view.call)) act.select(now.part.byName.get(view.call)!);
   else refresh();
 });
+window.addEventListener("beforeprint", () => drawStrip(PAPER));
+window.addEventListener("afterprint", () => drawStrip());
 let width = innerWidth;
 window.addEventListener("resize", () => {
   if (innerWidth === width) return;

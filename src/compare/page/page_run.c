@@ -73,9 +73,8 @@ judge_suspects(msp_page_feed *f, const msp_pair_verdict *v, const msp_rows *rows
 {
     for (size_t i = 0; i < v->nsuspects; i++) {
         const msp_verdict_suspect *s = &v->suspects[i];
-        size_t row = s->at == NULL || s->result >= v->nresults
-                         ? SIZE_MAX
-                         : find_row(rows, (size_t)v->results[s->result].row, s->at);
+        int64_t near = s->at == NULL || s->result >= v->nresults ? -1 : v->results[s->result].row;
+        size_t row = near < 0 ? SIZE_MAX : rows == NULL ? (size_t)near : find_row(rows, (size_t)near, s->at);
 
         if (row != SIZE_MAX)
             msp_page_part_judge(f->part, row, PAGE_WRONG);

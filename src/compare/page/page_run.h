@@ -42,7 +42,8 @@ MSP_CHECK msp_status msp_page_run_open(msp_page_run *out, const char *dir, const
 MSP_CHECK msp_status msp_page_feed_row(msp_page_feed *f, const msp_judged *j, msp_str call, const msp_cell *cells,
                                        const msp_json *frames, size_t row, msp_error *err);
 
-/* All rows are in, and the pair has its verdict and answer: calls and rows of the page say the same. */
+/* All rows are in, and the pair has its verdict and answer: calls and rows of the page say the same. rows:
+ * NULL where a suspect's result is its very row. */
 MSP_CHECK msp_status msp_page_feed_verdict(msp_page_feed *f, const msp_compare_pair *pair, const msp_rows *rows,
                                            msp_error *err);
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include "compare/page/page_run.h"
+#include "compare/page/report_verdict.h"
+#include "compare/explain/answer.h"
 #include "compare/run/run.h"
 #include "core/alloc.h"
 #include "core/file.h"
@@ -123,6 +125,7 @@ typedef struct reader {
     msp_stack *stack;
     size_t ncolumns;
     int name, bench, verdict, npu_stack, message, dtype, shape; /* columns, -1: none */
+    msp_report_verdict told;                                    /* by compare, beside the rows */
     msp_buf stack_text; /* of the newest call: it stands in the first row only */
 } reader;
 
@@ -231,6 +234,17 @@ parse_frames(msp_str text, msp_buf *scratch, msp_str frames[MAX_FRAMES])
     return scratch->failed ? 0 : n;
 }
 
+static bool
+keep_stack(msp_compare_suspect *s, msp_str call, const msp_str *frames, size_t n)
+{
+    bool ok = true;
+
+    if (s->found && s->nstack == 0 && msp_str_eq(call, msp_str_of(s->api)))
+        for (size_t i = 0; i < n && ok; i++)
+            ok = msp_result_add(&s->stack, &s->nstack, frames[i]);
+    return ok;
+}
+
 static msp_status
 add_stack(reader *r, msp_str call, msp_error *err)
 {
@@ -243,19 +257,17 @@ add_stack(reader *r, msp_str call, msp_error *err)
     for (; (int64_t)n < depth && n < MAX_FRAMES; n++)
         frames[n].p = msp_stack_frame(r->stack, call.p, call.len, n, &frames[n].len);
     st = msp_page_part_stack(r->part, frames, n, err);
-    if (st == MSP_OK && r->out->suspect.found && r->out->suspect.nstack == 0 &&
-        msp_str_eq(call, msp_str_of(r->out->suspect.api)))
-        for (size_t i = 0; i < n && st == MSP_OK; i++)
-            if (!msp_result_add(&r->out->suspect.stack, &r->out->suspect.nstack, frames[i]))
-                st = msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    if (st == MSP_OK && !keep_stack(&r->out->suspect, call, frames, n))
+        st = msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    if (st == MSP_OK && !keep_stack(&r->out->answer.blamed, call, frames, n))
+        st = msp_error_set(err, MSP_E_NOMEM, "out of memory");
     msp_buf_release(&scratch);
     return st;
 }
 
 static bool
-describe(reader *r, const msp_cell *cells, msp_str name, msp_str call)
+describe(msp_compare_suspect *s, const reader *r, const msp_cell *cells, msp_str name, msp_str call)
 {
-    msp_compare_suspect *s = &r->out->suspect;
     bool output = msp_str_starts((msp_str){name.p + call.len, name.len - call.len}, MSP_STR(".output"));
 
     s->found = true;
@@ -280,7 +292,7 @@ read_row(const msp_cell *given, size_t count, void *payload, msp_error *err)
     msp_cell cells[MAX_COLUMNS] = {{MSP_CELL_EMPTY, {{0, 0}}}};
     size_t before = msp_page_part_calls(r->part);
     msp_str name, call, verdict;
-    bool wrong, unmatched;
+    bool wrong, unmatched, blamed;
     msp_status st;
 
     memcpy(cells, given, (count < r->ncolumns ? count : r->ncolumns) * sizeof(*cells));
@@ -306,11 +318,13 @@ read_row(const msp_cell *given, size_t count, void *payload, msp_error *err)
         if (st == MSP_OK)
             st = add_stack(r, call, err);
     }
-    if (st == MSP_OK && wrong && !r->out->suspect.found) {
-        if (!describe(r, cells, name, call))
-            return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    blamed = msp_report_verdict_row(&r->told, name, c->rows - 1) && !r->out->answer.blamed.found;
+    wrong = wrong && !r->out->suspect.found;
+    if (st == MSP_OK && ((blamed && !describe(&r->out->answer.blamed, r, cells, name, call)) ||
+                         (wrong && !describe(&r->out->suspect, r, cells, name, call))))
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    if (st == MSP_OK && (blamed || wrong))
         st = add_stack(r, call, err);
-    }
     return st;
 }
 
@@ -337,7 +351,7 @@ json_cell(const msp_json *v)
 }
 
 static msp_status
-read_json_line(const msp_json *line, msp_table_row_fn *take, reader *r, msp_error *err)
+read_json_line(const msp_json *line, msp_table_row_fn *take, void *payload, msp_error *err)
 {
     msp_cell cells[MAX_COLUMNS];
     size_t n = msp_json_count(line);
@@ -347,38 +361,98 @@ read_json_line(const msp_json *line, msp_table_row_fn *take, reader *r, msp_erro
     n = n < MAX_COLUMNS ? n : MAX_COLUMNS;
     for (size_t i = 0; i < n; i++)
         cells[i] = json_cell(msp_json_at(line, i));
-    return take(cells, n, r, err);
+    return take(cells, n, payload, err);
 }
 
 static msp_status
-read_json(reader *r, msp_error *err)
+read_json_sheet(const msp_json *sheet, const msp_table_sink *sink, msp_error *err)
+{
+    msp_status st = read_json_line(msp_json_get(sheet, "columns"), sink->header, sink->payload, err);
+    const msp_json *rows = msp_json_get(sheet, "rows");
+
+    for (size_t i = 0; st == MSP_OK && i < msp_json_count(rows); i++)
+        st = read_json_line(msp_json_at(rows, i), sink->row, sink->payload, err);
+    return st;
+}
+
+/* A table, and before it the verdict, which stands in its further sheets. */
+static msp_status
+read_json_sheets(const msp_json *root, const msp_table_sink *verdict, const msp_table_sink *table, msp_error *err)
+{
+    const msp_json *sheets = msp_json_get(root, "sheets");
+    msp_status st = MSP_OK;
+
+    for (size_t i = 0; st == MSP_OK && i < msp_json_count(sheets); i++)
+        if (msp_str_eq(msp_json_string(msp_json_get(msp_json_at(sheets, i), "name")), MSP_STR("Verdict")))
+            st = read_json_sheet(msp_json_at(sheets, i), verdict, err);
+    return st == MSP_OK ? read_json_sheet(root, table, err) : st;
+}
+
+static msp_status
+read_json(const char *path, const msp_table_sink *verdict, const msp_table_sink *table, msp_error *err)
 {
     msp_mapping map = {0};
     msp_json_doc doc = {0};
-    const msp_json *rows;
-    msp_status st = msp_map_open(&map, r->path, err);
+    msp_status st = msp_map_open(&map, path, err);
 
     if (st != MSP_OK)
         return st;
     st = msp_json_parse(&doc, map.addr, map.size, err);
     if (st == MSP_OK)
-        st = read_json_line(msp_json_get(doc.root, "columns"), read_header, r, err);
-    rows = st == MSP_OK ? msp_json_get(doc.root, "rows") : NULL;
-    for (size_t i = 0; st == MSP_OK && i < msp_json_count(rows); i++)
-        st = read_json_line(msp_json_at(rows, i), read_row, r, err);
+        st = read_json_sheets(doc.root, verdict, table, err);
     msp_json_doc_release(&doc);
     if (st != MSP_OK)
-        msp_error_prefix(err, st, "%s: ", r->path);
-    st = msp_map_blame(&map, AT_FDCWD, r->path, st, err);
+        msp_error_prefix(err, st, "%s: ", path);
+    st = msp_map_blame(&map, AT_FDCWD, path, st, err);
     msp_map_close(&map);
+    return st;
+}
+
+static msp_status
+ignore_line(const msp_cell *cells, size_t count, void *payload, msp_error *err)
+{
+    (void)cells;
+    (void)count;
+    (void)payload;
+    (void)err;
+    return MSP_OK;
+}
+
+/* "verdict_rank0_<time>.json" beside "compare_result_rank0_<time>.csv", where there is one. */
+static msp_status
+read_verdict_beside(const reader *r, const msp_table_sink *verdict, msp_error *err)
+{
+    msp_table_sink nothing = {ignore_line, ignore_line, NULL};
+    msp_str stem = stem_of(r->path), word = MSP_STR("compare_result");
+    msp_buf path = {0};
+    msp_status st = MSP_OK;
+
+    if (!msp_str_starts(stem, word))
+        return MSP_OK;
+    msp_buf_printf(&path, "%.*sverdict%.*s.json", (int)(stem.p - r->path), r->path, (int)(stem.len - word.len),
+                   stem.p + word.len);
+    if (path.failed)
+        st = msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    else if (msp_path_kind_of(path.p) == MSP_PATH_FILE)
+        st = read_json(path.p, &nothing, verdict, err);
+    msp_buf_release(&path);
     return st;
 }
 
 static msp_status
 read_table(reader *r, msp_error *err)
 {
-    msp_table_sink sink = {read_header, read_row, r};
-    msp_status st = has_ext(msp_str_of(r->path), ".json") ? read_json(r, err) : msp_table_read(r->path, &sink, err);
+    msp_table_sink sink = {read_header, read_row, r}, verdict = msp_report_verdict_sink(&r->told);
+    msp_status st;
+
+    if (has_ext(msp_str_of(r->path), ".json")) {
+        st = read_json(r->path, &verdict, &sink, err);
+    } else {
+        st = has_ext(msp_str_of(r->path), ".csv") ? read_verdict_beside(r, &verdict, err)
+                                                  : msp_table_read_sheet(r->path, "Verdict", &verdict, err);
+        if (st == MSP_OK)
+            st = msp_table_read(r->path, &sink, err);
+    }
 
     if (st == MSP_OK && r->part == NULL)
         st = msp_error_set(err, MSP_E_FORMAT, "%s: is empty", r->path);
@@ -402,7 +476,11 @@ static msp_status
 report_table(const char *path, const char *page, const char *dump, size_t ntables, msp_page_part **part,
              msp_compare_pair *out, msp_error *err)
 {
-    reader r = {.path = path, .page = page, .out = out, .max_rows = PAGE_RUN_ROWS / (int64_t)ntables};
+    reader r = {.path = path,
+                .page = page,
+                .out = out,
+                .told = {.out = out},
+                .max_rows = PAGE_RUN_ROWS / (int64_t)ntables};
     char *json = dump_file(dump), *stack = json != NULL ? msp_plan_beside(json, "stack.json") : NULL;
     msp_status st;
 
@@ -417,9 +495,13 @@ report_table(const char *path, const char *page, const char *dump, size_t ntable
              : read_table(&r, err);
     if (st == MSP_OK && json != NULL)
         st = msp_page_feed_construct(r.part, json, err);
+    msp_report_verdict_end(&r.told);
+    if (st == MSP_OK)
+        st = msp_page_feed_verdict(&(msp_page_feed){.part = r.part}, out, NULL, err);
     if (st == MSP_OK)
         st = msp_page_part_finish(r.part, err);
     *part = r.part;
+    msp_report_verdict_release(&r.told);
     msp_stack_close(r.stack);
     msp_buf_release(&r.stack_text);
     msp_free(stack);
@@ -444,6 +526,17 @@ free_name(const char *dir, msp_str stem)
         msp_free(copy);
     }
     return NULL;
+}
+
+/* Tables that another program wrote have none. */
+static bool
+have_verdicts(const msp_compare_result *r)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < r->npairs; i++)
+        n += r->pairs[i].answer.sentence != NULL;
+    return n == r->npairs;
 }
 
 static msp_status
@@ -472,10 +565,15 @@ report_tables(msp_report_result *out, char **tables, size_t n, const msp_report_
         out->rows += (size_t)result.pairs[i].counts.rows;
         out->wrong += (size_t)result.pairs[i].counts.wrong;
     }
+    if (st == MSP_OK && have_verdicts(&result))
+        st = msp_answer_run(&result, err);
     if (st == MSP_OK)
         st = msp_page_run_write(&page, &result, &shown, err);
     if (st == MSP_OK) {
         out->tables = n;
+        out->level = result.level;
+        out->sentence = result.sentence;
+        result.sentence = NULL;
         out->path = page.path;
         page.path = NULL;
     }
@@ -516,5 +614,6 @@ void
 msp_report_result_release(msp_report_result *r)
 {
     msp_free(r->path);
+    msp_free(r->sentence);
     *r = (msp_report_result){0};
 }

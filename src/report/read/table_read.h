@@ -22,6 +22,10 @@ typedef struct msp_table_sink {
 /* The table at path, a workbook when it begins like a zip archive, csv otherwise. Errors name the path. */
 MSP_CHECK msp_status msp_table_read(const char *path, const msp_table_sink *sink, msp_error *err);
 
+/* The sheet of this name of the workbook at path; nothing where there is none. Errors name the path. */
+MSP_CHECK msp_status msp_table_read_sheet(const char *path, const char *name, const msp_table_sink *sink,
+                                          msp_error *err);
+
 /*
  * The first sheet of a workbook in memory. When that is called part_0, the sheets part_1, part_2, ... go on with the
  * same table (see msp_table_options.rows_per_sheet), and their header rows are left out.
@@ -30,6 +34,10 @@ MSP_CHECK msp_status msp_table_read(const char *path, const msp_table_sink *sink
  * sink's own status, or MSP_E_NOMEM.
  */
 MSP_CHECK msp_status msp_xlsx_read(const void *bytes, size_t size, const msp_table_sink *sink, msp_error *err);
+
+/* The sheet of this name alone. */
+MSP_CHECK msp_status msp_xlsx_read_sheet(const void *bytes, size_t size, const char *name, const msp_table_sink *sink,
+                                         msp_error *err);
 
 /*
  * Comma-separated values as RFC 4180 has them, lines ended by \n or \r\n. A field without quotes is a number or boolean

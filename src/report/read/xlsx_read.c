@@ -290,9 +290,11 @@ read_parts(sheet *s, msp_error *err)
     return st;
 }
 
-msp_status
-msp_xlsx_read(const void *bytes, size_t size, const msp_table_sink *sink, msp_error *err)
+/* name: NULL for the first sheet and what goes on with it. */
+static msp_status
+read_workbook(const void *bytes, size_t size, const char *name, const msp_table_sink *sink, msp_error *err)
 {
+    char found[64];
     msp_zip zip = {0};
     sheet s = {.zip = &zip, .sink = sink};
     msp_status st = msp_zip_open(&zip, bytes, size, err);
@@ -300,11 +302,23 @@ msp_xlsx_read(const void *bytes, size_t size, const msp_table_sink *sink, msp_er
     if (st == MSP_OK)
         st = msp_xlsx_strings_read(&s.strings, &zip, SHARED_CONSTANT + SHARED_RATIO * size, err);
     if (st == MSP_OK)
-        st = read_parts(&s, err);
+        st = name == NULL ? read_parts(&s, err) : read_part(&s, name, found, err);
     msp_arena_release(&s.row);
     msp_buf_release(&s.text);
     msp_free(s.cells);
     msp_xlsx_strings_release(&s.strings);
     msp_zip_close(&zip);
     return st;
+}
+
+msp_status
+msp_xlsx_read(const void *bytes, size_t size, const msp_table_sink *sink, msp_error *err)
+{
+    return read_workbook(bytes, size, NULL, sink, err);
+}
+
+msp_status
+msp_xlsx_read_sheet(const void *bytes, size_t size, const char *name, const msp_table_sink *sink, msp_error *err)
+{
+    return read_workbook(bytes, size, name, sink, err);
 }
