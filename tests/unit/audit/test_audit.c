@@ -279,6 +279,30 @@ a_call_that_did_nothing_anywhere_is_told_of_the_whole_group(void **state)
 }
 
 static void
+copies_of_a_dtensor_are_equal_where_it_is_replicated(void **state)
+{
+    static const char *const placements[] = {"[{\"Replicate\": {}}]", "[{\"Shard\": {\"dim\": 0}}]"};
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        begin();
+        for (int r = 0; r < 3; r++) {
+            if (r > 0)
+                begin_rank(r);
+            add("\"Functional.relu.0.forward\": {\"input_args\": [{\"dtype\": \"torch.float32\", \"shape\": [1], "
+                "\"Max\": %d, \"Min\": 0, \"device_mesh\": [0, 1, 2], \"placements\": %s}]}",
+                r == 1 ? 2 : 1, placements[i]);
+        }
+        judge();
+        assert_int_equal(found.nfindings, i == 0 ? 1 : 0);
+        assert_int_equal(found.replicated, i == 0 ? 3 : 0);
+        if (i == 0)
+            assert_found(0, MSP_AUDIT_REPLICAS, 1, "input.0 on ranks [0, 1, 2] of Functional.relu.0.forward");
+        end();
+    }
+}
+
+static void
 no_memory_is_an_error_wherever_it_ends(void **state)
 {
     msp_status st = MSP_E_NOMEM;
@@ -292,6 +316,10 @@ no_memory_is_an_error_wherever_it_ends(void **state)
         call("all_reduce.0", tensor(4, 1), tensor(4, 5), 0);
         call("recv.0", tensor(1, 0), NULL, -1);
         add(", \"Module.l.Linear.forward.0\": {\"parameters\": {\"weight\": %s}}", tensor(2, r == 2 ? 1 : 2));
+        add(", \"Functional.relu.0.forward\": {\"input_args\": [{\"dtype\": \"torch.float32\", \"shape\": [1], "
+            "\"Max\": %d, "
+            "\"Min\": 0, \"device_mesh\": [0, 1, 2], \"placements\": [{\"Replicate\": {}}]}]}",
+            r);
         add(", \"Module.l.Linear.parameters_grad\": {\"weight\": [%s]}", tensor(2, 1));
     }
     add("}}");
@@ -318,6 +346,7 @@ main(void)
         TEST(reductions_are_what_the_inputs_make),
         TEST(a_sum_that_may_have_left_its_type_proves_nothing),
         TEST(a_call_that_did_nothing_anywhere_is_told_of_the_whole_group),
+        TEST(copies_of_a_dtensor_are_equal_where_it_is_replicated),
         TEST(no_memory_is_an_error_wherever_it_ends),
     };
 
