@@ -40,10 +40,13 @@ check_claim(checker *k, const claim *c)
 
     if (set->wrong)
         return false;
-    if (c->reduce == MSP_REDUCE_OTHER || isnan(c->in[0].factor))
+    if (c->reduce == MSP_REDUCE_OTHER)
         return true;
-    for (size_t r = 0; r < c->n; r++)
+    for (size_t r = 0; r < c->n; r++) {
+        if (isnan(c->in[r].factor)) /* not recorded */
+            return true;
         whole = whole && is_whole(&c->in[r]);
+    }
     if (msp_claim_by_elements(k, c, &wrong))
         note(k, MSP_BY_TENSORS);
     else if (whole && c->reduce == COPY && msp_claim_copy_by_summary(k, c, &wrong))

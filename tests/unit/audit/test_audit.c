@@ -242,6 +242,25 @@ reductions_are_what_the_inputs_make(void **state)
 }
 
 static void
+a_factor_that_one_rank_did_not_record_proves_nothing(void **state)
+{
+    (void)state;
+    begin();
+    for (int r = 0; r < 3; r++) {
+        char inputs[512];
+
+        if (r > 0)
+            begin_rank(r);
+        snprintf(inputs, sizeof(inputs), "%s, {\"value\": \"RedOpType.PREMUL_SUM\"%s}", tensor(4, 1),
+                 r == 1 ? "" : ", \"factor\": 2.0");
+        call("all_reduce.0", inputs, tensor(4, 17), 0);
+    }
+    judge();
+    assert_int_equal(found.nfindings, 0);
+    end();
+}
+
+static void
 a_sum_that_may_have_left_its_type_proves_nothing(void **state)
 {
     (void)state;
@@ -344,6 +363,7 @@ main(void)
         TEST(where_two_ranks_could_have_sent_it_nothing_is_said_of_the_rest),
         TEST(a_receive_that_nobody_serves_is_told),
         TEST(reductions_are_what_the_inputs_make),
+        TEST(a_factor_that_one_rank_did_not_record_proves_nothing),
         TEST(a_sum_that_may_have_left_its_type_proves_nothing),
         TEST(a_call_that_did_nothing_anywhere_is_told_of_the_whole_group),
         TEST(copies_of_a_dtensor_are_equal_where_it_is_replicated),
