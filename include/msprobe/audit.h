@@ -58,13 +58,14 @@ typedef struct msp_audit_result {
     int64_t by_tensors, by_statistics, by_checksums; /* of these: how their results were checked */
     int64_t unchecked;                               /* matched, but nothing was recorded by which to check them */
     int64_t weights, gradients;                      /* that were compared between replicas */
+    int64_t replicated;                              /* DTensors that were compared between the ranks that hold them */
     bool has_order; /* the dump says which group each call belongs to and its place there */
 } msp_audit_result;
 
 /*
  * Returns MSP_OK when everything could be read, whatever was found; MSP_E_NOT_FOUND when there is no dump at the path,
- * MSP_E_INVALID when it is of one rank only or of the older tools; the first error of a rank that could not be read
- * otherwise, the others are then audited. *out must be released in every case.
+ * MSP_E_INVALID when it is of one rank only or of the older tools, or holds nothing to check; the first error of a rank
+ * that could not be read otherwise, the others are then audited. *out must be released in every case.
  */
 MSP_API MSP_CHECK msp_status msp_audit_run(msp_audit_result *out, const msp_audit_options *opt, msp_error *err);
 

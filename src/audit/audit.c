@@ -296,6 +296,8 @@ msp_audit_judge_step(msp_audit_step *s, msp_audit_replicas *replicas, msp_error 
     }
     if (st == MSP_OK)
         st = msp_audit_compare_replicas(replicas, s, err);
+    if (st == MSP_OK)
+        st = msp_audit_compare_dtensors(s, err);
     return st == MSP_OK ? lost : st;
 }
 
@@ -356,6 +358,13 @@ close_step(msp_audit_step *s)
     msp_arena_release(&s->arena);
 }
 
+/* Nothing to check and nothing found: that is no clean job. */
+static bool
+has_nothing(const msp_audit_result *r)
+{
+    return r->nfindings == 0 && r->calls == 0 && r->weights == 0 && r->gradients == 0 && r->replicated == 0;
+}
+
 msp_status
 msp_audit_run(msp_audit_result *out, const msp_audit_options *opt, msp_error *err)
 {
@@ -390,6 +399,11 @@ msp_audit_run(msp_audit_result *out, const msp_audit_options *opt, msp_error *er
         st = msp_error_set(err, MSP_E_INVALID,
                            "%s: no dump.json in a folder with a rank's number; the audit needs the ranks of a job",
                            opt->path);
+    else if (st == MSP_OK && first == MSP_OK && has_nothing(out))
+        first = msp_error_set(err, MSP_E_INVALID,
+                              "%s: nothing could be checked: there are no communication calls (Distributed.*), no "
+                              "weights (level L0 or mix) and no replicated DTensors of several ranks",
+                              opt->path);
     if (out->nfindings > 1)
         qsort(out->findings, out->nfindings, sizeof(*out->findings), by_place);
     msp_audit_replicas_release(&replicas);

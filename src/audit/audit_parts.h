@@ -109,6 +109,7 @@ typedef struct msp_audit_rank {
     msp_audit_call *calls;
     size_t ncalls, calls_cap;
     msp_audit_weights weights, gradients;
+    msp_audit_weights replicated; /* DTensors, by their place and the ranks that hold them too */
     size_t records;
     msp_str last; /* name of the last record */
     bool cut, has_order;
@@ -176,6 +177,12 @@ void msp_audit_check(msp_audit_set *set);
 /* s->ranks hold weights and gradients; what parts becomes a finding. */
 MSP_CHECK msp_status msp_audit_compare_replicas(msp_audit_replicas *p, msp_audit_step *s, msp_error *err);
 void msp_audit_replicas_release(msp_audit_replicas *p);
+
+/* Give each name its number, the same on all ranks. False: no memory. */
+bool msp_audit_give_keys(msp_map *keys, msp_audit_weights *w);
+
+/* DTensors that say that they are replicated and are not: see dtensor.c. */
+MSP_CHECK msp_status msp_audit_compare_dtensors(msp_audit_step *s, msp_error *err);
 
 /* Add a finding; call may be NULL. The stack is read from the rank's stack.json. */
 MSP_CHECK msp_status msp_audit_add(msp_audit_step *s, msp_audit_kind kind, const msp_audit_rank *r, msp_str call,

@@ -40,10 +40,13 @@ check_claim(checker *k, const claim *c)
 
     if (set->wrong)
         return false;
-    if (c->reduce == MSP_REDUCE_OTHER || isnan(c->in[0].factor))
+    if (c->reduce == MSP_REDUCE_OTHER)
         return true;
-    for (size_t r = 0; r < c->n; r++)
+    for (size_t r = 0; r < c->n; r++) {
+        if (isnan(c->in[r].factor)) /* not recorded */
+            return true;
         whole = whole && is_whole(&c->in[r]);
+    }
     if (msp_claim_by_elements(k, c, &wrong))
         note(k, MSP_BY_TENSORS);
     else if (whole && c->reduce == COPY && msp_claim_copy_by_summary(k, c, &wrong))
@@ -68,23 +71,11 @@ note_together(checker *k, bool known, bool wrong)
     k->set->blamed = 0;
 }
 
-static part
-part_of(size_t rank, const msp_audit_tensor *t, int64_t at, int64_t count)
-{
-    return (part){rank, t, at, count, 1};
-}
-
-static part
-whole_of(size_t rank, const msp_audit_tensor *t)
-{
-    return part_of(rank, t, 0, -1);
-}
-
 /* What a rank gives to a reduction. */
 static part
 summand_of(const checker *k, size_t rank, const msp_audit_tensor *t, int64_t at, int64_t count)
 {
-    part p = part_of(rank, t, at, count);
+    part p = msp_claim_part_of(rank, t, at, count);
 
     p.factor = k->set->calls[rank]->reduce == MSP_REDUCE_PREMUL_SUM ? k->set->calls[rank]->factor : 1;
     return p;
@@ -111,8 +102,8 @@ check_equal(checker *k, size_t item)
         for (size_t r = 0; r < set->n; r++) {
             if (set->calls[r] == NULL || set->calls[r]->out.count <= item)
                 continue;
-            if (claim_copy(k, whole_of(r, &set->calls[r]->out.items[item]),
-                           whole_of(i, &set->calls[i]->out.items[item]))) {
+            if (claim_copy(k, msp_claim_whole_of(r, &set->calls[r]->out.items[item]),
+                           msp_claim_whole_of(i, &set->calls[i]->out.items[item]))) {
                 same++;
             } else {
                 other = other == set->n ? r : other;
@@ -160,7 +151,7 @@ check_all_reduce(checker *k, part *in)
             set->wrong = false;
             for (size_t r = 0; usable && r < set->n; r++)
                 if (set->calls[r]->out.count > item &&
-                    !check_claim(k, &(claim){whole_of(r, &set->calls[r]->out.items[item]), in, set->n,
+                    !check_claim(k, &(claim){msp_claim_whole_of(r, &set->calls[r]->out.items[item]), in, set->n,
                                              (int)first->reduce}))
                     return;
             set->wrong = true;
@@ -170,7 +161,7 @@ check_all_reduce(checker *k, part *in)
         }
         for (size_t r = 0; usable && r < set->n; r++) /* all are equal: one of them stands for all */
             if (set->calls[r]->out.count > item) {
-                if (!check_claim(k, &(claim){whole_of(r, &set->calls[r]->out.items[item]), in, set->n,
+                if (!check_claim(k, &(claim){msp_claim_whole_of(r, &set->calls[r]->out.items[item]), in, set->n,
                                              (int)first->reduce}))
                     return;
                 break;
@@ -190,8 +181,8 @@ check_reduce(checker *k, part *in, size_t root)
             return;
         in[r] = summand_of(k, r, set->calls[r]->in.items, 0, -1);
     }
-    (void)check_claim(k,
-                      &(claim){whole_of(root, set->calls[root]->out.items), in, set->n, (int)set->calls[root]->reduce});
+    (void)check_claim(k, &(claim){msp_claim_whole_of(root, set->calls[root]->out.items), in, set->n,
+                                  (int)set->calls[root]->reduce});
 }
 
 /* Parts that are on the wrong place: which rank gave what stands there? */
@@ -208,7 +199,7 @@ find_owner(checker *k, part out, size_t expected)
         if (r == expected || set->calls[r] == NULL || set->calls[r]->in.count != 1)
             continue;
         set->wrong = false;
-        same = claim_copy(k, out, whole_of(r, set->calls[r]->in.items));
+        same = claim_copy(k, out, msp_claim_whole_of(r, set->calls[r]->in.items));
         if (same) {
             snprintf(set->what, sizeof(set->what), "part %zu of its result is what rank %lld gave, not rank %lld",
                      expected, (long long)set->ranks[r]->rank, (long long)set->ranks[expected]->rank);
@@ -256,8 +247,9 @@ check_gather(checker *k, part *in, size_t to, bool one_tensor)
             all = false;
             break;
         }
-        in[r] = whole_of(r, t);
-        out = one_tensor ? part_of(to, mine->out.items, at, t->numel) : whole_of(to, &mine->out.items[r]);
+        in[r] = msp_claim_whole_of(r, t);
+        out = one_tensor ? msp_claim_part_of(to, mine->out.items, at, t->numel)
+                         : msp_claim_whole_of(to, &mine->out.items[r]);
         at += t->numel;
         if (!claim_copy(k, out, in[r]))
             find_owner(k, out, r);
@@ -275,8 +267,8 @@ check_gather_lists(checker *k)
     for (size_t to = 0; set->complete && to < set->n; to++)
         for (size_t r = 0; r < set->n && set->calls[to]->out.count == set->n * set->calls[r]->in.count; r++)
             for (size_t i = 0; i < set->calls[r]->in.count && !set->wrong; i++)
-                (void)claim_copy(k, whole_of(to, &set->calls[to]->out.items[r * set->calls[r]->in.count + i]),
-                                 whole_of(r, &set->calls[r]->in.items[i]));
+                (void)claim_copy(k, msp_claim_whole_of(to, &set->calls[to]->out.items[r * set->calls[r]->in.count + i]),
+                                 msp_claim_whole_of(r, &set->calls[r]->in.items[i]));
 }
 
 /* All ranks' results together are the reduction of all inputs. */
@@ -295,13 +287,13 @@ check_scattered(checker *k, part *in)
         if (!known)
             break;
         in[r] = summand_of(k, r, c->in.items, 0, -1);
-        out[r] = whole_of(r, c->out.items);
+        out[r] = msp_claim_whole_of(r, c->out.items);
     }
     known = known && msp_claim_join(&joined, out, set->n);
     for (size_t r = 0; known && r < set->n; r++)
         known = in[r].tensor->numel == joined.numel && in[r].tensor->dtype == joined.dtype;
     if (known) {
-        claim c = {whole_of(0, &joined), in, set->n, (int)set->calls[0]->reduce};
+        claim c = {msp_claim_whole_of(0, &joined), in, set->n, (int)set->calls[0]->reduce};
 
         known = msp_claim_reduced_by_summary(k, &c, &wrong);
         note_together(k, known, wrong);
@@ -332,7 +324,7 @@ check_reduce_scatter(checker *k, part *in, bool one_tensor)
                 usable = false;
         }
         if (usable)
-            (void)check_claim(k, &(claim){whole_of(p, mine->out.items), in, set->n, (int)mine->reduce});
+            (void)check_claim(k, &(claim){msp_claim_whole_of(p, mine->out.items), in, set->n, (int)mine->reduce});
     }
     if (one_tensor && set->complete && !set->wrong && set->by == MSP_BY_NOTHING)
         check_scattered(k, in);
@@ -363,8 +355,8 @@ find_parts(const msp_audit_set *set, size_t p, size_t r, part *out, part *in)
 
     if (to->out.count != 1 || from->in.count != 1 || (to->out_splits == NULL) != (from->in_splits == NULL))
         return false;
-    *out = part_of(p, a, a->numel / n * (int64_t)r, a->numel / n);
-    *in = part_of(r, b, b->numel / n * (int64_t)p, b->numel / n);
+    *out = msp_claim_part_of(p, a, a->numel / n * (int64_t)r, a->numel / n);
+    *in = msp_claim_part_of(r, b, b->numel / n * (int64_t)p, b->numel / n);
     if (to->out_splits != NULL) {
         int64_t row = a->ndim > 0 && a->shape[0] > 0 ? a->numel / a->shape[0] : 0;
 
@@ -388,8 +380,8 @@ check_exchanged(checker *k, part *in)
         known = set->calls[r]->in.count == 1 && set->calls[r]->out.count == 1;
         if (!known)
             break;
-        in[r] = whole_of(r, set->calls[r]->in.items);
-        out[r] = whole_of(r, set->calls[r]->out.items);
+        in[r] = msp_claim_whole_of(r, set->calls[r]->in.items);
+        out[r] = msp_claim_whole_of(r, set->calls[r]->out.items);
     }
     known = known && msp_claim_join(&given, in, set->n) && msp_claim_join(&got, out, set->n) &&
             msp_claim_same_elements(k, &got, &given, &wrong);
@@ -412,7 +404,8 @@ check_all_to_all(checker *k, part *in, bool one_tensor)
                 if (find_parts(set, p, r, &got, &given))
                     (void)claim_copy(k, got, given);
             } else if (to->out.count == set->n && from->in.count == set->n) {
-                (void)claim_copy(k, whole_of(p, &to->out.items[r]), whole_of(r, &from->in.items[p]));
+                (void)claim_copy(k, msp_claim_whole_of(p, &to->out.items[r]),
+                                 msp_claim_whole_of(r, &from->in.items[p]));
             }
         }
     if (one_tensor && set->complete && !set->wrong && set->by == MSP_BY_NOTHING)
@@ -427,7 +420,8 @@ check_broadcast(checker *k, size_t root)
     for (size_t r = 0; r < set->n && !set->wrong; r++)
         if (root < set->n && set->calls[root] != NULL && set->calls[root]->in.count > 0 && set->calls[r] != NULL &&
             set->calls[r]->out.count > 0)
-            (void)claim_copy(k, whole_of(r, set->calls[r]->out.items), whole_of(root, set->calls[root]->in.items));
+            (void)claim_copy(k, msp_claim_whole_of(r, set->calls[r]->out.items),
+                             msp_claim_whole_of(root, set->calls[root]->in.items));
 }
 
 static void
@@ -438,7 +432,8 @@ check_scatter(checker *k, size_t root)
     for (size_t r = 0; r < set->n && !set->wrong; r++)
         if (root < set->n && set->calls[root] != NULL && set->calls[root]->in.count == set->n &&
             set->calls[r] != NULL && set->calls[r]->out.count > 0)
-            (void)claim_copy(k, whole_of(r, set->calls[r]->out.items), whole_of(root, &set->calls[root]->in.items[r]));
+            (void)claim_copy(k, msp_claim_whole_of(r, set->calls[r]->out.items),
+                             msp_claim_whole_of(root, &set->calls[root]->in.items[r]));
 }
 
 static void
@@ -489,79 +484,11 @@ run_check(checker *k, part *in, const msp_audit_call *any)
         break;
     case MSP_AUDIT_SEND: /* the sender's set[0], the receiver's set[1] */
         if (set->calls[0]->in.count > 0 && set->calls[1]->out.count > 0)
-            (void)claim_copy(k, whole_of(1, set->calls[1]->out.items), whole_of(0, set->calls[0]->in.items));
+            (void)claim_copy(k, msp_claim_whole_of(1, set->calls[1]->out.items),
+                             msp_claim_whole_of(0, set->calls[0]->in.items));
         break;
     default:
         break;
-    }
-}
-
-/* Is what rank r has as its result what stood there before the call? */
-static bool
-is_untouched(checker *k, size_t r)
-{
-    const msp_audit_call *c = k->set->calls[r];
-
-    for (size_t i = 0; i < c->out.count; i++) {
-        part before;
-        bool differs = false;
-
-        if (i >= c->before.count || c->before.items[i].numel != c->out.items[i].numel)
-            return false;
-        before = whole_of(r, &c->before.items[i]);
-        if (!msp_claim_by_elements(k, &(claim){whole_of(r, &c->out.items[i]), &before, 1, COPY}, &differs))
-            differs = !msp_audit_same_summary(&c->out.items[i], &c->before.items[i]);
-        if (differs)
-            return false;
-    }
-    return c->out.count > 0;
-}
-
-/* The root of a broadcast has its result from the start. */
-static bool
-are_all_untouched(checker *k)
-{
-    const msp_audit_set *set = k->set;
-
-    for (size_t r = 0; r < set->n; r++) {
-        const msp_audit_call *c = set->calls[r];
-
-        if (c != NULL && c->out.count > 0 && c->root != set->ranks[r]->rank && !is_untouched(k, r))
-            return false;
-    }
-    return true;
-}
-
-/*
- * Where a refuted result is what stood in its place before the call, the call did nothing there. On all ranks so, in a
- * dump that does not say which calls were done: they were recorded before anybody waited for them, which is no fault.
- */
-static void
-look_for_nothing_done(checker *k, const msp_audit_call *any)
-{
-    msp_audit_set *set = k->set;
-    bool has_one_result = any->op == MSP_AUDIT_REDUCE || any->op == MSP_AUDIT_GATHER || any->op == MSP_AUDIT_SEND;
-    char said[sizeof(set->what)];
-    bool one, all;
-
-    if (!set->wrong)
-        return;
-    memcpy(said, set->what, sizeof(said)); /* looking writes there */
-    one = is_untouched(k, set->blamed);
-    all = one && !has_one_result && are_all_untouched(k);
-    memcpy(set->what, said, sizeof(said));
-    if (!one)
-        return;
-    if (has_one_result ? any->is_told : !all) {
-        size_t have = strlen(said);
-
-        snprintf(set->what + have, sizeof(set->what) - have, "; it is what stood there before the call");
-    } else if (any->is_told) {
-        set->everybody = true;
-        snprintf(set->what, sizeof(set->what), "the call did nothing: every result is what stood there before");
-    } else {
-        set->wrong = false;
-        set->by = MSP_BY_NOTHING;
     }
 }
 
@@ -604,7 +531,7 @@ msp_audit_check(msp_audit_set *set)
     k.inputs = msp_alloc_zero(set->n, sizeof(*k.inputs));
     if (in != NULL && k.inputs != NULL && k.files != NULL && any != NULL && !is_coalesced(set)) {
         run_check(&k, in, any);
-        look_for_nothing_done(&k, any);
+        msp_claim_look_for_nothing_done(&k, any);
     }
     for (size_t i = 0; i < k.nfiles; i++)
         if (k.files[i].ok) {

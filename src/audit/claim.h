@@ -42,6 +42,8 @@ typedef struct msp_checker {
     msp_gather *inputs; /* one per rank: those of the claim that is being checked */
 } msp_checker;
 
+msp_claim_part msp_claim_part_of(size_t rank, const msp_audit_tensor *t, int64_t at, int64_t count);
+msp_claim_part msp_claim_whole_of(size_t rank, const msp_audit_tensor *t);
 int64_t msp_claim_count(const msp_claim_part *p);
 
 /* Half a unit in the last place of the type, relative; 0: the type has none. */
@@ -65,5 +67,11 @@ bool msp_claim_same_elements(const msp_checker *k, const msp_audit_tensor *out, 
 /* Is the tensor the concatenation of the parts, by its checksum? False: checksums are missing. */
 bool msp_claim_joined_checksum(const msp_checker *k, const msp_audit_tensor *out, const msp_claim_part *parts, size_t n,
                                bool *wrong);
+
+/*
+ * Where a refuted result is what stood in its place before the call, the call did nothing there. On all ranks so, in a
+ * dump that does not say which calls were done: they were recorded before anybody waited for them, which is no fault.
+ */
+void msp_claim_look_for_nothing_done(msp_checker *k, const msp_audit_call *any);
 
 #endif

@@ -12,6 +12,18 @@
 
 enum { BLOCK = 1024, WIDEST = 16 };
 
+msp_claim_part
+msp_claim_part_of(size_t rank, const msp_audit_tensor *t, int64_t at, int64_t count)
+{
+    return (msp_claim_part){rank, t, at, count, 1};
+}
+
+msp_claim_part
+msp_claim_whole_of(size_t rank, const msp_audit_tensor *t)
+{
+    return msp_claim_part_of(rank, t, 0, -1);
+}
+
 int64_t
 msp_claim_count(const msp_claim_part *p)
 {

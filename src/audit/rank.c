@@ -43,11 +43,10 @@ digest_of(msp_audit_rank *r, const msp_audit_tensor *t)
     return h;
 }
 
-static bool
-add_weight(msp_audit_rank *r, msp_audit_weights *to, msp_str record_name, msp_str name, size_t at, const msp_json *v)
+bool
+msp_audit_add_weight(msp_audit_rank *r, msp_audit_weights *to, msp_str name, size_t at, const msp_json *v)
 {
     msp_audit_tensor t;
-    msp_buf text = {0};
 
     if (!msp_audit_is_tensor(v))
         return true;
@@ -57,11 +56,7 @@ add_weight(msp_audit_rank *r, msp_audit_weights *to, msp_str record_name, msp_st
     if (!msp_vec_grow((void **)&to->items, &to->cap, to->n + 1, sizeof(*to->items)) ||
         !msp_vec_grow((void **)&to->names, &to->names_cap, to->n + 1, sizeof(*to->names)))
         return false;
-    msp_buf_str(&text, record_name);
-    msp_buf_char(&text, '.');
-    msp_buf_str(&text, name);
-    to->names[to->n] = msp_audit_keep(r, msp_buf_view(&text));
-    msp_buf_release(&text);
+    to->names[to->n] = msp_audit_keep(r, name);
     to->items[to->n++] =
         (msp_audit_weight){.digest = digest_of(r, &t),
                            .numel = t.numel,
@@ -80,9 +75,14 @@ read_weights(msp_audit_rank *r, msp_audit_weights *to, msp_str name, size_t at, 
         return true;
     for (size_t i = 0; i < msp_json_count(parameters) && ok; i++) {
         const msp_json *v = msp_json_at(parameters, i);
+        msp_buf text = {0};
 
-        ok = add_weight(r, to, name, msp_json_key(parameters, i), at,
-                        msp_json_kind_of(v) == MSP_JSON_ARRAY ? msp_json_at(v, 0) : v);
+        msp_buf_str(&text, name);
+        msp_buf_char(&text, '.');
+        msp_buf_str(&text, msp_json_key(parameters, i));
+        ok = !text.failed && msp_audit_add_weight(r, to, msp_buf_view(&text), at,
+                                                  msp_json_kind_of(v) == MSP_JSON_ARRAY ? msp_json_at(v, 0) : v);
+        msp_buf_release(&text);
     }
     return ok;
 }
@@ -92,6 +92,8 @@ msp_audit_read_record(msp_audit_rank *r, msp_str name, size_t at, const msp_json
 {
     msp_str rest = name;
 
+    if (!msp_audit_read_dtensors(r, name, at, record))
+        return false;
     if (msp_str_eq(msp_str_shift(&rest), MSP_STR("Distributed")))
         return msp_audit_read_calls(r, name, msp_str_shift(&rest), at, record);
     if (msp_str_find(name, MSP_STR(".parameters_grad")) != NULL)
@@ -108,7 +110,8 @@ is_of_interest(msp_str name, msp_str record)
 
     return msp_str_eq(msp_str_shift(&rest), MSP_STR("Distributed")) ||
            msp_str_find(name, MSP_STR(".parameters_grad")) != NULL ||
-           msp_str_find(record, MSP_STR("\"parameters\"")) != NULL;
+           msp_str_find(record, MSP_STR("\"parameters\"")) != NULL ||
+           msp_str_find(record, MSP_STR("\"Replicate\"")) != NULL;
 }
 
 static msp_status
@@ -167,6 +170,7 @@ msp_audit_rank_release(msp_audit_rank *r)
     msp_free(r->calls);
     release_weights(&r->weights);
     release_weights(&r->gradients);
+    release_weights(&r->replicated);
     msp_arena_release(&r->arena);
     *r = (msp_audit_rank){0};
 }

@@ -23,6 +23,12 @@ bool msp_audit_read_int(const msp_json *v, int64_t *out);
 /* A list of numbers, or a record of one; NULL: it is none. */
 int64_t *msp_audit_read_ints(msp_audit_rank *r, const msp_json *v, size_t *n);
 
+/* Add what a tensor's record says under a name. True where it says nothing of values; false: no memory. */
+bool msp_audit_add_weight(msp_audit_rank *r, msp_audit_weights *to, msp_str name, size_t at, const msp_json *v);
+
+/* The replicated DTensors among these: see dtensor.c. */
+bool msp_audit_read_dtensors(msp_audit_rank *r, msp_str name, size_t at, const msp_json *record);
+
 /* What the auditor wants of a record becomes the rank's: communication calls, weights, gradients. False: no memory. */
 bool msp_audit_read_record(msp_audit_rank *r, msp_str name, size_t at, const msp_json *record);
 

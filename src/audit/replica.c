@@ -16,31 +16,26 @@
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
-static msp_status
-give_keys(msp_map *keys, msp_audit_weights *w, msp_error *err)
+bool
+msp_audit_give_keys(msp_map *keys, msp_audit_weights *w)
 {
     for (size_t k = 0; k < w->n; k++) {
         msp_map_entry *e = msp_map_put(keys, w->names[k], (int64_t)keys->count, NULL);
 
         if (e == NULL)
-            return msp_error_set(err, MSP_E_NOMEM, "no memory for the names of weights");
+            return false;
         w->items[k].key = e->value;
     }
-    return MSP_OK;
+    return true;
 }
 
-/* Give each name its number, the same on all ranks. */
 static msp_status
 collect_keys(msp_map *keys, msp_audit_step *s, msp_error *err)
 {
-    msp_status st = MSP_OK;
-
-    for (size_t i = 0; i < s->nranks && st == MSP_OK; i++) {
-        st = give_keys(keys, &s->ranks[i].weights, err);
-        if (st == MSP_OK)
-            st = give_keys(keys, &s->ranks[i].gradients, err);
-    }
-    return st;
+    for (size_t i = 0; i < s->nranks; i++)
+        if (!msp_audit_give_keys(keys, &s->ranks[i].weights) || !msp_audit_give_keys(keys, &s->ranks[i].gradients))
+            return msp_error_set(err, MSP_E_NOMEM, "no memory for the names of weights");
+    return MSP_OK;
 }
 
 static const msp_audit_weight *

@@ -43,7 +43,7 @@ print_finding(const msp_audit_finding *f, bool whole)
 }
 
 static void
-print_result(const msp_audit_result *r)
+print_result(const msp_audit_result *r, bool is_whole)
 {
     printf("\n  %zu step%s, %zu rank%s, %zu group%s, %lld communication calls\n", r->steps, r->steps == 1 ? "" : "s",
            r->ranks, r->ranks == 1 ? "" : "s", r->groups, r->groups == 1 ? "" : "s", (long long)r->calls);
@@ -55,11 +55,16 @@ print_result(const msp_audit_result *r)
     else
         printf("  %lld weights and %lld gradients compared between replicas\n", (long long)r->weights,
                (long long)r->gradients);
+    if (r->replicated > 0)
+        printf("  %lld replicated DTensors compared between the ranks that hold them\n", (long long)r->replicated);
     if (!r->has_order && r->calls > 0)
         puts("  The dump does not say the group of each call: a call without the argument is of all ranks.");
     if (r->nfindings == 0) {
         fputs("\n  ", stdout);
-        msp_term_put(stdout, MSP_STYLE_GREEN, "Clean.");
+        if (is_whole)
+            msp_term_put(stdout, MSP_STYLE_GREEN, "Clean.");
+        else
+            fputs("Nothing was found in what could be read.", stdout);
         fputc('\n', stdout);
         return;
     }
@@ -90,6 +95,7 @@ print_json(const msp_audit_result *r)
     msp_jsonout_int(&j, "unchecked", r->unchecked);
     msp_jsonout_int(&j, "weights", r->weights);
     msp_jsonout_int(&j, "gradients", r->gradients);
+    msp_jsonout_int(&j, "replicated", r->replicated);
     msp_jsonout_bool(&j, "has_order", r->has_order);
     msp_jsonout_open(&j, "findings", '[');
     for (size_t i = 0; i < r->nfindings; i++) {
@@ -134,7 +140,7 @@ msp_cmd_audit(const msp_args *args)
         if (msp_args_has(args, MSP_OPT_JSON))
             print_json(&result);
         else if (!msp_args_has(args, MSP_OPT_QUIET))
-            print_result(&result);
+            print_result(&result, st == MSP_OK);
         code = result.nfindings > 0 ? MSP_EXIT_DIFFERENT : MSP_EXIT_OK;
     }
     if (st != MSP_OK)

@@ -35,7 +35,7 @@ put_others(FILE *out, const msp_compare_job *job)
             fprintf(out, "%s%zu %s", any ? ", " : "", all[i].n, all[i].what);
             any = true;
         }
-    fputs(any ? "\n" : "none went wrong in this step\n", out);
+    fputs(any ? "\n" : "none is wrong or beyond the limits of the table\n", out);
 }
 
 static void

@@ -117,6 +117,17 @@ def test_real_data_too(run, launch, tmp_path):
     assert answer(out) == answer(one.raw) and contents(tmp_path / "many") == contents(tmp_path / "one")
 
 
+def test_checksums_too(run, launch, tmp_path):
+    for rank in range(6):
+        dumps.checksums(tmp_path / "bench/step0" / ("rank%d" % rank))
+        dumps.checksums(tmp_path / "npu/step0" / ("rank%d" % rank), 1 if rank == 4 else 0)
+    one = run("compare", "npu", "bench", "-o", "one", "--json", "--format", "csv")
+    code, out, err = launch(3, "compare", "npu", "bench", "-o", "many", "--json", "--format", "csv")
+    assert (code, one.rc) == (0, 0), err
+    assert json.loads(out)["pairs"][0]["mode"] == "md5"
+    assert answer(out) == answer(one.raw) and contents(tmp_path / "many") == contents(tmp_path / "one")
+
+
 def test_parts_that_are_put_together_too(run, launch, tmp_path):
     for d in (0, 1):
         y = [[v + d for v in row] for row in test_layout.Y]

@@ -92,6 +92,12 @@ typedef struct msp_pair_parts {
 /* Compare one pair and write its results. out->status and out->error say what went wrong. */
 void msp_pair_compare(msp_run *run, const msp_plan_pair *plan, msp_compare_pair *out, msp_pair_parts *parts);
 
+/* failures.c: every pair that is left out is named, in their order and after all of them, whoever reads the result. */
+void msp_run_log_failures(const msp_compare_result *out);
+
+/* Count the failures. The first stands for the run; the pairs hold the others. */
+MSP_CHECK msp_status msp_run_sum_up(msp_compare_result *out, const msp_run *run, msp_error *err);
+
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 
 /* A copy that msp_free() gives back; NULL when there is no memory. */

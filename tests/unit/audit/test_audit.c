@@ -242,6 +242,25 @@ reductions_are_what_the_inputs_make(void **state)
 }
 
 static void
+a_factor_that_one_rank_did_not_record_proves_nothing(void **state)
+{
+    (void)state;
+    begin();
+    for (int r = 0; r < 3; r++) {
+        char inputs[512];
+
+        if (r > 0)
+            begin_rank(r);
+        snprintf(inputs, sizeof(inputs), "%s, {\"value\": \"RedOpType.PREMUL_SUM\"%s}", tensor(4, 1),
+                 r == 1 ? "" : ", \"factor\": 2.0");
+        call("all_reduce.0", inputs, tensor(4, 17), 0);
+    }
+    judge();
+    assert_int_equal(found.nfindings, 0);
+    end();
+}
+
+static void
 a_sum_that_may_have_left_its_type_proves_nothing(void **state)
 {
     (void)state;
@@ -279,6 +298,30 @@ a_call_that_did_nothing_anywhere_is_told_of_the_whole_group(void **state)
 }
 
 static void
+copies_of_a_dtensor_are_equal_where_it_is_replicated(void **state)
+{
+    static const char *const placements[] = {"[{\"Replicate\": {}}]", "[{\"Shard\": {\"dim\": 0}}]"};
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        begin();
+        for (int r = 0; r < 3; r++) {
+            if (r > 0)
+                begin_rank(r);
+            add("\"Functional.relu.0.forward\": {\"input_args\": [{\"dtype\": \"torch.float32\", \"shape\": [1], "
+                "\"Max\": %d, \"Min\": 0, \"device_mesh\": [0, 1, 2], \"placements\": %s}]}",
+                r == 1 ? 2 : 1, placements[i]);
+        }
+        judge();
+        assert_int_equal(found.nfindings, i == 0 ? 1 : 0);
+        assert_int_equal(found.replicated, i == 0 ? 3 : 0);
+        if (i == 0)
+            assert_found(0, MSP_AUDIT_REPLICAS, 1, "input.0 on ranks [0, 1, 2] of Functional.relu.0.forward");
+        end();
+    }
+}
+
+static void
 no_memory_is_an_error_wherever_it_ends(void **state)
 {
     msp_status st = MSP_E_NOMEM;
@@ -292,6 +335,10 @@ no_memory_is_an_error_wherever_it_ends(void **state)
         call("all_reduce.0", tensor(4, 1), tensor(4, 5), 0);
         call("recv.0", tensor(1, 0), NULL, -1);
         add(", \"Module.l.Linear.forward.0\": {\"parameters\": {\"weight\": %s}}", tensor(2, r == 2 ? 1 : 2));
+        add(", \"Functional.relu.0.forward\": {\"input_args\": [{\"dtype\": \"torch.float32\", \"shape\": [1], "
+            "\"Max\": %d, "
+            "\"Min\": 0, \"device_mesh\": [0, 1, 2], \"placements\": [{\"Replicate\": {}}]}]}",
+            r);
         add(", \"Module.l.Linear.parameters_grad\": {\"weight\": [%s]}", tensor(2, 1));
     }
     add("}}");
@@ -316,8 +363,10 @@ main(void)
         TEST(where_two_ranks_could_have_sent_it_nothing_is_said_of_the_rest),
         TEST(a_receive_that_nobody_serves_is_told),
         TEST(reductions_are_what_the_inputs_make),
+        TEST(a_factor_that_one_rank_did_not_record_proves_nothing),
         TEST(a_sum_that_may_have_left_its_type_proves_nothing),
         TEST(a_call_that_did_nothing_anywhere_is_told_of_the_whole_group),
+        TEST(copies_of_a_dtensor_are_equal_where_it_is_replicated),
         TEST(no_memory_is_an_error_wherever_it_ends),
     };
 

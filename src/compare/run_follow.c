@@ -1,0 +1,99 @@
+/* run_follow.c - a run in a process that works for process 0. */
+#include "compare/page/page_run.h"
+#include "compare/run/chosen_layout.h"
+#include "compare/run_pairs.h"
+#include "compare/share/share.h"
+#include "core/alloc.h"
+#include "core/cpu.h"
+
+void
+msp_compare_dismiss(msp_link *link, msp_compare_result *out)
+{
+    if (link->rank == 0)
+        msp_share_end(link, NULL, false, &out->lost);
+}
+
+/* A process that works for process 0: the same options, the time and the pairs from there. */
+static msp_status
+run_followed(msp_run *run, const char *output_dir, const msp_share_setup *setup, size_t *lost, msp_error *err)
+{
+    msp_plan plan = {.pairs = msp_alloc_zero(setup->npairs, sizeof(*plan.pairs)), .npairs = setup->npairs};
+    msp_compare_result out = {.pairs = msp_alloc_zero(setup->npairs, sizeof(*out.pairs)), .npairs = setup->npairs};
+    msp_run_jobs j = {run, &plan, &out, msp_alloc_zero(setup->npairs, sizeof(*j.parts)), false};
+    msp_share share = {run->opt->link, run, &plan, &out, j.parts, msp_run_pairs, &j};
+    msp_page_run page = {0};
+    msp_status st = MSP_OK;
+
+    run->plan = &plan;
+    run->timestamp = setup->timestamp;
+    if (plan.pairs == NULL || out.pairs == NULL || j.parts == NULL)
+        st = msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    if (st == MSP_OK && run->opt->html && run->timestamp != NULL) {
+        st = msp_page_run_open(&page, output_dir, run->timestamp, setup->npairs, err);
+        run->page = &page;
+    }
+    if (st == MSP_OK)
+        st = msp_share_follow(&share, err);
+    for (size_t i = 0; i < setup->npairs && plan.pairs != NULL && j.parts != NULL; i++) {
+        msp_pack_plan_release(&plan.pairs[i]);
+        msp_da_rank_close(j.parts[i].da);
+        msp_job_part_close(j.parts[i].job);
+    }
+    msp_page_run_release(&page);
+    msp_free(plan.pairs);
+    msp_free(j.parts);
+    out.npairs = out.pairs != NULL ? out.npairs : 0;
+    *lost = out.lost;
+    msp_compare_result_release(&out);
+    return st;
+}
+
+/* Process 0 has proposed it, if it was to be. */
+static msp_status
+follow_layout(msp_run *run, msp_layout *layout, const char *output_dir, const char *timestamp, msp_error *err)
+{
+    char *path;
+    msp_status st;
+
+    run->timestamp = timestamp;
+    path = msp_run_proposed_path(run, output_dir);
+    st = msp_run_open_layout(run, layout, path, err);
+    msp_free(path);
+    return st;
+}
+
+msp_status
+msp_run_follow(const msp_compare_options *opt, size_t *lost, msp_error *err)
+{
+    msp_run run = {.opt = opt, .threads = opt->threads > 0 ? opt->threads : msp_cpu_count()};
+    const char *output_dir = opt->output_dir != NULL ? opt->output_dir : "./output";
+    msp_share_setup setup;
+    msp_name_map names = {0};
+    msp_layout layout = {0};
+    msp_cross *cross = NULL;
+    msp_status st;
+
+    pthread_mutex_init(&run.lock, NULL);
+    run.progress.phase = "read";
+    run.progress.rank = "";
+    st = msp_share_join(&setup, opt->link, err);
+    if (st == MSP_OK && opt->data_mapping != NULL) {
+        st = msp_name_map_load(&names, opt->data_mapping, err);
+        run.names = &names;
+    }
+    if (st == MSP_OK)
+        st = msp_cross_open(&cross, opt, err);
+    run.cross = cross;
+    if (st == MSP_OK)
+        st = follow_layout(&run, &layout, output_dir, setup.timestamp, err);
+    if (st == MSP_OK)
+        st = run_followed(&run, output_dir, &setup, lost, err);
+    else if (st == MSP_E_CANCELLED)
+        st = MSP_OK; /* process 0 needs no help, or says itself what is wrong */
+    msp_free(setup.timestamp);
+    msp_layout_release(&layout);
+    msp_cross_close(cross);
+    msp_name_map_release(&names);
+    pthread_mutex_destroy(&run.lock);
+    return st;
+}
