@@ -64,9 +64,16 @@ def test_a_comparison_is_as_its_schema_says(run, made, words):
 
 def test_an_audit_is_as_its_schema_says(run, made):
     for rank in (0, 1):
-        dumps.statistics(made / f"job/step0/rank{rank}")
+        dumps.write(made / f"job/step0/rank{rank}", {"Distributed.all_reduce.0.forward": dumps.call([dumps.tensor(1.0)], [dumps.tensor(2.0)])})
+        dumps.statistics(made / f"silent/step0/rank{rank}")
     r = run("audit", "job", "--json")
     assert r.rc == 0, r.err
+    assert schemas.check(r.out, "audit")["matched"] == 1
+    dumps.write(made / "job/step0/rank1", {"Distributed.all_reduce.0.forward": dumps.call([dumps.tensor(1.0)], [dumps.tensor(7.0)])})
+    r = run("audit", "job", "--json")
+    assert r.rc == 3 and schemas.check(r.out, "audit")["findings"][0]["kind"] == "values"
+    r = run("audit", "silent", "--json")
+    assert r.rc == 1 and "nothing could be checked" in r.err
     schemas.check(r.out, "audit")
 
 

@@ -153,6 +153,35 @@ def test_a_stage_of_a_pipeline_is_named_and_the_next_ones_inherit_it(tmp_path):
     assert said["job"]["table"][2]["inherited_through"] == "Distributed.recv.0.forward"
 
 
+def pipeline_of_replicas(d, rank, fault):
+    """Two stages of two replicas: ranks 0 and 1 send to 2 and 3, and each stage adds up its gradients."""
+    groups = dist.new_group([0, 1]), dist.new_group([2, 3])
+    weight = R(4, 4, seed=5)
+    d.start()
+    for part in range(2):
+        x = R(4, 4, seed=10 * part + rank) if rank < 2 else torch.zeros(4, 4)
+        if rank >= 2:
+            dist.recv(x, rank - 2)
+        y = torch.mul(torch.tanh(F.linear(x, weight)), 2.0 if fault == (rank, part) else 1.0)
+        if rank < 2:
+            dist.send(y, rank + 2)
+        grad = torch.matmul(y.t(), y)
+        dist.all_reduce(grad, group=groups[rank // 2])
+        weight = torch.sub(weight, grad, alpha=0.01)
+    d.stop()
+    d.step()
+
+
+@pytest.mark.parametrize("fault,expected", [((1, 0), ["inherited", "first", "inherited", "inherited"]),
+                                            ((3, 1), ["clean", "clean", "inherited", "first"])])
+def test_of_a_pipeline_of_replicas_the_first_is_named_whatever_way_the_fault_took(tmp_path, fault, expected):
+    both(tmp_path, pipeline_of_replicas, fault, None, worlds=(4, 4))
+    said = compare(tmp_path)
+    assert [roles(said)[rank] for rank in range(4)] == expected
+    row = said["job"]["table"][fault[0]]
+    assert (row["order"], row["first_wrong"]) == (1, "Torch.mul.%d.forward" % fault[1]) and said["job"]["notes"] == []
+
+
 # ---- tensor parallel -------------------------------------------------------------------------------------------------
 
 def tensor_parallel(d, rank, how):
