@@ -270,7 +270,7 @@ _msprobe()
     merge_result) words=" -i --input_dir -o --output_dir -config --config-path -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
     audit) words=" --json -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
     parse) words=" -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
-    report) words=" -o --output_dir -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
+    report) words=" -o --output_dir --json -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
     explain) words=" -f --fuzzy_match --no-replay --json -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
     repro) words=" -o --output_dir --json -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
     run_ut) words=" -api_info --api_info_file -d --device -j --jit_compile -o --out_path -save_error_data --save_error_data -csv_path --result_csv_path -f --filter_api -config --config_path --fail-on --json -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;

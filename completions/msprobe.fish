@@ -98,6 +98,7 @@ complete -c msprobe -n '__fish_seen_subcommand_from parse' -s v -l verbose -d 'P
 complete -c msprobe -n '__fish_seen_subcommand_from parse' -l no-color -d 'No colours (NO_COLOR and CLICOLOR are honoured too).'
 complete -c msprobe -n '__fish_seen_subcommand_from parse' -l threads -r -f -d 'Use at most N threads. Default: one per processor.'
 complete -c msprobe -n '__fish_seen_subcommand_from report' -s o -l output_dir -r -f -a '(__fish_complete_directories)' -d 'Where the page goes. Default: beside the result.'
+complete -c msprobe -n '__fish_seen_subcommand_from report' -l json -d 'Print where the page is, and the verdict, as JSON.'
 complete -c msprobe -n '__fish_seen_subcommand_from report' -s f -l framework -r -f -a 'pytorch mindspore' -d 'Framework of the examined run. Without it the dump itself says which one it is.'
 complete -c msprobe -n '__fish_seen_subcommand_from report' -s h -l help -d 'Show help and leave.'
 complete -c msprobe -n '__fish_seen_subcommand_from report' -l version -d 'Show the version and leave.'

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include "cli.h"
 #include "msprobe/report.h"
+#include "jsonout.h"
 #include "summary_parts.h"
 
 static void
@@ -17,6 +18,23 @@ print_result(const msp_report_result *r)
         put_sentence(stdout, "Verdict", msp_summary_style(r->level), r->sentence);
     label(stdout, "Written");
     msp_shell_put(stdout, r->path);
+    putchar('\n');
+}
+
+static void
+print_json(const msp_report_result *r)
+{
+    msp_jsonout j = {stdout, 0, true};
+
+    msp_jsonout_open(&j, NULL, '{');
+    msp_jsonout_int(&j, "version", 1);
+    msp_jsonout_text(&j, "page", r->path);
+    msp_jsonout_int(&j, "tables", (int64_t)r->tables);
+    msp_jsonout_int(&j, "rows", (int64_t)r->rows);
+    msp_jsonout_int(&j, "beyond_limits", (int64_t)r->wrong);
+    msp_jsonout_text(&j, "level", r->sentence != NULL ? msp_answer_level_text(r->level) : NULL);
+    msp_jsonout_text(&j, "sentence", r->sentence);
+    msp_jsonout_close(&j, '}');
     putchar('\n');
 }
 
@@ -38,6 +56,8 @@ msp_cmd_report(const msp_args *args)
     st = msp_report_run(&result, &opt, &err);
     if (st != MSP_OK)
         code = msp_cli_fail(st, &err);
+    else if (msp_args_has(args, MSP_OPT_JSON))
+        print_json(&result);
     else if (!msp_args_has(args, MSP_OPT_QUIET))
         print_result(&result);
     msp_report_result_release(&result);

@@ -170,6 +170,7 @@ static const msp_opt report_options[] = {
      .name = "--output_dir",
      .metavar = "DIR",
      .help = "Where the page goes. Default: beside the result."},
+    FLAG(MSP_OPT_JSON, false, NULL, "--json", "Print where the page is, and the verdict, as JSON."),
 };
 
 static const msp_opt explain_options[] = {

@@ -96,3 +96,26 @@ def test_an_explained_call_is_as_its_schema_says(run, made, npu, bench):
     r = run("explain", npu, bench, "relu", "--json")
     assert r.rc == 0, r.err
     assert schemas.check(r.out, "explain")["call"] == "Functional.relu.0.forward"
+
+
+def test_a_report_is_as_its_schema_says(run, made, tmp_path):
+    assert run("compare", "npu", "bench", "-o", str(tmp_path / "out"), "--no-html").rc == 0
+    r = run("report", str(tmp_path / "out"), "--json")
+    assert r.rc == 0, r.err
+    said = schemas.check(r.out, "report")
+    assert said["level"] == "wrong" and said["sentence"].startswith("Wrong: ") and said["page"].endswith(".html")
+
+
+def test_every_command_with_json_has_a_schema(run):
+    """run_ut's other names print what run_ut does."""
+    import os
+    import re
+
+    from conftest import ROOT
+    other = {"multi_run_ut": "run_ut", "acc_check": "run_ut", "multi_acc_check": "run_ut"}
+    text = run("help").out
+    commands = re.findall(r"^  (\w+)", text[text.index("\nCommands"):text.index("\nOptions")], re.M)
+    printing = [c for c in commands if re.search(r"^  --json\b", run("help", c).out, re.M)]
+    assert {"compare", "show", "diff", "report", "repro"} <= set(printing)
+    for command in printing:
+        assert os.path.exists(os.path.join(ROOT, "docs/schema", other.get(command, command) + ".schema.json")), command

@@ -87,6 +87,7 @@ def errors(text):
     ("Torch.topk.0", ["output.0", "output.1", "gradient of input.0"])])
 def test_the_script_runs_alone_and_measures_what_was_recorded(dump, tmp_path, name, results):
     made = json.loads(repro(dump["tensor"], name, tmp_path, "--json").stdout)
+    assert set(made) == {"version", "script", "tensors"}  # docs/schema/repro.schema.json
     found = errors(alone(made["script"]))
     unit = 2 ** -8 if "layer_norm" in name else 2 ** -24
     assert results is None or list(found) == results

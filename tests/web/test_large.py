@@ -46,6 +46,9 @@ def test_a_million_rows_are_searched_sorted_and_scrolled(browser, page):
         s.dispatchEvent(new Event('change'))""")
     browser.until("return document.querySelector('.line .value')?.innerText.startsWith('3.9')")
     assert "op0.99000.forward.output.1" in browser.text(".line .label")
+    browser.run("""const s = document.querySelector('select[aria-label=verdict]'); s.value = 'wrong';
+        s.dispatchEvent(new Event('change'))""")
+    browser.until("return document.querySelector('.status').innerText === '40 of 1,000,000 rows'")
     assert browser.errors() == []
 
 

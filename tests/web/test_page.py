@@ -118,6 +118,14 @@ def test_the_suspect_is_wrong_on_the_page_also_within_the_manuals_limits(browser
     assert "times what is allowed" in browser.text(".measured.wrong")
 
 
+def test_every_call_that_adds_an_error_is_wrong_not_only_those_that_are_named(browser, tmp_path):
+    for side, scale in (("npu", 3.0), ("bench", 1.0)):
+        dumps.write(tmp_path / side, {"Torch.f%d.0.forward" % i: dumps.call([dumps.tensor(1.0)], [dumps.tensor(scale if i % 2 else 1.0)])
+                                      for i in range(12)})
+    browser.open(make_page(tmp_path / "npu", tmp_path / "bench", tmp_path / "out"), "#tab=calls")
+    assert browser.texts(".line .mark") == ["✓", "✗"] * 6
+
+
 def test_calls_are_sorted_by_how_far_they_are_beyond_what_is_allowed(shown):
     shown.click("#tab-calls")
     choose(shown, "sort", "excess")

@@ -81,16 +81,22 @@ judge_suspects(msp_page_feed *f, const msp_pair_verdict *v, const msp_rows *rows
     }
 }
 
+static bool
+is_gradient(const char *api)
+{
+    return strstr(api, ".backward") != NULL || strstr(api, ".parameters_grad") != NULL;
+}
+
 /*
- * Is the result wrong by itself? What was not run again can only be told from what follows by being the first, and a
- * gradient is computed from what its forward call has kept.
+ * Is the result wrong by itself? A gradient that was not run again may be off by what its forward call has kept, which
+ * the rows do not show; one that was may still come from a forward call that is named.
  */
 static bool
 is_wrong_itself(const msp_verdict_result *r, const msp_pair_verdict *v)
 {
     size_t n = strlen(r->api);
 
-    if (!(r->ratio > 1) || !isfinite(r->local) || r->nonfinite)
+    if (!(r->ratio > 1) || r->nonfinite || (!isfinite(r->local) && is_gradient(r->api)))
         return false;
     for (size_t i = 0; i < v->nsuspects; i++) {
         const char *forward = v->suspects[i].api;
