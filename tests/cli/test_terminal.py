@@ -85,7 +85,7 @@ def test_sentences_fit_the_terminal(msprobe, tmp_path, pair, columns):
         if not line.startswith(" " * 16):
             break
         sentence.append(line)
-    assert max(len(line) for line in sentence) <= min(columns, 80) and (len(sentence) > 2) == (columns == 50)
+    assert max(len(line) for line in sentence) <= min(columns, 80) and (len(sentence) > 3) == (columns == 50)
 
 
 def test_errors_are_red_on_a_terminal(msprobe, tmp_path):

@@ -100,4 +100,4 @@ def test_what_was_chosen_otherwise_is_not_judged_and_says_so(run, tmp_path):
 
     v = verdict(run, tmp_path, route(15.5, 20.0), route(16.5, 30.0))
     assert suspects(v) == []
-    assert "indices, masks or shapes" in json.dumps(v)
+    assert "it takes a choice that fell the other way" in json.dumps(v)

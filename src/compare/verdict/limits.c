@@ -14,7 +14,7 @@
 #define BENCH_OFF 3.0
 /* Times that, where a host adds up a gradient in 16 bits row by row: dull, but what such hosts do. */
 #define BENCH_SUMS 4.0
-#define LIKELY  1.3
+#define LIKELY     1.3
 
 /* ---- replayed ---------------------------------------------------------------------------------------------------- */
 
