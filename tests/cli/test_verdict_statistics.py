@@ -101,3 +101,18 @@ def test_what_was_chosen_otherwise_is_not_judged_and_says_so(run, tmp_path):
     v = verdict(run, tmp_path, route(15.5, 20.0), route(16.5, 30.0))
     assert suspects(v) == []
     assert "it takes a choice that fell the other way" in json.dumps(v)
+
+
+def test_the_verdict_is_the_same_for_any_number_of_threads(run, tmp_path):
+    def chain(fault):
+        records, before = {}, leaf(128.0)
+        for i in range(200):
+            after = leaf(100.0 + i + (20 if fault and i >= 120 else 0), 4.0 + i / 7)
+            records["Functional.gelu.%d.forward" % i] = dumps.call([before], [after])
+            before = after
+        return records
+
+    verdict(run, tmp_path, chain(True), chain(False))
+    told = [json.loads(run("compare", "npu", "bench", "--json", "-q", "--threads", n).out)["verdict"] for n in "128"]
+    assert suspects(told[0]) == ["Functional.gelu.120.forward"]
+    assert told[0] == told[1] == told[2]
