@@ -32,7 +32,8 @@ enum {
     STEP_MOST_MS = 100,   /* the most that one wait counts: this process may have been stopped itself */
     HELD_MS = 1000,       /* in which the sender must have found something to send */
     SENDER_LOOK_MS = 200, /* between two looks whether the sender is there */
-    STARTS_MOST = 4,
+    STARTS_MOST = 4,      /* senders one after the other; from then on one every AGAIN_MS */
+    AGAIN_MS = 60000,
     START_MS = 5000
 };
 
@@ -45,6 +46,7 @@ struct msp_online {
     int64_t waited_ms;    /* in this step */
     uint64_t gave_up_at;  /* freed, when the bound had been waited away; UINT64_MAX: it was not */
     uint64_t starts;
+    int64_t started_ms; /* the last of them */
 };
 
 /* ---- both sides -------------------------------------------------------------------------------------------------- */
@@ -197,6 +199,7 @@ start_sender(msp_online *o, msp_error *err)
     snprintf(path, sizeof(path), "/proc/%ld/fd/%d", (long)getpid(), o->fd);
     atomic_store(&o->share->sender, 0);
     o->starts++;
+    o->started_ms = msp_now_ms();
     e = msp_process_spawn(o->program, "__online", path);
     if (e != 0)
         return msp_error_set_errno(err, MSP_E_IO, e, "%s: cannot start", o->program);
@@ -400,17 +403,23 @@ msp_online_count(const msp_online *o, msp_online_counts *out)
     msp_share_trouble(s, out->trouble);
 }
 
-void
-msp_online_revive(msp_online *o)
+static void
+revive(msp_online *o)
 {
     msp_error err;
 
-    if (o->owner != getpid() || sender_lives(o) || o->starts >= STARTS_MOST ||
-        atomic_load(&o->share->state) == MSP_ONLINE_DONE)
+    if (o->owner != getpid() || sender_lives(o) || atomic_load(&o->share->state) == MSP_ONLINE_DONE)
         return;
     msp_warning("online_run_ut: the sender is gone; starting another one");
     if (start_sender(o, &err) != MSP_OK)
         msp_warning("online_run_ut: %s", err.message);
+}
+
+void
+msp_online_revive(msp_online *o)
+{
+    if (o->starts < STARTS_MOST || msp_now_ms() - o->started_ms >= AGAIN_MS)
+        revive(o);
 }
 
 void
@@ -422,6 +431,7 @@ msp_online_close(msp_online *o, msp_online_counts *out)
         return;
     if (o->owner == getpid()) {
         atomic_store(&o->share->closing, 1);
+        revive(o); /* what the last one has left is sent, or has rows that say why not */
         until = msp_now_ms() + o->share->wait_ms;
         while (atomic_load(&o->share->state) != MSP_ONLINE_DONE && msp_now_ms() < until && sender_lives(o))
             nanosleep(&(struct timespec){0, WAIT_MS * 1000000L}, NULL);

@@ -694,3 +694,20 @@ def test_two_ranks_are_checked_by_one_checker_and_a_third_is_refused(pair):
         with open(path, encoding="utf-8-sig", newline="") as f:
             assert [row["API name"] for row in csv.DictReader(f)] == calls
     assert len(glob.glob(checker.out + "/step0/*")) == 4
+
+
+def test_a_sender_that_is_killed_in_the_last_step_is_followed_by_another_at_the_end(pair):
+    p = pair()
+    go = os.path.join(p.folder, "go")
+    process = p.train(pause=go, online_wait=120, wait=False, steps=1)
+    lines = [""]
+    while not lines[-1].startswith("SENDER"):
+        lines.append(process.stdout.readline())
+        assert lines[-1]
+    os.kill(int(lines[-1].split()[1]), signal.SIGKILL)
+    checker = p.check()
+    open(go, "w").close()
+    said = "".join(lines) + process.communicate(timeout=300)[0]
+    assert process.returncode == 0, said
+    assert checker.wait(timeout=300) == 0, read(checker.log)
+    assert {s: [r["API name"] for r in rows] for s, rows in p.rows(p.dump).items()} == p.calls()

@@ -395,6 +395,19 @@ def test_every_record_has_one_row_whatever_its_name_also_after_a_resume(dump, tm
         assert [open(p, "rb").read() for p in sorted(glob.glob("%s/out/*.csv" % tmp_path))] == texts
 
 
+def test_records_of_wrong_types_end_neither_f_nor_an_overflow_check(dump, tmp_path):
+    odd = {"list": [], "number": 5, "text": "x", "null": None, "deep": call_with(json.loads("[" * 900 + "]" * 900)), "shape": call_with({"type": "torch.Tensor", "dtype": "torch.float32",
+           "shape": "abc"}), "range": call_with({"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2], "Max": [1], "Min": {}})}
+    path = with_records(dump, tmp_path, {"Torch.relu.%d.forward" % (90 + i): record for i, record in enumerate(odd.values())})
+    path = with_records(lambda: path, tmp_path / "more", {"Torch.\x1b[2Jrelu.0.forward": call_with()})
+    done = run_ut(path, tmp_path / "out", "-f")
+    assert "Traceback" not in done.stderr and done.returncode == 1
+    assert all(by_name(tmp_path / "out")["Torch.relu.%d" % (90 + i)]["Message"] for i in range(len(odd)))
+    done = subprocess.run([command(), "run_overflow_check", "-api_info", path], text=True, capture_output=True, env=dict(os.environ, MSPROBE_PYTHON=sys.executable))
+    assert "Traceback" not in done.stderr and done.returncode == 1 and done.stdout.count("not checked") >= len(odd)
+    assert "\x1b" not in done.stdout and "Torch.?[2Jrelu.0: not checked" in done.stdout
+
+
 def test_two_runs_do_not_write_to_one_file(dump, tmp_path):
     import fcntl
     path = tmp_path / "accuracy_checking_result_20260101000000.csv"

@@ -2,7 +2,7 @@
 import argparse
 import sys
 
-from msprobe.precheck.calls import Choice
+from msprobe.precheck.calls import Choice, printable
 from msprobe.precheck.check import overflow_lines
 from msprobe.precheck.online import check_online
 from msprobe.precheck.workers import check_all
@@ -29,7 +29,7 @@ def main():
         if a.overflow:
             failed = False
             for line, is_fault in overflow_lines(a.dump, devices[0]):
-                print(line, flush=True)
+                print(printable(line), flush=True)
                 failed = failed or is_fault
             return INCOMPLETE if failed else 0
         if a.online:
@@ -37,11 +37,11 @@ def main():
             return check_online(a.config, choice, a.dump, a.online, a.workers, choice.folder_of_errors(a.error_data))
         choice = Choice(a.dump, a.config, a.filter)
         for line in choice.complaints:
-            print("msprobe: " + line, file=sys.stderr)
+            print("msprobe: " + printable(line), file=sys.stderr)
         check_all(a.dump, choice, a.result, a.details, workers=a.workers, devices=devices, error_data=choice.folder_of_errors(a.error_data), resume=a.resume)
         return INCOMPLETE if choice.complaints else 0
     except (OSError, ValueError, LookupError) as e:
-        print("msprobe: %s" % e, file=sys.stderr)
+        print("msprobe: %s" % printable(str(e)), file=sys.stderr)
         return SAID
     except KeyboardInterrupt:
         print("msprobe: interrupted%s" % ("" if a.overflow or a.online else "; what is done is in %s, and -csv_path goes on from there" % a.result), file=sys.stderr)

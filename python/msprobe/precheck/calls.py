@@ -14,6 +14,11 @@ def short_name(call):
     return call.rpartition(".")[0].rpartition(".")[2]
 
 
+def printable(text):
+    """A line for the terminal: names in a dump may hold whatever a terminal obeys."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
 def left_out(name, why):
     """(result line, details) of a call that has no numbers."""
     return _core.precheck_result(name, 0, 0, why), _core.precheck_no_output(name + ".forward.output.0", why)
@@ -88,10 +93,18 @@ def without_values(value):
 def repeated(dump):
     seen, out = set(), set()
     for name in dump.calls():
-        record = dump.record(name + ".forward") or {}
-        args = record.get("input_args", record.get("input"))
-        key = (name.rpartition(".")[0], json.dumps(without_values([args, record.get("input_kwargs")]), sort_keys=True))
+        try:
+            key = arguments_of(name, dump.record(name + ".forward"))
+        except (AttributeError, RecursionError):
+            continue  # a record that no recording writes: its row will say so
         if key in seen:
             out.add(name)
         seen.add(key)
     return out
+
+
+def arguments_of(name, record):
+    """What calls of one API that are alike have in common."""
+    record = record or {}
+    args = record.get("input_args", record.get("input"))
+    return name.rpartition(".")[0], json.dumps(without_values([args, record.get("input_kwargs")]), sort_keys=True)

@@ -9,7 +9,7 @@ from msprobe.precheck.calls import left_out, short_name
 from msprobe.replay import Dump
 from msprobe.replay.run import Prepared, Result, leaves
 
-SKIP = 0
+SKIP, ERROR = 0, 3
 
 
 def device_name(number):
@@ -66,33 +66,40 @@ def check(call, device, error_data=None):
         reason = "nothing to compare: its result is no tensor, or not where the record has one"
     if reason is not None:
         return left_out(name, failure_of(reason))
-    lines, statuses = [], []
-    for way, record, ours, theirs in (("forward", call.forward, tested.outputs, bench.outputs), ("backward", call.backward, tested.gradients, bench.gradients)):
+    ways = (("forward", beside(call.forward, tested.outputs, bench.outputs)), ("backward", beside(call.backward, tested.gradients, bench.gradients)))
+    return verdict(prepared, ways, tested.gradient_reason, error_data)[1:]
+
+
+def verdict(prepared, ways, gradient_reason, error_data=None):
+    """(status, result line, details lines) of a call; ways: (direction, [(place, (under test, in higher precision))]) of forward and backward."""
+    call, lines, statuses = prepared.call, [], []
+    for way, pairs in ways:
         worst = SKIP
-        for at, pair in beside(record, ours, theirs):
-            status, line = judged("%s.%s.%s" % (name, way, at), short_name(name), pair)
+        for at, pair in pairs:
+            status, line = judged("%s.%s.%s" % (call.name, way, at), short_name(call.name), pair)
             lines.append(line)
             worst = max(worst, status)
         statuses.append(worst)
     has_backward = call.backward is not None
-    message = "backward: %s" % tested.gradient_reason if has_backward and tested.gradient_reason else ""
-    if error_data and max(statuses) >= 3:
-        save_all(error_data, prepared, tested, bench)
-    return _core.precheck_result(name, statuses[0], statuses[1] if has_backward else None, message), b"".join(lines)
+    message = "backward: %s" % gradient_reason if has_backward and gradient_reason else ""
+    if error_data and max(statuses) >= ERROR:
+        save_all(error_data, prepared, ways)
+    return max(statuses), _core.precheck_result(call.name, statuses[0], statuses[1] if has_backward else None, message), b"".join(lines)
 
 
-def save_all(folder, prepared, tested, bench):
+def save_all(folder, prepared, ways):
     """What went in and what came out, as .pt files."""
-    call = prepared.call
     os.makedirs(folder, mode=0o750, exist_ok=True)
-    for way, key, ours, theirs in (("forward", "input ", tested.outputs, bench.outputs),
-                                   ("backward", "gradient ", tested.gradients, bench.gradients)):
-        inputs = [t for k, t in prepared.cache.items() if k.startswith(key)]
-        for i, t in enumerate(inputs):
-            _core.save_pt(os.path.join(folder, "%s.%s.input.%d.pt" % (call.name, way, i)), host(t))
-        for side, results in (("device", ours), ("bench", theirs)):
-            for i, r in enumerate(results):
-                _core.save_pt(os.path.join(folder, "%s.%s.output.%s.%d.pt" % (call.name, way, side, i)), host(r.computed))
+
+    def save(t, way, kind, i):
+        _core.save_pt(os.path.join(folder, "%s.%s.%s.%d.pt" % (prepared.call.name, way, kind, i)), host(t))
+
+    for (way, pairs), key in zip(ways, ("input ", "gradient ")):
+        for i, t in enumerate(t for k, t in prepared.cache.items() if k.startswith(key)):
+            save(t, way, "input", i)
+        for i, (tested, bench) in enumerate(pair for _, pair in pairs if pair is not None):
+            save(tested, way, "output.device", i)
+            save(bench, way, "output.bench", i)
 
 
 def overflows(results):

@@ -13,7 +13,6 @@ import time
 
 from msprobe import _core
 from msprobe.core.config import boolean, check_connection, given, numbers, read_connection, texts, whole
-from msprobe.precheck.calls import short_name
 
 POLL_MS = 100
 INCOMPLETE = 4  # exit status, told to the command: it is done, and not everything was checked
@@ -53,7 +52,7 @@ class Sent:
 
 def check_sent(sent, error_data=None):
     """(status, result line, details lines): the recorded results against the call in higher precision."""
-    from msprobe.precheck.check import SKIP, failure_of, host
+    from msprobe.precheck.check import SKIP, failure_of, verdict
     from msprobe.replay.run import Prepared
     call = sent.call
     reason = ("FAILED: not checked: " + sent.reason) if sent.reason else None
@@ -64,27 +63,13 @@ def check_sent(sent, error_data=None):
         reason = failure_of(bench.reason) if bench.reason else None
         if reason is None and prepared.made:
             reason = "FAILED: not checked: not all of its tensors were sent"
-    back = SKIP if call.backward is not None else None
     if reason is not None:
-        return SKIP, _core.precheck_result(call.name, SKIP, back, reason), b""
+        return SKIP, _core.precheck_result(call.name, SKIP, SKIP if call.backward is not None else None, reason), b""
     if bench.gradients and mask_is_hidden(call, prepared):
         bench.gradients, bench.gradient_reason = [], "random: where the input is 0 its mask cannot be read off the result"
-    lines, statuses, ways = [], [], (("forward", bench.outputs), ("backward", bench.gradients))
-    for way, results in ways:
-        worst = SKIP
-        for r in results:
-            if r.recorded is None:
-                continue
-            status, line = _core.precheck_output("%s.%s.%s" % (call.name, way, r.at), short_name(call.name), host(r.recorded),
-                                                 host(r.computed))
-            lines.append(line)
-            worst = max(worst, status)
-        statuses.append(worst)
-    message = "backward: %s" % bench.gradient_reason if back is not None and bench.gradient_reason else ""
-    if error_data and max(statuses) >= 3:
-        save(error_data, sent, prepared, ways)
-    result = _core.precheck_result(call.name, statuses[0], statuses[1] if back is not None else None, message)
-    return max(statuses), result, b"".join(lines)
+    ways = [(way, [(r.at, (r.recorded, r.computed)) for r in results if r.recorded is not None])
+            for way, results in (("forward", bench.outputs), ("backward", bench.gradients))]
+    return verdict(prepared, ways, bench.gradient_reason, error_data and os.path.join(error_data, "step%d_rank%d" % (sent.step, sent.rank)))
 
 
 def mask_is_hidden(call, prepared):
@@ -92,20 +77,6 @@ def mask_is_hidden(call, prepared):
     from msprobe.replay.functions import MASKED
     inputs = [t for k, t in prepared.cache.items() if k.startswith("input ")]
     return call.api.split(".")[-1] in MASKED and any(bool((t == 0).any()) for t in inputs)
-
-
-def save(folder, sent, prepared, ways):
-    """What went in and what came out, as .pt files."""
-    from msprobe.precheck.check import host
-    folder = os.path.join(folder, "step%d_rank%d" % (sent.step, sent.rank))
-    os.makedirs(folder, mode=0o750, exist_ok=True)
-    for (way, results), key in zip(ways, ("input ", "gradient ")):
-        for i, t in enumerate(t for k, t in prepared.cache.items() if k.startswith(key)):
-            _core.save_pt(os.path.join(folder, "%s.%s.input.%d.pt" % (sent.call.name, way, i)), host(t))
-        for i, r in enumerate(results):
-            for side, t in (("device", r.recorded), ("bench", r.computed)):
-                if t is not None:
-                    _core.save_pt(os.path.join(folder, "%s.%s.output.%s.%d.pt" % (sent.call.name, way, side, i)), host(t))
 
 
 def failed(name, why):

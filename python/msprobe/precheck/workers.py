@@ -14,7 +14,7 @@ import sys
 import time
 
 from msprobe import _core
-from msprobe.precheck.calls import left_out
+from msprobe.precheck.calls import left_out, printable
 from msprobe.replay import Dump
 from msprobe.replay.room import LARGE, size_of, too_large
 
@@ -190,6 +190,6 @@ def died(w, todo, writer):
     w.process.join()
     culprit, rest = w.names[0], w.names[1:]
     why = "FAILED: the process that ran it died (exit status %s)" % w.process.exitcode
-    print("msprobe: %s: %s" % (culprit, why[8:]), file=sys.stderr)
+    print("msprobe: %s" % printable("%s: %s" % (culprit, why[8:])), file=sys.stderr)
     writer.put(culprit, *left_out(culprit, why))
     todo.extend(reversed(rest))
