@@ -34,7 +34,8 @@ def has_compiled():
     """Whether a graph was compiled in this process."""
     for name in ("mindspore.graph.api", "mindspore.common.api"):
         module = sys.modules.get(name)
-        if getattr(module, "ms_compile_cache", None) or getattr(module, "cells_compile_cache", None):  # functions, cells
+        cells = getattr(module, "cells_compile_cache", None) or {}  # every cell's, by id; empty until it is compiled
+        if getattr(module, "ms_compile_cache", None) or any(cells.values()):
             return True
     return False
 
