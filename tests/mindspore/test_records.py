@@ -1,4 +1,5 @@
 """What is recorded in PyNative mode: names, values, gradients, filters."""
+import inspect
 import json
 import os
 import subprocess
@@ -6,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from mindspore import nn
 
 from runs import HERE, ROOT, SMALL, leaves, read, run, train, write_config
 
@@ -234,12 +236,14 @@ def test_a_cell_called_twice_one_compiled_and_one_that_raises(tmp_path):
     data, construct = read(tmp_path)["data"], read(tmp_path, file="construct.json")
     assert {"Cell.shared.Block.backward.0", "Cell.shared.Block.backward.1", "Cell.jitted.Compiled.forward.0", "Jit.Compiled.0.forward"} <= set(data)
     assert "output" not in data["Cell.bad.Bad.forward.0"]
-    assert construct["Cell.last.Block.forward.0"] is None and construct["Functional.tanh.1.forward"] == "Cell.shared.Block.forward.1"
+    if "always_call" in inspect.signature(nn.Cell.register_forward_hook).parameters:  # before 2.8 nobody is told of the exception
+        assert construct["Cell.last.Block.forward.0"] is None
+    assert construct["Functional.tanh.1.forward"] == "Cell.shared.Block.forward.1"
     assert construct["Cell.shared.d.Dense.backward.1"] == "Cell.shared.Block.backward.1"
     names = list(data)
     assert len(names) == len(set(names))
     for inner, outer in ((n, construct.get(n)) for n in names if ".backward" in n):
-        if outer:
+        if outer in names:
             assert names.index(inner) < names.index(outer), (inner, outer)
 
 

@@ -108,6 +108,12 @@ class Cells:
             self._put_gradients(name)
         self._calls, self.open = [], []
 
+    def end(self):
+        """Calls that an exception has ended, of which nobody was told: what went in is recorded."""
+        while self._calls:
+            self._calls.pop()[1].raised()
+            self.open.pop()
+
     @contextlib.contextmanager
     def away(self, owner):
         """While a function of owner is compiled (None: any): MindSpore would compile our hooks, too. Cells that run now are outside of it."""

@@ -357,6 +357,7 @@ class Recorder:
     def pause(self):
         """Everything that was replaced is as before, and what was begun is written."""
         try:
+            self.cells.end()
             self.gradients.finish(-1)
             self.pending.end()
         finally:
