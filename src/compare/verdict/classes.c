@@ -179,6 +179,9 @@ msp_verdict_nature(msp_str api, msp_str at)
     static const char *const biased[] = {"linear", "addmm", "baddbmm"};
     static const char *const sums[] = {"add", "sub", "iadd", "isub", "radd", "rsub", "sum"};
     static const char *const exponential[] = {"softmax", "log_softmax", "logsumexp", "cross_entropy", "exp", "sigmoid"};
+    static const char *const from_result[] = {"rsqrt", "sqrt", "reciprocal", "exp",     "exp2",        "expm1",
+                                              "tanh",  "tan",  "sigmoid",    "softmax", "log_softmax", "logsumexp",
+                                              "norm",  "std",  "prod",       "elu",     "cumprod"};
     msp_str op = msp_verdict_operation(api);
     msp_call_nature n = {.family = family_of(op), .backward = is_backward(api)};
     /* a bias's gradient is a sum, not a product */
@@ -193,6 +196,7 @@ msp_verdict_nature(msp_str api, msp_str at)
     if (bias)
         n.family = MSP_FAMILY_NONE;
     n.hands_on = IS(op, casts);
+    n.from_result = IS(op, from_result);
     n.chance =
         IS(op, chance) || msp_str_find(op, MSP_STR("dropout")) != NULL || msp_str_find(op, MSP_STR("Dropout")) != NULL;
     n.rounds_once = !n.backward && IS(op, ieee);

@@ -34,7 +34,7 @@ static double
 allowed_of(const msp_evidence *e, const msp_ordinary *o)
 {
     double bench = e->local[1]->rms / msp_local_roundoff(e->dtype);
-    double allowed = sqrt(bench * bench + e->noise * e->noise + o->floor * o->floor);
+    double allowed = sqrt(bench * bench + e->noise * e->noise + o->floor * o->floor + e->kept * e->kept);
 
     return e->nature.family == MSP_FAMILY_RECURRENT ? RECURRENT * allowed : allowed;
 }
@@ -148,17 +148,51 @@ stem_of(const msp_evidence *e)
     return (msp_str){e->name, e->name_len > end ? e->name_len - end : 0};
 }
 
+/* The first result of each forward call, by its stem. */
+static bool
+map_forward(msp_map *calls, const msp_evidence_list *list)
+{
+    bool ok = true;
+
+    for (size_t i = 0; i < list->count && ok; i++)
+        if (!list->items[i].nature.backward)
+            ok = msp_map_put(calls, stem_of(&list->items[i]), (int64_t)i, NULL) != NULL;
+    return ok;
+}
+
+/*
+ * The gradient of 1/sqrt(x) is the third power of the result: an error of the device's formula stands in it three
+ * times, though nothing is wrong with it. Where that error is beyond its limit, the forward call is named for it.
+ */
+static bool
+note_kept(const msp_evidence_list *list)
+{
+    enum { MOST_POWER = 3 };
+    msp_map calls = {0};
+    bool ok = map_forward(&calls, list);
+
+    for (size_t i = 0; i < list->count && ok; i++) {
+        msp_evidence *e = &list->items[i];
+        const msp_map_entry *first =
+            e->nature.backward && e->nature.from_result ? msp_map_get(&calls, stem_of(e)) : NULL;
+        const msp_local *forward = first != NULL ? list->items[first->value].local[0] : NULL;
+
+        e->kept = forward != NULL ? MOST_POWER * forward->rms / msp_local_roundoff(e->dtype) : 0;
+        if (!isfinite(e->kept))
+            e->kept = 0;
+    }
+    msp_map_release(&calls);
+    return ok;
+}
+
 bool
 msp_evidence_worst_gradients(double *out, const msp_evidence_list *list)
 {
     msp_map calls = {0};
-    bool ok = true;
+    bool ok = map_forward(&calls, list);
 
     for (size_t i = 0; i < list->count; i++)
         out[i] = 0;
-    for (size_t i = 0; i < list->count && ok; i++)
-        if (!list->items[i].nature.backward)
-            ok = msp_map_put(&calls, stem_of(&list->items[i]), (int64_t)i, NULL) != NULL;
     for (size_t i = 0; i < list->count && ok; i++) {
         const msp_evidence *e = &list->items[i];
         const msp_map_entry *first = msp_map_get(&calls, stem_of(e));
@@ -205,9 +239,9 @@ msp_status
 msp_verdict_limits(msp_evidence_list *list, double noise[MSP_CALL_NCLASSES], msp_error *err)
 {
     double *room = msp_alloc_zero(list->count + 1, sizeof(*room));
-    bool ok = room != NULL;
+    bool ok = room != NULL && note_kept(list);
 
-    for (size_t i = 0; i < list->count; i++) {
+    for (size_t i = 0; i < list->count && ok; i++) {
         msp_evidence *e = &list->items[i];
 
         e->sign = MSP_SIGN_NONE;

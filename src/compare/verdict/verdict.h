@@ -31,6 +31,7 @@ typedef struct msp_call_nature {
     bool chance;      /* dropout, random numbers */
     bool hands_on;    /* may give back the very tensor that it took, and with it the gradients of who made that */
     bool sums;        /* adds up terms that may cancel */
+    bool from_result; /* its gradient is computed from its result, and has that one's error, too */
 } msp_call_nature;
 
 /* By the API's name and which result it is ("output.2"). */
@@ -122,6 +123,7 @@ typedef struct msp_evidence {
 
     /* filled on the way to the verdict */
     double added, noise; /* calibrate.c, in unit roundoffs: beyond the bench's error; what the device may add */
+    double kept;         /* limits.c, likewise: what the result of the forward call explains in its gradient */
     double peer_share, peer_slope; /* largest among other calls of its kind; -1: there are too few */
     double expected, times, ratio; /* limits.c, as in msp_verdict_result */
     msp_sign sign;

@@ -242,6 +242,44 @@ a_copy_that_is_not_exact_is_named(void **state)
     msp_verdict_release(&v);
 }
 
+/* All calls are functions; the first is named, and the second is its gradient. */
+static msp_evidence_list
+make_functions(msp_evidence items[CALLS], const char *forward, const char *backward)
+{
+    const double u = msp_local_roundoff(MSP_F32), errors[2] = {8 * u, 30 * u};
+    const char *const names[2] = {forward, backward};
+    msp_evidence_list list = make_replayed(items, u);
+
+    for (int i = 0; i < CALLS; i++)
+        items[i].nature = (msp_call_nature){.cls = MSP_CALL_VECTOR};
+    for (int i = 0; i < 2; i++) {
+        items[i].name = names[i];
+        items[i].name_len = strlen(names[i]);
+        items[i].nature = msp_verdict_nature(msp_str_of(names[i]), MSP_STR("output.0"));
+        locals[i][0].rms = errors[i];
+        locals[i][0].max = 2 * errors[i];
+    }
+    return list;
+}
+
+static void
+a_gradient_computed_from_the_result_has_its_error_too(void **state)
+{
+    msp_evidence items[CALLS];
+    msp_evidence_list list = make_functions(items, "Torch.rsqrt.0.forward", "Torch.rsqrt.0.backward");
+    msp_pair_verdict v;
+
+    (void)state;
+    assert_int_equal(msp_verdict_rank(&v, &list, NULL), MSP_OK);
+    assert_int_equal(v.nsuspects, 0);
+    msp_verdict_release(&v);
+    list = make_functions(items, "Functional.gelu.0.forward", "Functional.gelu.0.backward");
+    assert_int_equal(msp_verdict_rank(&v, &list, NULL), MSP_OK);
+    assert_int_equal(v.nsuspects, 1);
+    assert_string_equal(v.suspects[0].api, "Functional.gelu.0.backward");
+    msp_verdict_release(&v);
+}
+
 static void
 weights_that_differ_go_before_the_calls_that_take_them(void **state)
 {
@@ -282,6 +320,7 @@ main(void)
         TEST(products_beyond_what_any_ordinary_device_does_are_an_alarm_even_if_all_are),
         TEST(what_a_call_inherits_is_not_its_fault),
         TEST(a_copy_that_is_not_exact_is_named),
+        TEST(a_gradient_computed_from_the_result_has_its_error_too),
         TEST(weights_that_differ_go_before_the_calls_that_take_them),
     };
 
