@@ -43,7 +43,7 @@ def read(folder, step=0, file="dump.json", rank="rank"):
 
 def run(folder, script, *words, **config):
     """Run a script after SMALL, with a debugger of this configuration that is not started yet."""
-    return subprocess.run([sys.executable, "-c", SMALL + script, str(write_config(folder, **config)), *words], capture_output=True, text=True, timeout=300)
+    return subprocess.run([sys.executable, "-c", SMALL + script, str(write_config(folder, **config)), *words], capture_output=True, text=True, timeout=300, cwd=folder)
 
 
 def leaves(value):

@@ -20,7 +20,7 @@ from msprobe.mindspore import graph, options
 graph.device = options.device = lambda: sys.argv[3]
 print("\\n" + json.dumps(graph.configuration(options.Options(sys.argv[1]), sys.argv[2])))
 """
-    done = subprocess.run([sys.executable, "-c", script, str(config), level, target], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", script, str(config), level, target], capture_output=True, text=True, timeout=300, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -113,7 +113,7 @@ dump.start()
 print("environment", os.environ["MINDSPORE_DUMP_CONFIG"], os.environ.get("MS_ACL_DUMP_CFG_PATH"))
 """
     config = write_config(tmp_path, "tensor", "L2")
-    done = subprocess.run([sys.executable, "-c", script, str(config), level], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", script, str(config), level], capture_output=True, text=True, timeout=300, cwd=tmp_path)
     path = tmp_path / "dump" / name
     assert "environment %s %s" % (path, path if kind else None) in done.stdout, done.stdout + done.stderr
     assert os.listdir(tmp_path / "dump") == [name] and path.stat().st_mode & 0o777 == 0o640

@@ -200,7 +200,8 @@ msp_verdict_nature(msp_str api, msp_str at)
     n.chance =
         IS(op, chance) || msp_str_find(op, MSP_STR("dropout")) != NULL || msp_str_find(op, MSP_STR("Dropout")) != NULL;
     n.rounds_once = !n.backward && IS(op, ieee);
-    n.sums = !IS(op, exponential) && (n.backward || n.family != MSP_FAMILY_NONE || IS(op, sums));
+    n.sums = !IS(op, exponential) &&
+             (n.backward || msp_str_eq(op, MSP_STR("parameters_grad")) || n.family != MSP_FAMILY_NONE || IS(op, sums));
     return n;
 }
 

@@ -319,14 +319,20 @@ give_row(flow *f, const msp_row_api *api, const taken *in, size_t row, uint32_t 
         v->hidden = fmax(v->hidden, hidden_in_result(in, *noise, &t, op, msp_verdict_is_move(op), backward));
 }
 
-/* A gradient that is summed up, as that of a bias: its terms' noise stays, and the terms may cancel. */
+/*
+ * Terms may cancel while their noise stays: of a gradient that is summed up, as that of a bias; of a softmax's, of
+ * which a mean is taken off; of a difference.
+ */
 static double
 amplified(const taken *in, const msp_evidence *e, const msp_tensor_pair *t)
 {
     enum { PART = 4, MOST = 1000 }; /* a few times that is within the limit */
-    bool summed = e->nature.backward && e->nature.cls == MSP_CALL_VECTOR && t->n < in->n && t->norm > 0;
+    static const char *const centred[] = {"softmax", "log_softmax"};
+    msp_str op = msp_verdict_operation(msp_evidence_name(e));
+    bool summed = e->nature.backward && e->nature.cls == MSP_CALL_VECTOR && t->n < in->n;
+    bool cancels = e->nature.backward ? summed || MSP_FLOW_IS(op, centred) : adds(op);
 
-    return summed ? fmin(fmax(in->norm / t->norm / PART, 1), MOST) : 1;
+    return cancels && t->norm > 0 ? fmin(fmax(in->norm / t->norm / PART, 1), MOST) : 1;
 }
 
 static void
