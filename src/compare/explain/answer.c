@@ -219,6 +219,19 @@ worst_input(const maker *m, const char *api, double *by)
     return row;
 }
 
+/*
+ * What a forward call takes has been given by a call before it, or the run began with it: then it was looked at beside
+ * all else that the run began with (verdict/start.c). Only calls that one run makes alone can come between.
+ */
+static bool
+may_be_from_outside(const maker *m, const char *api)
+{
+    const msp_match *match = m->src->match;
+
+    return match->matched < match->count || match->bench_only > 0 ||
+           msp_str_ends(msp_str_of(api), MSP_STR(".backward"));
+}
+
 /* A call takes something that is off by far more than anything that was compared before it. */
 static bool
 say_from_outside(maker *m)
@@ -229,8 +242,9 @@ say_from_outside(maker *m)
     for (size_t i = 0; i < v->nresults; i++) {
         const msp_verdict_result *r = &v->results[i];
 
-        if (isfinite(r->diff_in) && r->diff_in > OUTSIDE_LEAST && r->diff_in > OUTSIDE_TIMES * most &&
-            (m->row = worst_input(m, r->api, &by)) >= 0 && by > OUTSIDE_LEAST && by > OUTSIDE_TIMES * most) {
+        if (may_be_from_outside(m, r->api) && isfinite(r->diff_in) && r->diff_in > OUTSIDE_LEAST &&
+            r->diff_in > OUTSIDE_TIMES * most && (m->row = worst_input(m, r->api, &by)) >= 0 && by > OUTSIDE_LEAST &&
+            by > OUTSIDE_TIMES * most) {
             msp_buf_printf(&m->text,
                            "Wrong: what %s takes differs by %.2g, and no result of a call before it that has a partner "
                            "differs by more than %.2g",
