@@ -178,7 +178,8 @@ as_difference(const msp_evidence *e, int stat, double noise)
                                    : noise;
 }
 
-/* What it took has gone through products, where it differs: four numbers may show less noise than all elements have. */
+/* What it took has gone through products, where it differs: four numbers may show less noise than all elements have,
+ * and what was computed in a coarser type keeps that one's noise. */
 static void
 judge_statistics(msp_evidence *e, double noise, double products)
 {
@@ -330,6 +331,18 @@ blame_forward(const msp_evidence_list *list, const double *gradients)
     }
 }
 
+/* Of the coarsest type that the run computes in. */
+static double
+largest_noise(const msp_evidence_list *list, const double products[NTYPES])
+{
+    double most = 0;
+
+    for (size_t i = 0; i < list->count; i++)
+        if (is_seen(&list->items[i]))
+            most = fmax(most, products[type_index(list->items[i].dtype)]);
+    return most;
+}
+
 static bool
 any_by_distance(const msp_evidence_list *list)
 {
@@ -342,13 +355,14 @@ any_by_distance(const msp_evidence_list *list)
 bool
 msp_verdict_judge_growth(msp_evidence_list *list, double noise[MSP_CALL_NCLASSES], double *room)
 {
-    double grown[MSP_CALL_NCLASSES][NTYPES], products[NTYPES];
+    double grown[MSP_CALL_NCLASSES][NTYPES], products[NTYPES], most;
 
     for (int t = 0; t < NTYPES; t++) {
         products[t] = product_noise(list, room, t);
         for (int c = 0; c < MSP_CALL_NCLASSES; c++)
             grown[c][t] = class_noise(list, room, c, t);
     }
+    most = largest_noise(list, products);
     for (int c = 0; c < MSP_CALL_NCLASSES; c++)
         noise[c] = any_by_distance(list) ? grown[c][1] : c == MSP_CALL_MATMUL ? products[1] : ordinary[c][1];
     for (size_t i = 0; i < list->count; i++) {
@@ -361,7 +375,7 @@ msp_verdict_judge_growth(msp_evidence_list *list, double noise[MSP_CALL_NCLASSES
         else if (is_by_distance(e) || e->nonfinite || e->seen.broken)
             judge_distance(e, grown[e->nature.cls][type_index(e->dtype)]);
         else
-            judge_statistics(e, noise_of(e, products), products[type_index(e->dtype)]);
+            judge_statistics(e, noise_of(e, products), most);
     }
     pass_on(list);
     if (!msp_evidence_worst_gradients(room, list))
