@@ -27,20 +27,28 @@ put_text(walk *w, PyObject *text)
     return true;
 }
 
-static bool
-walk_int(walk *w, PyObject *v)
+/* Beyond 64 bits as a double, and beyond that null. */
+static void
+put_int(walk *w, PyObject *v)
 {
     int overflow;
     long long n = PyLong_AsLongLongAndOverflow(v, &overflow);
+    double d = overflow != 0 ? PyLong_AsDouble(v) : 0;
 
-    if (n == -1 && PyErr_Occurred())
-        return false;
-    put_leaf(w, "int", 3);
-    if (overflow != 0)
-        msp_record_float(&w->r, PyLong_AsDouble(v));
-    else
+    if (overflow == 0)
         msp_record_int(&w->r, n);
-    PyErr_Clear(); /* a number too large for a double */
+    else if (d == -1.0 && PyErr_ExceptionMatches(PyExc_OverflowError)) {
+        PyErr_Clear();
+        msp_record_null(&w->r);
+    } else
+        msp_record_float(&w->r, d);
+}
+
+static bool
+walk_int(walk *w, PyObject *v)
+{
+    put_leaf(w, "int", 3);
+    put_int(w, v);
     msp_record_end(&w->r);
     return true;
 }
@@ -54,13 +62,10 @@ walk_slice(walk *w, PyObject *v)
     put_leaf(w, "slice", 5);
     msp_record_array(&w->r);
     for (int i = 0; i < 3; i++) {
-        long long n = PyLong_Check(parts[i]) ? PyLong_AsLongLong(parts[i]) : 0;
-
-        if (PyLong_Check(parts[i]) && !PyErr_Occurred())
-            msp_record_int(&w->r, n);
+        if (PyLong_Check(parts[i]))
+            put_int(w, parts[i]);
         else
             msp_record_null(&w->r);
-        PyErr_Clear();
     }
     msp_record_end(&w->r);
     msp_record_end(&w->r);
