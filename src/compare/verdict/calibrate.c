@@ -160,9 +160,7 @@ gather(member *m, const msp_evidence_list *list, grouping how, msp_call_class cl
 static double
 share_of(const msp_evidence *e)
 {
-    if (!msp_evidence_replayed(e) || e->local[0]->count == 0)
-        return 0;
-    return (double)(e->local[0]->differ - e->local[1]->differ) / (double)e->local[0]->count;
+    return msp_evidence_replayed(e) ? msp_evidence_share(e->local[0]) - msp_evidence_share(e->local[1]) : 0;
 }
 
 static double

@@ -66,12 +66,13 @@ static void
 judge_rounding(msp_evidence *e)
 {
     const msp_local *a = e->local[0], *b = e->local[1];
-    double n = (double)a->count, u = msp_local_roundoff(e->dtype), more = (double)(a->differ - b->differ) / n;
-    double slope = fabs(a->slope) / u, share = (double)b->differ / n;
+    double n = (double)a->count, u = msp_local_roundoff(e->dtype), slope = fabs(a->slope) / u;
+    double share = msp_evidence_share(b), more = msp_evidence_share(a) - share;
 
     if (e->dtype == MSP_F32 || e->dtype == MSP_F64 || a->count < 64)
         return;
-    if (e->peer_share >= 0 && more > 0.04 && more > share && more * n > 20 && more > 4 * e->peer_share + 0.01)
+    if (e->peer_share >= 0 && more > 0.04 && more > share && a->differ - b->differ > 20 &&
+        more > 4 * e->peer_share + 0.01)
         raise_alarm(e, 1.2, MSP_SIGN_UNLIKE);
     if (e->peer_slope >= 0 && !e->nature.backward && slope > 0.2 && slope > 2.5 * fabs(b->slope) / u &&
         slope > 2.5 * e->peer_slope && slope * sqrt(n) / 0.3 > 30)

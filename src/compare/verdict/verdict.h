@@ -241,6 +241,15 @@ msp_evidence_name(const msp_evidence *e)
     return (msp_str){e->name, e->name_len};
 }
 
+/* How many of the elements are not correctly rounded. Zeros, of which gradients may have many, are no elements here. */
+static inline double
+msp_evidence_share(const msp_local *l)
+{
+    int64_t n = l->biased > 0 ? l->biased : l->count;
+
+    return n == 0 ? 0 : l->differ < n ? (double)l->differ / (double)n : 1;
+}
+
 /* Only the NPU run makes this call. */
 static inline bool
 msp_evidence_is_alone(const msp_evidence *e)

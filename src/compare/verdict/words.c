@@ -58,8 +58,7 @@ write_replayed(msp_buf *b, const msp_verdict_suspect *s, const msp_evidence *e)
         msp_buf_printf(b,
                        " is not correctly rounded in %.0f %% of its elements, the other %s in %.1f %% at the most: it "
                        "computes less exactly than they do",
-                       100.0 * (double)a->differ / (double)a->count, what_class(e->nature.cls),
-                       100 * fmax(0, e->peer_share));
+                       100 * msp_evidence_share(a), what_class(e->nature.cls), 100 * fmax(0, e->peer_share));
         break;
     case MSP_SIGN_ELEMENT:
         msp_buf_printf(b, ": element %lld is off by %.2g, where %.2g may be expected of a call",

@@ -280,6 +280,43 @@ a_gradient_computed_from_the_result_has_its_error_too(void **state)
     msp_verdict_release(&v);
 }
 
+/* A device that rounds on the way does so in all calls; where most of a gradient is zero, few elements show it. */
+static void
+zeros_are_no_elements_that_are_rounded_well(void **state)
+{
+    const double u = msp_local_roundoff(MSP_BF16);
+    msp_evidence items[CALLS];
+    msp_evidence_list list = make_functions(items, "Functional.gelu.0.backward", "Functional.gelu.1.backward");
+    msp_pair_verdict v;
+
+    (void)state;
+    for (int i = 0; i < CALLS; i++) {
+        items[i].dtype = MSP_BF16;
+        items[i].n = 1000;
+        for (int side = 0; side < 2; side++) {
+            bool rounds = i < 2 && side == 0;
+            int64_t elements = i == 1 ? 60 : 1000;
+
+            locals[i][side] = (msp_local){.dtype = MSP_BF16,
+                                          .count = 1000,
+                                          .biased = elements,
+                                          .differ = rounds ? elements * 36 / 100 : 0,
+                                          .rms = rounds ? 0.6 * u : 0.4 * u,
+                                          .max = u,
+                                          .value_rms = 1,
+                                          .scale_rms = 1};
+        }
+    }
+    assert_int_equal(msp_verdict_rank(&v, &list, NULL), MSP_OK);
+    assert_int_equal(v.nsuspects, 0);
+    msp_verdict_release(&v);
+    locals[1][0].differ = 0; /* this one is rounded well */
+    assert_int_equal(msp_verdict_rank(&v, &list, NULL), MSP_OK);
+    assert_int_equal(v.nsuspects, 1);
+    assert_string_equal(v.suspects[0].api, "Functional.gelu.0.backward");
+    msp_verdict_release(&v);
+}
+
 static void
 weights_that_differ_go_before_the_calls_that_take_them(void **state)
 {
@@ -321,6 +358,7 @@ main(void)
         TEST(what_a_call_inherits_is_not_its_fault),
         TEST(a_copy_that_is_not_exact_is_named),
         TEST(a_gradient_computed_from_the_result_has_its_error_too),
+        TEST(zeros_are_no_elements_that_are_rounded_well),
         TEST(weights_that_differ_go_before_the_calls_that_take_them),
     };
 
