@@ -547,21 +547,3 @@ def test_torchrun(tmp_path):
                 data = json.load(f)["data"]
             assert list(data) == ["Distributed.all_reduce.0.forward", "Torch.sin.0.forward"]
             assert data["Distributed.all_reduce.0.forward"]["input_args"][0]["Max"] == float(rank)
-
-
-@pytest.mark.skipif(not hasattr(dist, "all_gather_single"), reason="the names of torch 2.13")
-def test_the_newer_names_of_collectives_on_whole_tensors_are_recorded(tmp_path):
-    def body(d, rank):
-        whole, part = torch.zeros(4), torch.zeros(1)
-
-        def work():
-            dist.all_gather_single(whole, torch.full((2,), rank + 1.0))
-            dist.reduce_scatter_single(part, whole[1:3].clone())
-            return bits(whole, part)
-
-        return recorded(d, work)
-
-    for r in both(tmp_path, body, level="L1"):
-        for rank in range(2):
-            assert [n for n in r.names(0, "rank%d" % rank) if n.startswith("Distributed.")] == [
-                "Distributed.all_gather_single.0.forward", "Distributed.reduce_scatter_single.0.forward"]
