@@ -1,4 +1,4 @@
-/* ordinary.c - see ordinary.h. Chosen on the groups of bench/truth that docs/verdict.md names. */
+/* ordinary.c - see ordinary.h. Chosen on the groups that bench/truth/README.md names. */
 #include "compare/verdict/ordinary.h"
 
 msp_ordinary
