@@ -1,10 +1,9 @@
 /*
  * module.c - the extension msprobe._core: what Python reaches of the C library. The package msprobe names it for users.
  */
-#include "module.h"
-#include "online.h"
-#include "recording.h"
-#include "mindspore.h"
+#include "checks/checks.h"
+#include "recording/recording.h"
+#include "types/types.h"
 
 /* ---- functions without a type of their own ---------------------------------------------------------------------- */
 

@@ -24,9 +24,9 @@ typedef struct msp_py_state {
     PyTypeObject *stats_type;
     PyTypeObject *metrics_type;
     PyTypeObject *table_type;
-    PyTypeObject *dump_type; /* mindspore.c */
+    PyTypeObject *dump_type; /* mindspore/dump.c */
 
-    /* types whose tensors were looked at, with their tables of C functions; see torch.c */
+    /* types whose tensors were looked at, with their tables of C functions; see tensor/torch.c */
     PyTypeObject *dlpack_types[MSP_PY_KNOWN_TYPES];
     const void *dlpack_apis[MSP_PY_KNOWN_TYPES];
     unsigned dlpack_next;
@@ -48,11 +48,11 @@ msp_py_state_of(PyObject *module)
 /* Set the exception that status and err stand for. Returns NULL, so that a caller can return it. */
 PyObject *msp_py_raise(const msp_py_state *state, msp_status status, const msp_error *err);
 
-/* ---- views of Python objects (view.c, torch.c) ------------------------------------------------------------------ */
+/* ---- views of Python objects (view.c, tensor/torch.c) ------------------------------------------------------------ */
 
 /*
- * A tensor in the memory of a Python object, and what keeps that memory alive. Zero its four last members (or use
- * MSP_PY_VIEW_INIT) before the first use; releasing an empty one is allowed.
+ * A tensor in the memory of a Python object, and what keeps that memory alive. msp_py_view_init() makes an empty one,
+ * which may be released.
  */
 typedef struct msp_py_view {
     msp_tensor t;
@@ -105,63 +105,5 @@ msp_dtype msp_py_torch_dtype(PyObject *dtype);
 
 /* Is obj a tensor of PyTorch? 1 yes and *v is filled, 0 no, -1 with an exception set. */
 int msp_py_torch_view(msp_py_view *v, msp_py_state *state, PyObject *obj);
-
-/* ---- types ------------------------------------------------------------------------------------------------------ */
-
-/* Make a heap type that Python code cannot instantiate, and add it to the module under its own name. NULL on error. */
-PyTypeObject *msp_py_add_type(PyObject *module, PyType_Spec *spec);
-
-/* Each makes its type at import time. */
-PyTypeObject *msp_py_tensor_type(PyObject *module);
-PyTypeObject *msp_py_file_type(PyObject *module);
-PyTypeObject *msp_py_stats_type(PyObject *module);
-PyTypeObject *msp_py_metrics_type(PyObject *module);
-PyTypeObject *msp_py_table_type(PyObject *module);
-
-/* tensor.c: an msprobe.Tensor that takes over *t (left empty) and keeps base (may be NULL) alive. */
-PyObject *msp_py_tensor_take(PyTypeObject *type, msp_tensor *t, PyObject *base);
-const msp_tensor *msp_py_tensor_get(PyObject *obj);
-
-/* The module's functions that live with a type. */
-PyObject *msp_py_load(PyObject *module, PyObject *path);
-PyObject *msp_py_open_file(PyObject *module, PyObject *path);
-PyObject *msp_py_stats(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
-PyObject *msp_py_metrics(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames);
-PyObject *msp_py_open_table(PyObject *module, PyObject *args, PyObject *kwargs);
-PyObject *msp_py_compare(PyObject *module, PyObject *args, PyObject *kwargs);
-PyObject *msp_py_parse(PyObject *module, PyObject *args);
-
-/* replay.c */
-PyObject *msp_py_dump_records(PyObject *module, PyObject *path);
-PyObject *msp_py_local_error(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
-PyObject *msp_py_evidence_open(PyObject *module, PyObject *path);
-PyObject *msp_py_evidence_call(PyObject *module, PyObject *args);
-PyObject *msp_py_evidence_result(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
-PyObject *msp_py_evidence_close(PyObject *module, PyObject *evidence);
-
-/* The optional argument `threads` of a vectorcall function with npos positional arguments; -1 with an exception. */
-int msp_py_threads_arg(int *threads, const char *function, Py_ssize_t npos, PyObject *const *args, Py_ssize_t nargs,
-                       PyObject *kwnames);
-
-/* precheck.c */
-PyObject *msp_py_precheck_output(PyObject *module, PyObject *args);
-PyObject *msp_py_precheck_result(PyObject *module, PyObject *args);
-PyObject *msp_py_precheck_no_output(PyObject *module, PyObject *args);
-PyObject *msp_py_precheck_name(PyObject *module, PyObject *arg);
-PyObject *msp_py_precheck_headers(PyObject *module, PyObject *unused);
-PyObject *msp_py_precheck_resume(PyObject *module, PyObject *args);
-PyObject *msp_py_end_with(PyObject *module, PyObject *arg);
-
-/* benchmark.c */
-PyObject *msp_py_perturb(PyObject *module, PyObject *args);
-PyObject *msp_py_benchmark_compare(PyObject *module, PyObject *args);
-PyObject *msp_py_benchmark_judge_cpu(PyObject *module, PyObject *args);
-PyObject *msp_py_benchmark_bits(PyObject *module, PyObject *args);
-PyObject *msp_py_benchmark_limit(PyObject *module, PyObject *args);
-PyObject *msp_py_benchmark_floor(PyObject *module, PyObject *args);
-PyObject *msp_py_preheat_samples(PyObject *module, PyObject *args);
-PyObject *msp_py_preheat_note(PyObject *module, PyObject *args);
-PyObject *msp_py_preheat_adjust(PyObject *module, PyObject *args);
-PyObject *msp_py_finding_write(PyObject *module, PyObject *args);
 
 #endif

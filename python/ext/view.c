@@ -1,5 +1,5 @@
 /* view.c - any Python object that holds elements, seen as a tensor: dispatch, and the buffer protocol. */
-#include "module.h"
+#include "types/types.h"
 
 /* ---- element types of the struct module ------------------------------------------------------------------------- */
 

@@ -1,40 +1,28 @@
 /*
- * collect.c - the producer's side: the ring, the writer process, and commits.
+ * collect.c - the producer's side: units, commits, and waiting for the writer (keeper.c).
  *
  * The hot path is msp_collect_commit(): one lock that nobody contends (the interpreter has a lock of its own), one copy
  * into the ring, no system call. The writer looks into the ring by itself; it is woken by a new unit, and by who waits
  * for it.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include "collect/keeper.h"
 #include "collect/record.h"
-#include "collect/ring.h"
-#include "collect/writer.h"
 #include "core/alloc.h"
-#include "core/fault.h"
 #include "core/log.h"
 #include "core/path.h"
-#include "core/process.h"
 #include "core/vec.h"
 
 enum {
     RING_DEFAULT = 32 << 20,
-    START_MS = 5000,
-    WAIT_MS = 10, /* for the writer; it is woken again then */
-    CHECK_MS = 100,
-    STALL_WARN_MS = 5000,         /* a writer that does nothing for so long is told of */
-    STALL_MAX_MS = 60000,         /* unless the caller says otherwise: then recording ends */
-    STALL_STEP_MS = 10 * WAIT_MS, /* the most that one wait counts: this process may have been stopped itself */
-    LOOK_COMMITS = 64,            /* between two looks at the clock */
-    LOOK_MS = 250,                /* and at the writer */
-    HELD_UP_SHARE = 8             /* of the ring: the rest is for who records while statistics are fetched */
+    WAIT_MS = 10,      /* for the writer; it is woken again then */
+    CHECK_MS = 100,    /* of waiting, between two looks whether it lives */
+    LOOK_COMMITS = 64, /* between two looks at the clock */
+    LOOK_MS = 250,     /* between two looks at the writer while nobody waits for it */
+    HELD_UP_SHARE = 8  /* of the ring: the rest is for who records while statistics are fetched */
 };
 
 static const uint64_t NEVER = UINT64_MAX;
@@ -53,18 +41,14 @@ struct msp_collect {
 
     pthread_mutex_t lock; /* guards everything below and the producer's end of the ring */
     msp_ring ring;
-    char *writer_path;   /* NULL: a thread writes */
+    msp_keeper keeper;
     unsigned generation; /* of the process that opened it: see forks */
-    pthread_t thread;
-    bool has_thread;
     uint32_t units, stacks, tickets;
     uint64_t published; /* while the head stands there, everything is; or NEVER */
     uint64_t asked;     /* while it stands there, the newest ticket asks for everything */
     unsigned spills;
-    int stall_max_ms; /* how long the writer may stand still while somebody waits for it */
-    int restarts;
-    unsigned commits;    /* since it was thought of the writer */
-    struct timespec met; /* when it was last seen alive */
+    unsigned commits;    /* since the clock was looked at for the writer's sake */
+    struct timespec met; /* when the writer was last looked at */
     msp_record scratch;
 };
 
@@ -89,72 +73,6 @@ is_owner(const msp_collect *c)
     return c->generation == forks;
 }
 
-static void
-sleep_ms(int ms)
-{
-    struct timespec ts = {ms / 1000, (long)(ms % 1000) * 1000000};
-
-    nanosleep(&ts, NULL);
-}
-
-static void *
-thread_main(void *ring)
-{
-    msp_error err;
-
-    if (msp_writer_serve(ring, NULL, &err) != MSP_OK)
-        msp_warning("%s", err.message);
-    return NULL;
-}
-
-static msp_status
-start_thread(msp_collect *c, msp_error *err)
-{
-    sigset_t all, old;
-    int e;
-
-    msp_signals_of_others(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    e = pthread_create(&c->thread, NULL, thread_main, &c->ring);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (e != 0)
-        return msp_error_set_errno(err, MSP_E_IO, e, "cannot start a thread");
-    c->has_thread = true;
-    atomic_store(&c->ring.shared->writer_start, c->ring.shared->producer_start);
-    atomic_store(&c->ring.shared->writer_pid, getpid());
-    return MSP_OK;
-}
-
-static msp_status
-start_process(msp_collect *c, msp_error *err)
-{
-    int e;
-
-    atomic_store(&c->ring.shared->writer_pid, 0);
-    e = msp_process_spawn(c->writer_path, "__write", c->ring.path);
-    if (e != 0)
-        return msp_error_set_errno(err, MSP_E_IO, e, "%s: cannot start", c->writer_path);
-    for (int ms = 0; ms < START_MS; ms += 2) {
-        if (atomic_load(&c->ring.shared->writer_pid) != 0)
-            return MSP_OK;
-        sleep_ms(2);
-    }
-    return msp_error_set(err, MSP_E_IO, "%s: the writer did not come up within %d s", c->writer_path, START_MS / 1000);
-}
-
-static msp_status
-start_writer(msp_collect *c, msp_error *err)
-{
-    msp_error why;
-
-    if (c->writer_path != NULL) {
-        if (start_process(c, &why) == MSP_OK)
-            return MSP_OK;
-        msp_warning("%s; a thread of this process writes the dump instead", why.message);
-    }
-    return start_thread(c, err);
-}
-
 msp_status
 msp_collect_open(msp_collect **out, const msp_collect_options *opt, msp_error *err)
 {
@@ -167,53 +85,31 @@ msp_collect_open(msp_collect **out, const msp_collect_options *opt, msp_error *e
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     c->ring.side_fd = -1;
     c->asked = NEVER;
-    c->stall_max_ms = opt->stall_ms > 0 ? opt->stall_ms : STALL_MAX_MS;
+    c->keeper = (msp_keeper){.ring = &c->ring, .stall_max_ms = opt->stall_ms};
     pthread_once(&once, watch_forks);
     c->generation = forks;
     pthread_mutex_init(&c->lock, NULL);
     pthread_mutex_init(&c->waiting_lock, NULL);
     st = msp_path_make_dirs(opt->dir, err);
     if (st == MSP_OK && opt->writer_path != NULL) {
-        c->writer_path = msp_path_join("", opt->writer_path);
-        if (c->writer_path == NULL)
+        c->keeper.path = msp_path_join("", opt->writer_path);
+        if (c->keeper.path == NULL)
             st = msp_error_set(err, MSP_E_NOMEM, "out of memory");
     }
     if (st == MSP_OK)
         st = msp_ring_create(&c->ring, opt->dir, opt->ring_bytes > 0 ? opt->ring_bytes : RING_DEFAULT, err);
     if (st == MSP_OK)
-        st = start_writer(c, err);
+        st = msp_keeper_start(&c->keeper, err);
     if (st != MSP_OK) {
         msp_ring_close(&c->ring, true);
         pthread_mutex_destroy(&c->lock);
         pthread_mutex_destroy(&c->waiting_lock);
-        msp_free(c->writer_path);
+        msp_free(c->keeper.path);
         msp_free(c);
         return st;
     }
     *out = c;
     return MSP_OK;
-}
-
-static msp_status
-failure(msp_collect *c, msp_error *err)
-{
-    return msp_error_set(err, MSP_E_IO, "%s", c->ring.shared->error);
-}
-
-/* The writer died under us (somebody killed it): start another one, which goes on where it stopped. */
-static msp_status
-revive_writer(msp_collect *c, msp_error *err)
-{
-    if (msp_ring_is_lost(&c->ring))
-        return msp_ring_lost_error(&c->ring, err);
-    if (atomic_load(&c->ring.shared->failed))
-        return failure(c, err);
-    if (c->has_thread || msp_ring_writer_lives(&c->ring))
-        return MSP_OK;
-    msp_warning("the writer process is gone; starting another one");
-    if (c->restarts++ >= 3)
-        return start_thread(c, err);
-    return start_writer(c, err);
 }
 
 /*
@@ -254,62 +150,6 @@ leave(msp_collect *c, waiter *w)
 
 typedef bool condition(msp_collect *c, const void *arg);
 
-/* How long the writer has shown no sign of life to somebody who waits for it. */
-typedef struct stall {
-    uint32_t beats; /* as they were last seen */
-    struct timespec at;
-    int64_t ms;
-    bool told;
-} stall;
-
-static void
-begin_stall(stall *s, const msp_collect *c)
-{
-    *s = (stall){.beats = atomic_load(&c->ring.shared->beats)};
-    clock_gettime(CLOCK_MONOTONIC, &s->at);
-}
-
-/*
- * A writer that somebody has stopped, or that hangs in a write to a dead file server, is told of once. When it stands
- * still for too long recording fails for good: the program must not wait for ever. What is in the ring stays there for
- * the writer, should it go on, or for a reader.
- */
-static msp_status
-check_stall(msp_collect *c, stall *s, msp_error *err)
-{
-    ring_shared *shared = c->ring.shared;
-    const uint32_t beats = atomic_load(&shared->beats);
-    const long long pid = (long long)atomic_load(&shared->writer_pid);
-    struct timespec now;
-    int64_t ms;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    ms = (now.tv_sec - s->at.tv_sec) * 1000 + (now.tv_nsec - s->at.tv_nsec) / 1000000;
-    s->at = now;
-    s->ms = beats != s->beats ? 0 : s->ms + (ms < STALL_STEP_MS ? ms : STALL_STEP_MS);
-    s->beats = beats;
-    if (s->ms >= c->stall_max_ms) {
-        snprintf(shared->error, sizeof(shared->error),
-                 "the writer of the dump, process %lld, has done nothing for %lld s; recording stops and the program "
-                 "goes on",
-                 pid, (long long)(s->ms / 1000));
-        atomic_store(&shared->failed, 1);
-        return failure(c, err);
-    }
-    if (s->ms >= STALL_WARN_MS && !s->told) {
-        s->told = true;
-        if (msp_process_is_stopped(pid))
-            msp_warning("the program waits for the writer of the dump, process %lld, which is stopped; "
-                        "\"kill -CONT %lld\" lets it go on, and in %lld s recording ends without it",
-                        pid, pid, (long long)(c->stall_max_ms - s->ms) / 1000);
-        else
-            msp_warning("the program waits for the writer of the dump, process %lld, which has done nothing for %d s; "
-                        "in %lld s recording ends without it",
-                        pid, STALL_WARN_MS / 1000, (long long)(c->stall_max_ms - s->ms) / 1000);
-    }
-    return MSP_OK;
-}
-
 /* Wait, inside the lock, until cond holds; the writer is woken and its health looked at. */
 static msp_status
 wait_for(msp_collect *c, condition *cond, const void *arg, waiter *w, msp_error *err)
@@ -318,24 +158,23 @@ wait_for(msp_collect *c, condition *cond, const void *arg, waiter *w, msp_error 
     uint32_t seen = atomic_load(&s->for_producer); /* before cond is asked: what comes after that is heard */
     msp_status st = MSP_OK;
     int waited = 0;
-    stall idle;
+    msp_stall idle = msp_stall_begin(&c->keeper);
 
-    begin_stall(&idle, c);
     while (st == MSP_OK && !cond(c, arg)) {
         begin_wait(w);
         if (atomic_load(&c->ring.lost))
             return msp_ring_lost_error(&c->ring, err);
         if (atomic_load(&s->failed))
-            return failure(c, err);
+            return msp_ring_failed_error(&c->ring, err);
         msp_ring_wake(&s->for_writer);
         msp_ring_wait(&s->for_producer, seen, WAIT_MS);
         waited = atomic_load(&s->for_producer) == seen ? waited + WAIT_MS : 0;
         if (waited >= CHECK_MS) {
-            st = revive_writer(c, err);
+            st = msp_keeper_revive(&c->keeper, err);
             waited = 0;
         }
         if (st == MSP_OK)
-            st = check_stall(c, &idle, err);
+            st = msp_stall_check(&idle, &c->keeper, err);
         seen = atomic_load(&s->for_producer);
     }
     return st;
@@ -450,9 +289,9 @@ look_after_writer(msp_collect *c, waiter *w, msp_error *err)
     if ((now.tv_sec - c->met.tv_sec) * 1000 + (now.tv_nsec - c->met.tv_nsec) / 1000000 < LOOK_MS)
         return MSP_OK;
     c->met = now;
-    if (!c->has_thread && !msp_ring_writer_lives(&c->ring)) {
+    if (!msp_keeper_writer_lives(&c->keeper)) {
         begin_wait(w);
-        st = revive_writer(c, err);
+        st = msp_keeper_revive(&c->keeper, err);
     }
     return st;
 }
@@ -470,7 +309,7 @@ put(msp_collect *c, msp_record *r, waiter *w, msp_error *err)
     msp_status st = MSP_OK;
 
     if (atomic_load_explicit(&c->ring.shared->failed, memory_order_relaxed))
-        return failure(c, err);
+        return msp_ring_failed_error(&c->ring, err);
     if (atomic_load_explicit(&c->ring.lost, memory_order_relaxed))
         return msp_ring_lost_error(&c->ring, err);
     if (r->len > c->ring.capacity / 4 && (st = spill(c, r, err)) == MSP_OK)
@@ -688,7 +527,7 @@ msp_collect_flush(msp_collect *c, void (*wait)(bool, void *), void *payload, msp
     if (msp_ring_is_lost(&c->ring))
         st = msp_ring_lost_error(&c->ring, err);
     else if (atomic_load(&c->ring.shared->failed))
-        st = failure(c, err);
+        st = msp_ring_failed_error(&c->ring, err);
     else if (!is_published(c))
         st = flush_ring(c, &w, err);
     leave(c, &w);
@@ -719,8 +558,8 @@ msp_collect_close(msp_collect *c)
         if (wait_for(c, writer_is_done, NULL, &w, &err) != MSP_OK && !told)
             msp_warning("%s", err.message);
         leave(c, &w);
-        if (c->has_thread)
-            pthread_join(c->thread, NULL);
+        if (c->keeper.has_thread)
+            pthread_join(c->keeper.thread, NULL);
         /* after a failure the ring keeps what could not be written, unless there is nothing left of it */
         msp_ring_close(&c->ring, msp_ring_is_lost(&c->ring) || atomic_load(&c->ring.shared->done) != 0);
     }
@@ -728,6 +567,6 @@ msp_collect_close(msp_collect *c)
     pthread_mutex_destroy(&c->lock);
     pthread_mutex_destroy(&c->waiting_lock);
     msp_free(c->waiting);
-    msp_free(c->writer_path);
+    msp_free(c->keeper.path);
     msp_free(c);
 }

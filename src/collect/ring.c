@@ -143,6 +143,12 @@ msp_ring_lost_error(const msp_ring *r, msp_error *err)
                          r->path);
 }
 
+msp_status
+msp_ring_failed_error(const msp_ring *r, msp_error *err)
+{
+    return msp_error_set(err, MSP_E_IO, "%s", r->shared->error);
+}
+
 static void
 init_shared(ring_shared *s, uint64_t capacity)
 {

@@ -78,6 +78,9 @@ bool msp_ring_is_lost(msp_ring *r);
 /* What is said of a ring that is lost. Returns MSP_E_IO. */
 msp_status msp_ring_lost_error(const msp_ring *r, msp_error *err);
 
+/* The error that ended recording, which the writer has left there, or whoever waited for it. */
+msp_status msp_ring_failed_error(const msp_ring *r, msp_error *err);
+
 /* Copy a whole frame (its header's size set) into the ring and return where it stands, NULL: there is no room now. */
 frame_header *msp_ring_put(msp_ring *r, const void *frame, size_t size);
 

@@ -5,7 +5,7 @@
  * noted before it is a boundary, and what the node puts on it in backward is this call's own contribution, to the bit,
  * whatever else uses the input. No node is added to the graph; a hook knows numbers only.
  */
-#include "address_map.h"
+#include "recording/address_map.h"
 #include "grad/inputs.h"
 #include <stddef.h>
 #include <stdint.h>

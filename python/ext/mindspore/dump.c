@@ -5,7 +5,7 @@
  * of a record is a bytes object of tokens, so that inputs are measured before the call that may change them and
  * gradients when they arrive.
  */
-#include "mindspore.h"
+#include "types/types.h"
 #include "mindspore/dump.h"
 
 static void

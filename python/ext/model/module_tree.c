@@ -6,7 +6,7 @@
  * addresses stay and no reference does: the model may go, and then its tree is another one.
  */
 #include "model/module_tree.h"
-#include "address_map.h"
+#include "recording/address_map.h"
 #include <string.h>
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */

@@ -5,7 +5,7 @@
  * parameters, what needs gradients. That is a microsecond for three modules, and start() does it for every step.
  */
 #include "model/model.h"
-#include "address_map.h"
+#include "recording/address_map.h"
 #include <string.h>
 
 static PyObject *str_compiled, *str_parameters, *str_modules;

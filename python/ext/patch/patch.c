@@ -12,7 +12,7 @@
  * number. Python function: see function.c. Anything else, and all of them where the self-test fails: an object
  * that stands in for it as an attribute (wrapper.c), which does change identity.
  */
-#include "address_map.h"
+#include "recording/address_map.h"
 #include "call/call.h"
 #include <stddef.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #ifndef MSP_PY_PATCH_H
 #define MSP_PY_PATCH_H
 
-#include "recording.h"
+#include "recording/recording.h"
 
 /* A name and how often it was called in this step: "Functional.relu". Shared by all objects with that name. */
 typedef struct probe_name {

@@ -5,7 +5,7 @@
  * milliseconds for text with source lines. The text of a new one is made by Python (probe.stack_text), which also says
  * what kind of call it is. Code objects of known stacks are kept alive: their addresses are the keys.
  */
-#include "address_map.h"
+#include "recording/address_map.h"
 #include "call/call.h"
 #include "legacy/legacy.h"
 #include "stack/stack.h"

@@ -2,7 +2,7 @@
 #ifndef MSP_PY_STACK_H
 #define MSP_PY_STACK_H
 
-#include "recording.h"
+#include "recording/recording.h"
 
 typedef struct probe_site {
     uint32_t stack;  /* 0: it cannot be had */

@@ -2,8 +2,8 @@
  * record.c - a tensor's record: its memory (memory.c) measured, and saved where that is wanted.
  */
 #include "call/call.h"
+#include "checks/checks.h"
 #include "legacy/legacy.h"
-#include "online.h"
 #include "tensor/tensor.h"
 #include <limits.h>
 #include <math.h>

@@ -12,7 +12,7 @@
 #ifndef MSP_PY_TENSOR_H
 #define MSP_PY_TENSOR_H
 
-#include "recording.h"
+#include "recording/recording.h"
 
 /* The longest name of a module ("Module.a.Linear"; longer ones are made shorter when they are told to us, by
  * pytorch/modules.py), and a buffer for it with direction and numbers. */

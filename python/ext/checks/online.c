@@ -3,7 +3,8 @@
  *
  * Whatever may take time runs without the GIL.
  */
-#include "online.h"
+#include "checks/checks.h"
+#include "types/types.h"
 #include "msprobe/online.h"
 
 /* ---- the training process ---------------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* stats.c - msprobe.stats() and its result: the struct itself; numbers become Python objects when they are read. */
 #include <stddef.h>
-#include "module.h"
+#include "types/types.h"
 
 typedef struct stats_object {
     PyObject_HEAD msp_stats s;

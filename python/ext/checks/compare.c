@@ -1,5 +1,5 @@
 /* compare.c - msprobe._core.compare() and parse(): two dumps side by side, and one call of an old one. */
-#include "module.h"
+#include "checks/checks.h"
 #include "msprobe/compare.h"
 #include "msprobe/log.h"
 

@@ -2,7 +2,7 @@
  * replay.c - what msprobe.replay needs of the C library: a dump's records, the local error of a result, and the file
  * that measurements are written to.
  */
-#include "module.h"
+#include "checks/checks.h"
 #include "msprobe/dump.h"
 #include "msprobe/local.h"
 

@@ -1,5 +1,5 @@
 /* tensor_file.c - msprobe.TensorFile: the tensors of a .safetensors or .pt file by name, in file order. */
-#include "module.h"
+#include "types/types.h"
 
 typedef struct file_object {
     PyObject_HEAD msp_tensor_file *file;

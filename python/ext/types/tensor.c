@@ -4,7 +4,7 @@
  * Speaks the buffer protocol, so that memoryview(t) and numpy.asarray(t) see the file's own pages. bfloat16 and float8
  * have no format letter there: their elements appear as unsigned integers of the same size.
  */
-#include "module.h"
+#include "types/types.h"
 
 typedef struct tensor_object {
     PyObject_HEAD msp_tensor t;

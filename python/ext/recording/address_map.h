@@ -3,7 +3,7 @@
 #ifndef MSP_PY_ADDRESS_MAP_H
 #define MSP_PY_ADDRESS_MAP_H
 
-#include "recording.h"
+#include "recording/recording.h"
 
 /* ---- a map from addresses ---------------------------------------------------------------------------------------- */
 

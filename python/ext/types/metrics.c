@@ -1,6 +1,6 @@
 /* metrics.c - msprobe.metrics() and its result. */
 #include <stddef.h>
-#include "module.h"
+#include "types/types.h"
 
 typedef struct metrics_object {
     PyObject_HEAD msp_metrics m;

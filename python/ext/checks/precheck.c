@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <sys/prctl.h>
 #include <unistd.h>
-#include "module.h"
+#include "checks/checks.h"
 #include "msprobe/precheck.h"
 
 typedef size_t write_function(char *buf, size_t size, const void *what);

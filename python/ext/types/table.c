@@ -1,5 +1,5 @@
 /* table.c - msprobe.Table: rows of Python values into a .csv, .xlsx or .json file. */
-#include "module.h"
+#include "types/types.h"
 
 typedef struct table_object {
     PyObject_HEAD msp_table *table; /* NULL once closed */

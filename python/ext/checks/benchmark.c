@@ -1,5 +1,5 @@
 /* benchmark.c - what task free_benchmark needs of the C library: inputs changed, results compared, rows written. */
-#include "module.h"
+#include "checks/checks.h"
 #include "msprobe/benchmark.h"
 
 /* ---- changing --------------------------------------------------------------------------------------------------- */
