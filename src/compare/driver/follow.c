@@ -1,7 +1,7 @@
-/* run_follow.c - a run in a process that works for process 0. */
+/* follow.c - a run in a process that works for process 0. */
 #include "compare/page/page_run.h"
 #include "compare/run/chosen_layout.h"
-#include "compare/run_pairs.h"
+#include "compare/driver/pairs.h"
 #include "compare/share/share.h"
 #include "core/alloc.h"
 #include "core/cpu.h"

@@ -6,7 +6,7 @@
 #include "compare/page/page_run.h"
 #include "compare/run/chosen_layout.h"
 #include "compare/run/claim.h"
-#include "compare/run_pairs.h"
+#include "compare/driver/pairs.h"
 #include "compare/share/share.h"
 #include "core/alloc.h"
 #include "core/cpu.h"
