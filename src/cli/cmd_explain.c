@@ -236,10 +236,7 @@ json_elements(msp_jsonout *j, const msp_explained_row *r)
     msp_jsonout_open(j, "worst_elements", '[');
     for (size_t i = 0; i < r->nworst; i++) {
         msp_jsonout_open(j, NULL, '{');
-        msp_jsonout_open(j, "index", '[');
-        for (int32_t k = 0; k < r->ndim; k++)
-            msp_jsonout_int(j, NULL, r->worst[i].coords[k]);
-        msp_jsonout_close(j, ']');
+        msp_jsonout_ints(j, "index", r->worst[i].coords, (size_t)r->ndim);
         msp_jsonout_text(j, "npu", r->worst[i].value[0]);
         msp_jsonout_text(j, "bench", r->worst[i].value[1]);
         msp_jsonout_close(j, '}');

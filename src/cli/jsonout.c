@@ -128,3 +128,12 @@ msp_jsonout_texts(msp_jsonout *j, const char *key, char *const *texts, size_t n)
         msp_jsonout_text(j, NULL, texts[i]);
     msp_jsonout_close(j, ']');
 }
+
+void
+msp_jsonout_ints(msp_jsonout *j, const char *key, const int64_t *v, size_t n)
+{
+    msp_jsonout_open(j, key, '[');
+    for (size_t i = 0; i < n; i++)
+        msp_jsonout_int(j, NULL, v[i]);
+    msp_jsonout_close(j, ']');
+}

@@ -407,15 +407,6 @@ json_tops(msp_jsonout *j, const msp_look *l, const msp_look_summary *s)
     msp_jsonout_close(j, ']');
 }
 
-static void
-json_number(msp_jsonout *j, const char *key, int64_t n)
-{
-    if (n == MSP_DUMP_NO_NUMBER)
-        msp_jsonout_text(j, key, NULL);
-    else
-        msp_jsonout_int(j, key, n);
-}
-
 void
 msp_show_dump_json(msp_jsonout *j, msp_look *l, const msp_dump_place *place)
 {
@@ -423,8 +414,8 @@ msp_show_dump_json(msp_jsonout *j, msp_look *l, const msp_dump_place *place)
 
     msp_jsonout_open(j, NULL, '{');
     msp_jsonout_text(j, "path", s->path);
-    json_number(j, "step", place->step);
-    json_number(j, "rank", place->rank);
+    msp_jsonout_number(j, "step", place->step);
+    msp_jsonout_number(j, "rank", place->rank);
     msp_jsonout_text(j, "error", NULL);
     msp_jsonout_text(j, "framework", msp_framework_name(s->framework));
     msp_jsonout_text(j, "task", s->task);

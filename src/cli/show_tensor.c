@@ -273,25 +273,16 @@ json_extreme(msp_jsonout *j, const char *key, const shown *s, double v, int64_t 
 }
 
 static void
-json_counts(msp_jsonout *j, const char *key, const int64_t *v, int n)
-{
-    msp_jsonout_open(j, key, '[');
-    for (int i = 0; i < n; i++)
-        msp_jsonout_int(j, NULL, v[i]);
-    msp_jsonout_close(j, ']');
-}
-
-static void
 json_histograms(msp_jsonout *j, const msp_look_values *v)
 {
     msp_jsonout_open(j, "histogram", '{');
     msp_jsonout_float(j, "low", v->low);
     msp_jsonout_float(j, "high", v->high);
-    json_counts(j, "counts", v->bins, MSP_LOOK_BINS);
+    msp_jsonout_ints(j, "counts", v->bins, MSP_LOOK_BINS);
     msp_jsonout_close(j, '}');
     msp_jsonout_open(j, "magnitudes", '{');
     msp_jsonout_int(j, "first_decade", MSP_LOOK_FIRST_DECADE);
-    json_counts(j, "counts", v->decades, MSP_LOOK_DECADES);
+    msp_jsonout_ints(j, "counts", v->decades, MSP_LOOK_DECADES);
     msp_jsonout_close(j, '}');
 }
 
