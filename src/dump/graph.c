@@ -276,19 +276,9 @@ on_rename(const msp_cell *cells, size_t count, void *payload, msp_error *err)
 }
 
 static msp_status
-ignore_header(const msp_cell *cells, size_t count, void *payload, msp_error *err)
-{
-    (void)cells;
-    (void)count;
-    (void)payload;
-    (void)err;
-    return MSP_OK;
-}
-
-static msp_status
 read_renames(renames *r, const char *dir, msp_error *err)
 {
-    msp_table_sink sink = {ignore_header, on_rename, r};
+    msp_table_sink sink = {NULL, on_rename, r};
     char *path = msp_path_join(dir, "mapping.csv");
     msp_status st = path == NULL ? no_memory(err) : MSP_OK;
 
