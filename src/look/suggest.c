@@ -12,16 +12,6 @@
 
 enum { LONGEST = 255, MAX_HITS = 8 };
 
-static size_t
-count_dots(msp_str s)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < s.len; i++)
-        n += s.p[i] == '.';
-    return n;
-}
-
 /* The first dots + 1 parts of name. */
 static msp_str
 first_parts(msp_str name, size_t dots)
@@ -104,7 +94,7 @@ size_t
 msp_look_suggest(msp_look_text *out, size_t max, const msp_look *l, const char *name)
 {
     msp_str word = msp_str_of(name);
-    size_t dots = count_dots(word), n = 0;
+    size_t dots = msp_str_count(word, '.'), n = 0;
     unsigned limit = (unsigned)(word.len < 8 ? 2 : word.len / 4);
     near best[MAX_HITS];
     msp_map seen = {0};

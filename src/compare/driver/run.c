@@ -1,5 +1,4 @@
 /* run.c - msp_compare_run(): all pairs, some beside each other, and what is said about them together. */
-#include <time.h>
 #include "compare/explain/answer.h"
 #include "compare/graph/graph.h"
 #include "compare/job/job.h"
@@ -9,17 +8,9 @@
 #include "compare/driver/pairs.h"
 #include "compare/share/share.h"
 #include "core/alloc.h"
+#include "core/clock.h"
 #include "core/cpu.h"
 #include "core/log.h"
-
-static double
-seconds_now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* One analysis for each folder of results: a step is compared with itself only. */
 static msp_status
@@ -157,7 +148,7 @@ msp_compare_run(msp_compare_result *out, const msp_compare_options *opt, msp_err
     msp_compare_options chosen = *opt;
     msp_run run = {.opt = &chosen, .threads = opt->threads > 0 ? opt->threads : msp_cpu_count()};
     const char *output_dir = opt->output_dir != NULL ? opt->output_dir : "./output";
-    double start = seconds_now();
+    double start = msp_clock_seconds();
     msp_name_map names = {0};
     msp_cross *cross = NULL;
     msp_stamp stamp = {0};
@@ -213,6 +204,6 @@ msp_compare_run(msp_compare_result *out, const msp_compare_options *opt, msp_err
     msp_cross_close(cross);
     msp_name_map_release(&names);
     pthread_mutex_destroy(&run.lock);
-    out->seconds = seconds_now() - start;
+    out->seconds = msp_clock_seconds() - start;
     return st;
 }

@@ -1,5 +1,5 @@
 /*
- * diff_search.c - which call differs first, over all ranks.
+ * search.c - which call differs first, over all ranks.
  *
  * A training step is, per rank, compute calls between communication calls. Communication calls of different ranks that
  * belong together happen at the same time, so they get the same layer: the longest chain of communication before them.

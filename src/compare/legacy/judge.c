@@ -1,5 +1,5 @@
 /*
- * legacy_judge.c - rows measured and judged as ptdbg_ascend and torch_npu.hooks did.
+ * judge.c - rows measured and judged as ptdbg_ascend and torch_npu.hooks did.
  *
  * The numbers are the kernels'. The older rules differ from the newer in what they say where there is no number, and in
  * NaN and infinities: to them one NaN anywhere made the whole result NaN, while the kernels leave such places out. So

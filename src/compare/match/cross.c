@@ -46,15 +46,6 @@ no_memory(msp_error *err)
 
 /* ---- functions ----------------------------------------------------------------------------------------------- */
 
-static bool
-is_digits(const char *p, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (p[i] < '0' || p[i] > '9')
-            return false;
-    return n > 0;
-}
-
 msp_str
 msp_cross_stem(msp_str api)
 {
@@ -69,7 +60,7 @@ msp_cross_stem(msp_str api)
         return none;
     for (number = end; number > 0 && api.p[number - 1] != '.'; number--)
         continue;
-    if (number < 2 || !is_digits(api.p + number, end - number))
+    if (number < 2 || !msp_str_is_digits((msp_str){api.p + number, end - number}))
         return none;
     return (msp_str){api.p, number - 1};
 }
@@ -415,7 +406,7 @@ add_with_rule(msp_buf *out, const api_rule *r, msp_str rest)
     while (at + len < end && at[len] != '.')
         len++;
     to = paired_position(lists, (msp_str){at, len});
-    if (to == NULL && is_digits(at, len))
+    if (to == NULL && msp_str_is_digits((msp_str){at, len}))
         return false;
     msp_buf_add(out, rest.p, (size_t)(at - rest.p));
     if (to != NULL)

@@ -39,27 +39,6 @@ no_memory(msp_error *err)
 
 /* ---- dotted names -------------------------------------------------------------------------------------------- */
 
-static bool
-is_digits(msp_str s)
-{
-    for (size_t i = 0; i < s.len; i++)
-        if (s.p[i] < '0' || s.p[i] > '9')
-            return false;
-    return s.len > 0;
-}
-
-/* Cut the last part off and return it. */
-static msp_str
-pop_part(msp_str *s)
-{
-    const char *end = s->p + s->len, *p = end;
-
-    while (p > s->p && p[-1] != '.')
-        p--;
-    s->len = p > s->p ? (size_t)(p - s->p) - 1 : 0;
-    return (msp_str){p, (size_t)(end - p)};
-}
-
 static void
 add_part(msp_buf *b, msp_str part)
 {
@@ -83,22 +62,16 @@ is_layer(msp_str name)
 static bool
 split_layer(msp_str name, msp_str *path, msp_str *type, msp_str *state)
 {
-    msp_str rest = name, last = pop_part(&rest);
+    msp_str rest = name, last = msp_str_pop(&rest);
 
-    *state = is_digits(last) ? pop_part(&rest) : last;
-    *type = pop_part(&rest);
+    *state = msp_str_is_digits(last) ? msp_str_pop(&rest) : last;
+    *type = msp_str_pop(&rest);
     msp_str_shift(&rest);
     *path = rest;
     return state->len > 0 && type->len > 0 && rest.len > 0;
 }
 
 /* ---- stacks -------------------------------------------------------------------------------------------------- */
-
-static bool
-has(msp_str s, const char *part)
-{
-    return msp_str_find(s, msp_str_of(part)) != NULL;
-}
 
 /* The file of a frame "File path, line n, in f, \n code", and its function. */
 static msp_str
@@ -125,15 +98,16 @@ frame_function(msp_str frame)
 static bool
 is_framework_file(msp_str file)
 {
-    return has(file, "site-packages/torch") || has(file, "package/torch") || has(file, "site-packages/mindspore") ||
-           has(file, "package/mindspore");
+    return msp_str_has(file, "site-packages/torch") || msp_str_has(file, "package/torch") ||
+           msp_str_has(file, "site-packages/mindspore") || msp_str_has(file, "package/mindspore");
 }
 
 /* The layer's own method: what lies outside of it is no part of the way from the layer to the call. */
 static bool
 ends_layer(msp_str frame, bool mindspore)
 {
-    return mindspore ? has(frame, "construct") : has(frame, "in forward,") || has(frame, "in backward,");
+    return mindspore ? msp_str_has(frame, "construct")
+                     : msp_str_has(frame, "in forward,") || msp_str_has(frame, "in backward,");
 }
 
 /*
@@ -150,7 +124,7 @@ entrance(const msp_json *frames, bool mindspore)
     for (size_t i = 0; i < n && end == n; i++) {
         msp_str f = msp_json_string(msp_json_at(frames, i));
 
-        if (has(f, "Template")) {
+        if (msp_str_has(f, "Template")) {
             wrapped = true;
             first = i + 1;
         } else if (wrapped && ends_layer(f, mindspore)) {
@@ -164,10 +138,10 @@ entrance(const msp_json *frames, bool mindspore)
             break;
         found = f;
     }
-    if (found.len == 0 || has(frame_file(found), "msprobe"))
+    if (found.len == 0 || msp_str_has(frame_file(found), "msprobe"))
         return (msp_str){NULL, 0};
     found = frame_function(found);
-    return has(found, "construct") || has(found, "__call__") ? (msp_str){NULL, 0} : found;
+    return msp_str_has(found, "construct") || msp_str_has(found, "__call__") ? (msp_str){NULL, 0} : found;
 }
 
 /* ---- scopes -------------------------------------------------------------------------------------------------- */
@@ -195,12 +169,12 @@ function_scope(msp_buf *out, scopes *s, size_t i, msp_str name)
 {
     msp_str parent = parent_of(s, name), path, type, state, rest = name;
 
-    s->state[i] = pop_part(&rest);
-    if (is_digits(s->state[i]))
-        s->state[i] = pop_part(&rest);
+    s->state[i] = msp_str_pop(&rest);
+    if (msp_str_is_digits(s->state[i]))
+        s->state[i] = msp_str_pop(&rest);
     else
-        pop_part(&rest); /* the call's number */
-    s->type[i] = pop_part(&rest);
+        msp_str_pop(&rest); /* the call's number */
+    s->type[i] = msp_str_pop(&rest);
     if (parent.len > 0 && split_layer(parent, &path, &type, &state))
         add_part(out, path);
     if (s->stack != NULL && !has_no_stack_scope(name))
@@ -333,24 +307,10 @@ renumber_stages(scopes *s, msp_buf *scratch, msp_error *err)
 
 /* ---- one side ------------------------------------------------------------------------------------------------ */
 
-static char *
-beside(const char *json_path, const char *name)
-{
-    msp_str dir = msp_path_dir(json_path);
-    msp_buf b = {0};
-
-    msp_buf_str(&b, dir);
-    msp_buf_char(&b, '/');
-    msp_buf_text(&b, name);
-    if (b.failed)
-        msp_buf_release(&b);
-    return b.p;
-}
-
 static msp_status
 read_construct(scopes *s, const char *json_path, msp_error *err)
 {
-    char *path = beside(json_path, "construct.json");
+    char *path = msp_path_beside(json_path, "construct.json");
     msp_status st;
 
     if (path == NULL)
@@ -379,7 +339,7 @@ read_construct(scopes *s, const char *json_path, msp_error *err)
 static msp_status
 read_stack(scopes *s, const char *json_path, msp_error *err)
 {
-    char *path = beside(json_path, "stack.json");
+    char *path = msp_path_beside(json_path, "stack.json");
     msp_status st = MSP_OK;
 
     if (path == NULL)
@@ -494,7 +454,7 @@ type_at(const msp_map *types, const scopes *s, msp_str prefix)
     if (prefix.len == 0)
         return msp_str_of(TOP_LAYER);
     e = msp_map_get(types, prefix);
-    return e != NULL ? s->type[e->value] : pop_part(&whole);
+    return e != NULL ? s->type[e->value] : msp_str_pop(&whole);
 }
 
 /* A scope in the other framework's names. */

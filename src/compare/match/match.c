@@ -5,15 +5,6 @@
 
 /* ---- types ------------------------------------------------------------------------------------------------------- */
 
-static bool
-is_one_of(msp_str s, const char *const *names, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (msp_str_eq(s, msp_str_of(names[i])))
-            return true;
-    return false;
-}
-
 /* "int" for every integer type of either framework, and so on; 0 for what is no element type. */
 static msp_dtype_class
 class_of(msp_str s)
@@ -34,8 +25,8 @@ msp_match_dtypes(msp_str npu, msp_str bench, bool cross_framework)
 
         return c != MSP_CLASS_NONE && c == class_of(bench);
     }
-    return (is_one_of(npu, torch, 3) && is_one_of(bench, torch, 3)) ||
-           (is_one_of(npu, mindspore, 3) && is_one_of(bench, mindspore, 3));
+    return (MSP_STR_IS_ONE_OF(npu, torch) && MSP_STR_IS_ONE_OF(bench, torch)) ||
+           (MSP_STR_IS_ONE_OF(npu, mindspore) && MSP_STR_IS_ONE_OF(bench, mindspore));
 }
 
 /* Types repeat in every row, so each pair of them is judged once. */

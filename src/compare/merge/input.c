@@ -1,4 +1,4 @@
-/* merge_input.c - see merge_input.h. */
+/* input.c - see input.h. */
 #include "compare/merge/input.h"
 
 #include <stdio.h>

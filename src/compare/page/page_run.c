@@ -6,6 +6,7 @@
 #include "core/alloc.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "core/path.h"
 
 msp_status
 msp_page_run_open(msp_page_run *out, const char *dir, const char *timestamp, size_t npairs, msp_error *err)
@@ -202,7 +203,7 @@ msp_page_parent_of(const msp_json *v)
 msp_status
 msp_page_feed_construct(msp_page_part *part, const char *json_path, msp_error *err)
 {
-    char *path = msp_plan_beside(json_path, "construct.json");
+    char *path = msp_path_beside(json_path, "construct.json");
     msp_json_doc doc = {0};
     msp_mapping map = {0};
     msp_status st = MSP_OK;

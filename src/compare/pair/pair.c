@@ -7,12 +7,12 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 #include "compare/explain/advisor.h"
 #include "compare/explain/answer.h"
 #include "compare/explain/call.h"
 #include "core/alloc.h"
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/path.h"
 #include "core/pool.h"
@@ -499,7 +499,7 @@ tensor_dir_of(const msp_pair *p, int i)
     const char *given = i == 0 ? opt->npu_dir : opt->bench_dir;
 
     if (!msp_pair_is_legacy(p))
-        return msp_plan_beside(p->sides[i].path, "dump_tensor_data");
+        return msp_path_beside(p->sides[i].path, "dump_tensor_data");
     return given != NULL && p->plan->label[0] == '\0' ? msp_result_text(msp_str_of(given))
                                                       : msp_legacy_data_dir(p->sides[i].path);
 }
@@ -558,21 +558,12 @@ release(msp_pair *p)
     msp_stack_close(p->own_stack);
 }
 
-static double
-seconds_now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 void
 msp_pair_compare(msp_run *run, const msp_plan_pair *plan, msp_compare_pair *out, msp_pair_parts *parts)
 {
     msp_error err = {MSP_OK, ""};
     msp_pair p = {.run = run, .plan = plan, .out = out, .err = &err, .measurer.fds = {-1, -1}};
-    double start = seconds_now();
+    double start = msp_clock_seconds();
 
     out->status = prepare(&p);
     if (out->status == MSP_OK)
@@ -589,5 +580,5 @@ msp_pair_compare(msp_run *run, const msp_plan_pair *plan, msp_compare_pair *out,
     }
     parts->job = p.job;
     release(&p);
-    out->seconds = seconds_now() - start;
+    out->seconds = msp_clock_seconds() - start;
 }

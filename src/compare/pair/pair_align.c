@@ -24,7 +24,7 @@ typedef struct modules {
 static bool
 read_modules(modules *m, const msp_pair_side *side)
 {
-    char *path = msp_plan_beside(side->path, "construct.json");
+    char *path = msp_path_beside(side->path, "construct.json");
     msp_map calls = {0};
     bool ok = path != NULL;
 
@@ -180,7 +180,7 @@ align(msp_pair *p, const msp_align_side sides[2])
 static msp_stack *
 open_bench_stack(const msp_pair *p)
 {
-    char *path = msp_plan_beside(p->sides[1].path, "stack.json");
+    char *path = msp_path_beside(p->sides[1].path, "stack.json");
     msp_stack *s = NULL;
 
     if (path != NULL && msp_path_kind_of(path) == MSP_PATH_FILE && msp_stack_open(&s, path, NULL) != MSP_OK)

@@ -65,21 +65,6 @@ msp_plan_weight(const msp_plan_pair *pair)
     return file_size(pair->npu) + file_size(pair->bench);
 }
 
-char *
-msp_plan_beside(const char *path, const char *name)
-{
-    msp_str dir = msp_path_dir(path);
-    msp_buf b = {0};
-
-    msp_buf_str(&b, dir);
-    if (dir.p[dir.len - 1] != '/')
-        msp_buf_char(&b, '/');
-    msp_buf_text(&b, name);
-    if (b.failed)
-        msp_buf_release(&b);
-    return b.p;
-}
-
 /* ---- one pair ---------------------------------------------------------------------------------------------------- */
 
 static char *

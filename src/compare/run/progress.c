@@ -1,21 +1,12 @@
 /* progress.c - what the pairs of a run have done together, and telling the caller of it now and then. */
-#include <time.h>
 #include "compare/run/run.h"
-
-static double
-seconds_now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
+#include "core/clock.h"
 
 /* With the lock held. */
 static void
 report(msp_run *run, bool always)
 {
-    double now = seconds_now();
+    double now = msp_clock_seconds();
 
     if (run->opt->progress == NULL || (!always && now - run->last_report < 0.1))
         return;

@@ -48,7 +48,7 @@ msp_flow_is_view(msp_str op)
                                        "unflatten", "squeeze",   "t",       "movedim", "swapaxes",   "unsqueeze",
                                        "float",     "to",        "type_as", "flip",    "roll",       "clone"};
 
-    return MSP_FLOW_IS(op, list);
+    return MSP_STR_IS_ONE_OF(op, list);
 }
 
 bool
@@ -56,7 +56,7 @@ msp_flow_is_parts(msp_str op)
 {
     static const char *const list[] = {"chunk", "split", "unbind", "cat", "concat", "stack", "tensor_split"};
 
-    return MSP_FLOW_IS(op, list);
+    return MSP_STR_IS_ONE_OF(op, list);
 }
 
 static bool
@@ -64,7 +64,7 @@ hands_elements_on(msp_str op)
 {
     static const char *const list[] = {"expand", "repeat", "repeat_interleave", "getitem"};
 
-    return msp_flow_is_view(op) || msp_flow_is_parts(op) || MSP_FLOW_IS(op, list);
+    return msp_flow_is_view(op) || msp_flow_is_parts(op) || MSP_STR_IS_ONE_OF(op, list);
 }
 
 static bool
@@ -72,7 +72,7 @@ is_norm(msp_str op)
 {
     static const char *const list[] = {"layer_norm", "batch_norm", "group_norm", "instance_norm", "rms_norm"};
 
-    return MSP_FLOW_IS(op, list);
+    return MSP_STR_IS_ONE_OF(op, list);
 }
 
 /* A relative error of the result is an absolute one of the input. */
@@ -82,7 +82,7 @@ is_exponential(msp_str op)
     static const char *const list[] = {"softmax",       "log_softmax", "logsumexp", "exp",
                                        "cross_entropy", "sigmoid",     "exp2",      "expm1"};
 
-    return MSP_FLOW_IS(op, list);
+    return MSP_STR_IS_ONE_OF(op, list);
 }
 
 /* An absolute error of the result is an absolute one of the input. */
@@ -91,7 +91,7 @@ is_logarithmic(msp_str op)
 {
     static const char *const list[] = {"log_softmax", "logsumexp", "cross_entropy", "nll_loss"};
 
-    return MSP_FLOW_IS(op, list);
+    return MSP_STR_IS_ONE_OF(op, list);
 }
 
 /* Near a tie or a corner the gradient takes another way altogether. */
@@ -102,7 +102,7 @@ chooses(msp_str op)
                                        "min",        "max_pool1d", "max_pool2d", "abs",  "maximum", "minimum",
                                        "max_pool3d", "hardtanh",   "clamp",      "sort", "topk"};
 
-    return MSP_FLOW_IS(op, list);
+    return MSP_STR_IS_ONE_OF(op, list);
 }
 
 static bool
@@ -110,7 +110,7 @@ adds(msp_str op)
 {
     static const char *const list[] = {"add", "sub", "iadd", "isub", "radd", "rsub"};
 
-    return MSP_FLOW_IS(op, list);
+    return MSP_STR_IS_ONE_OF(op, list);
 }
 
 /* ---- one tensor -------------------------------------------------------------------------------------------------- */
@@ -189,21 +189,6 @@ value_of(flow *f, size_t row)
     return entry == NULL ? NULL : &f->values[entry->value];
 }
 
-static const msp_row_api *
-forward_of(flow *f, msp_str name)
-{
-    msp_map_entry *entry;
-
-    if (!msp_str_ends(name, MSP_STR(".backward")))
-        return NULL;
-    f->scratch.len = 0;
-    msp_buf_add(&f->scratch, name.p, name.len - 8);
-    msp_buf_text(&f->scratch, "forward");
-    f->failed = f->failed || f->scratch.failed;
-    entry = f->scratch.failed ? NULL : msp_map_get(&f->calls, msp_buf_view(&f->scratch));
-    return entry == NULL ? NULL : &f->src->npu->apis[entry->value];
-}
-
 /* ---- what a call takes ------------------------------------------------------------------------------------------- */
 
 static uint32_t
@@ -262,9 +247,10 @@ static taken
 take_inputs(flow *f, const msp_row_api *api, msp_str op)
 {
     taken in = {.first = MSP_NO_CALL, .latest = MSP_NO_CALL};
-    const msp_row_api *forward = forward_of(f, api->name);
+    const msp_row_api *forward = msp_evidence_forward(f->src, &f->calls, api->name, &f->scratch);
     double absolute;
 
+    f->failed = f->failed || f->scratch.failed;
     f->as_many = has_as_many(f, api);
     for (size_t i = api->first; i < api->first + api->count; i++)
         if (f->src->npu->rows[i].state < STATE_OUTPUT)
@@ -330,7 +316,7 @@ amplified(const taken *in, const msp_evidence *e, const msp_tensor_pair *t)
     static const char *const centred[] = {"softmax", "log_softmax"};
     msp_str op = msp_verdict_operation(msp_evidence_name(e));
     bool summed = e->nature.backward && e->nature.cls == MSP_CALL_VECTOR && t->n < in->n;
-    bool cancels = e->nature.backward ? summed || MSP_FLOW_IS(op, centred) : adds(op);
+    bool cancels = e->nature.backward ? summed || MSP_STR_IS_ONE_OF(op, centred) : adds(op);
 
     return cancels && t->norm > 0 ? fmin(fmax(in->norm / t->norm / PART, 1), MOST) : 1;
 }

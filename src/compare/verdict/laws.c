@@ -89,9 +89,9 @@ forward_law(msp_str op)
         return LAW_COPY;
     if (msp_flow_is_parts(op))
         return LAW_PARTS;
-    if (MSP_FLOW_IS(op, adds))
+    if (MSP_STR_IS_ONE_OF(op, adds))
         return LAW_ADD;
-    if (MSP_FLOW_IS(op, means))
+    if (MSP_STR_IS_ONE_OF(op, means))
         return LAW_MEAN;
     return msp_str_eq(op, MSP_STR("sum"))       ? LAW_SUM
            : msp_str_eq(op, MSP_STR("pow"))     ? LAW_SQUARE
@@ -113,9 +113,10 @@ backward_law(msp_str op, bool bias, size_t nth)
         return LAW_COPY;
     if (msp_flow_is_parts(op))
         return LAW_PARTS;
-    if (MSP_FLOW_IS(op, adds) || (bias && MSP_FLOW_IS(op, biased)) || (nth == 0 && MSP_FLOW_IS(op, scatter)))
+    if (MSP_STR_IS_ONE_OF(op, adds) || (bias && MSP_STR_IS_ONE_OF(op, biased)) ||
+        (nth == 0 && MSP_STR_IS_ONE_OF(op, scatter)))
         return LAW_SUM;
-    return nth == 0 && MSP_FLOW_IS(op, centred) ? LAW_ZERO : LAW_NONE;
+    return nth == 0 && MSP_STR_IS_ONE_OF(op, centred) ? LAW_ZERO : LAW_NONE;
 }
 
 /* The size of the dimension over which the bench's softmax was taken, 0: none fits. */
