@@ -12,6 +12,7 @@
 #include "core/alloc.h"
 #include "core/file.h"
 #include "core/path.h"
+#include "dump/construct.h"
 #include "dump/dump_read.h"
 
 static const char TOP_LAYER[] = "TopLayer";
@@ -25,9 +26,7 @@ typedef struct scopes {
     msp_str *type;   /* its class, or its function's name */
     msp_str *state;  /* "forward", "backward", "parameters_grad" */
     msp_map by_name; /* call name: index */
-    msp_json_doc construct;
-    msp_mapping construct_text;
-    msp_map parents; /* call name: member of construct */
+    msp_construct construct;
     msp_stack *stack;
 } scopes;
 
@@ -146,18 +145,6 @@ entrance(const msp_json *frames, bool mindspore)
 
 /* ---- scopes -------------------------------------------------------------------------------------------------- */
 
-/* The layer that a call runs in; construct.json has its name, or [name, micro step]. */
-static msp_str
-parent_of(const scopes *s, msp_str name)
-{
-    msp_map_entry *e = msp_map_get(&s->parents, name);
-    const msp_json *v = e != NULL ? msp_json_at(s->construct.root, (size_t)e->value) : NULL;
-
-    if (msp_json_kind_of(v) == MSP_JSON_ARRAY)
-        v = msp_json_at(v, 0);
-    return msp_json_string(v);
-}
-
 static bool
 has_no_stack_scope(msp_str name)
 {
@@ -167,7 +154,7 @@ has_no_stack_scope(msp_str name)
 static void
 function_scope(msp_buf *out, scopes *s, size_t i, msp_str name)
 {
-    msp_str parent = parent_of(s, name), path, type, state, rest = name;
+    msp_str parent = msp_construct_parent(&s->construct, name), path, type, state, rest = name;
 
     s->state[i] = msp_str_pop(&rest);
     if (msp_str_is_digits(s->state[i]))
@@ -307,30 +294,6 @@ renumber_stages(scopes *s, msp_buf *scratch, msp_error *err)
 
 /* ---- one side ------------------------------------------------------------------------------------------------ */
 
-static msp_status
-read_construct(scopes *s, const char *json_path, msp_error *err)
-{
-    char *path = msp_path_beside(json_path, "construct.json");
-    msp_status st;
-
-    if (path == NULL)
-        return no_memory(err);
-    st = msp_map_open(&s->construct_text, path, err);
-    if (st == MSP_OK) {
-        st = msp_json_parse(&s->construct, s->construct_text.addr, s->construct_text.size, err);
-        if (st != MSP_OK)
-            msp_error_prefix(err, st, "%s: ", path);
-    }
-    if (st == MSP_OK && msp_json_count(s->construct.root) == 0)
-        st =
-            msp_error_set(err, MSP_E_INVALID, "%s holds no layers: layer mapping needs dumps of level L0 or mix", path);
-    msp_free(path);
-    for (size_t i = 0; st == MSP_OK && i < msp_json_count(s->construct.root); i++)
-        if (msp_map_put(&s->parents, msp_json_key(s->construct.root, i), (int64_t)i, NULL) == NULL)
-            st = no_memory(err);
-    return st;
-}
-
 /*
  * Without a stack the way from the layer to the call is not known, and calls are found by layer and name alone. So are
  * those of dumps whose stacks are in numbered groups, as with 8.3: a wrapper's frame no longer tells where the way
@@ -357,6 +320,7 @@ read_stack(scopes *s, const char *json_path, msp_error *err)
 static msp_status
 scopes_make(scopes *s, const msp_rows *rows, const char *json_path, msp_error *err)
 {
+    msp_str dir = msp_path_dir(json_path);
     msp_buf scratch = {0};
     msp_status st;
 
@@ -368,7 +332,11 @@ scopes_make(scopes *s, const msp_rows *rows, const char *json_path, msp_error *e
     s->state = msp_arena_alloc_zero(&s->arena, rows->napis, sizeof(*s->state));
     if (s->scope == NULL || s->type == NULL || s->state == NULL)
         return no_memory(err);
-    st = read_construct(s, json_path, err);
+    st = msp_construct_open(&s->construct, json_path, err);
+    if (st == MSP_OK && s->construct.count == 0)
+        st = msp_error_set(err, MSP_E_INVALID,
+                           "%.*s/construct.json holds no layers: layer mapping needs dumps of level L0 or mix",
+                           (int)dir.len, dir.p);
     if (st == MSP_OK)
         st = read_stack(s, json_path, err);
     for (size_t i = 0; st == MSP_OK && i < rows->napis; i++) {
@@ -390,9 +358,7 @@ scopes_release(scopes *s)
 {
     msp_stack_close(s->stack);
     msp_map_release(&s->by_name);
-    msp_map_release(&s->parents);
-    msp_json_doc_release(&s->construct);
-    msp_map_close(&s->construct_text);
+    msp_construct_close(&s->construct);
     msp_arena_release(&s->arena);
 }
 

@@ -4,9 +4,8 @@
 #include <math.h>
 #include "compare/run/run.h"
 #include "core/alloc.h"
-#include "core/file.h"
 #include "core/log.h"
-#include "core/path.h"
+#include "dump/construct.h"
 
 msp_status
 msp_page_run_open(msp_page_run *out, const char *dir, const char *timestamp, size_t npairs, msp_error *err)
@@ -191,33 +190,17 @@ msp_page_feed_choose(const msp_page_feed *f, size_t out[PAGE_LOOK], const msp_co
     return c.count;
 }
 
-/* construct.json has a call's parent as its name, [name, micro step] or null. */
-msp_str
-msp_page_parent_of(const msp_json *v)
-{
-    if (msp_json_kind_of(v) == MSP_JSON_ARRAY && msp_json_count(v) > 0)
-        v = msp_json_at(v, 0);
-    return msp_json_kind_of(v) == MSP_JSON_STRING ? msp_json_string(v) : (msp_str){"", 0};
-}
-
 msp_status
 msp_page_feed_construct(msp_page_part *part, const char *json_path, msp_error *err)
 {
-    char *path = msp_path_beside(json_path, "construct.json");
-    msp_json_doc doc = {0};
-    msp_mapping map = {0};
+    msp_construct c;
     msp_status st = MSP_OK;
 
-    if (path == NULL)
+    if (!msp_construct_open_if_any(&c, json_path))
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
-    if (msp_map_open(&map, path, NULL) == MSP_OK && msp_json_parse(&doc, map.addr, map.size, NULL) == MSP_OK &&
-        msp_json_kind_of(doc.root) == MSP_JSON_OBJECT)
-        for (size_t i = 0; i < msp_json_count(doc.root) && st == MSP_OK; i++)
-            st = msp_page_part_parent(part, msp_json_key(doc.root, i), msp_page_parent_of(msp_json_at(doc.root, i)),
-                                      err);
-    msp_json_doc_release(&doc);
-    msp_map_close(&map);
-    msp_free(path);
+    for (size_t i = 0; i < c.count && st == MSP_OK; i++)
+        st = msp_page_part_parent(part, msp_construct_name(&c, i), msp_construct_parent_at(&c, i), err);
+    msp_construct_close(&c);
     return st;
 }
 
