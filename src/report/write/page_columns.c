@@ -1,5 +1,5 @@
-/* page_row.c - see page_row.h. */
-#include "report/write/page_row.h"
+/* page_columns.c - see page_columns.h. */
+#include "report/write/page_columns.h"
 
 #include <math.h>
 #include <string.h>
