@@ -198,7 +198,7 @@ plan_pairs(session *s, msp_error *err)
 }
 
 static msp_status
-prepare(session *s, msp_compare_result *out, msp_error *err)
+prepare_session(session *s, msp_compare_result *out, msp_error *err)
 {
     msp_status st = check_options(&s->opt, err);
 
@@ -230,7 +230,7 @@ msp_compare_run(msp_compare_result *out, const msp_compare_options *opt, msp_err
     if (!msp_graph_wanted(opt) && msp_graph_is_dump(opt))
         s.opt.has_rank_id = s.opt.has_step_id = true; /* every one: no number is named */
     msp_run_begin(&s.run, &s.mappings, &s.opt);
-    st = prepare(&s, out, err);
+    st = prepare_session(&s, out, err);
     if (st == MSP_OK)
         st = run_plan(&s.run, &s.plan, s.output_dir, out, err);
     else if (opt->link != NULL)

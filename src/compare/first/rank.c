@@ -171,7 +171,7 @@ msp_da_rank_open(msp_da_rank **out, const char *path, msp_compare_mode mode, int
 }
 
 static msp_status
-flush(msp_da_rank *r, size_t at, msp_error *err)
+flush_text(msp_da_rank *r, size_t at, msp_error *err)
 {
     msp_status st = msp_buf_status(&r->buf, err);
 
@@ -312,7 +312,7 @@ end_call(msp_da_rank *r, msp_error *err)
     msp_json_end_object(&r->json);
     op.len = r->written + r->buf.len - op.offset;
     st = note_call(r, op, err);
-    return st == MSP_OK ? flush(r, FLUSH_AT, err) : st;
+    return st == MSP_OK ? flush_text(r, FLUSH_AT, err) : st;
 }
 
 msp_status
@@ -348,7 +348,7 @@ msp_da_rank_finish(msp_da_rank *r, msp_error *err)
     if (st != MSP_OK)
         return st;
     msp_json_end_object(&r->json);
-    st = flush(r, 0, err);
+    st = flush_text(r, 0, err);
     return st == MSP_OK ? msp_file_commit(&r->file, err) : st;
 }
 

@@ -328,7 +328,7 @@ compare_rows(graph *g)
 }
 
 static void
-release(graph *g)
+release_graph(graph *g)
 {
     for (size_t i = 0; i < 3; i++) {
         msp_table_close(g->tables[i]);
@@ -354,6 +354,6 @@ msp_graph_compare(msp_run *run, const msp_plan_pair *plan, msp_compare_pair *out
         out->status = compare_rows(&g);
     if (out->status != MSP_OK)
         out->error = msp_result_text(msp_str_of(err.message));
-    release(&g);
+    release_graph(&g);
     out->seconds = msp_clock_seconds() - start;
 }

@@ -296,7 +296,7 @@ take_stream(aligner *g, direction way)
 
 /* A backward call goes with its forward call; what is neither, with its namesake. */
 static bool
-follow(aligner *g)
+pair_other_calls(aligner *g)
 {
     const msp_rows *n = g->sides[0].rows, *b = g->sides[1].rows;
 
@@ -413,8 +413,8 @@ msp_align_calls(msp_alignment *out, const msp_align_side sides[2], msp_error *er
     g.use_modules = has_modules(&sides[0]) && has_modules(&sides[1]);
     /* what is left of the streams of the last call is the forward calls' */
     ok = bench_met != NULL && make_room(&g) && index_names(&g) && take_stream(&g, BACKWARD) &&
-         align_stream(&g, bench_met) && take_stream(&g, FORWARD) && align_stream(&g, bench_met) && follow(&g) &&
-         list_gaps(&g, bench_met);
+         align_stream(&g, bench_met) && take_stream(&g, FORWARD) && align_stream(&g, bench_met) &&
+         pair_other_calls(&g) && list_gaps(&g, bench_met);
     for (int side = 0; side < 2; side++) {
         msp_free(g.ids[side]);
         msp_free(g.stream[side]);

@@ -84,7 +84,7 @@ with_prefix(const char *prefix, msp_str rest, msp_buf *scratch)
 }
 
 static msp_str
-after(msp_str s, size_t n)
+text_after(msp_str s, size_t n)
 {
     return (msp_str){s.p + n, s.len - n};
 }
@@ -105,10 +105,10 @@ msp_cross_builtin(msp_str stem, msp_buf *scratch)
             return msp_str_of(renamed_others[i].is);
     for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
         if (msp_str_starts(stem, prefixes[i].ms))
-            return with_prefix(prefixes[i].pt, after(stem, prefixes[i].ms.len), scratch);
+            return with_prefix(prefixes[i].pt, text_after(stem, prefixes[i].ms.len), scratch);
     if (!msp_str_starts(stem, functional))
         return stem;
-    name = after(stem, functional.len);
+    name = text_after(stem, functional.len);
     for (size_t i = 0; i < sizeof(renamed_functions) / sizeof(renamed_functions[0]); i++)
         if (msp_str_eq(name, msp_str_of(renamed_functions[i].name)))
             return msp_str_of(renamed_functions[i].is);
@@ -426,7 +426,7 @@ api_key(const msp_rows *npu, const msp_row *row, msp_buf *scratch, void *ctx)
 
     if (pt.len == 0 || !msp_str_starts(name, stem))
         return name;
-    rest = after(name, stem.len);
+    rest = text_after(name, stem.len);
     msp_buf_str(scratch, pt);
     if (p->rule[row->api] == MSP_CROSS_NONE)
         msp_buf_str(scratch, rest);
@@ -485,7 +485,7 @@ layer_key(const msp_rows *npu, const msp_row *row, msp_buf *scratch, void *ctx)
     if (partner == MSP_CROSS_NONE || !msp_str_starts(name, api))
         return (msp_str){NULL, 0};
     msp_buf_str(scratch, p->sides.bench->apis[partner].name);
-    msp_buf_str(scratch, after(name, api.len));
+    msp_buf_str(scratch, text_after(name, api.len));
     return msp_buf_view(scratch);
 }
 

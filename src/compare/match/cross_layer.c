@@ -114,7 +114,7 @@ ends_layer(msp_str frame, bool mindspore)
  * inside out, from behind the collector's own wrapper to the layer's method.
  */
 static msp_str
-entrance(const msp_json *frames, bool mindspore)
+entrance_function(const msp_json *frames, bool mindspore)
 {
     size_t n = msp_json_count(frames), first = 0, end = n;
     bool wrapped = false;
@@ -165,7 +165,7 @@ function_scope(msp_buf *out, scopes *s, size_t i, msp_str name)
     if (parent.len > 0 && split_layer(parent, &path, &type, &state))
         add_part(out, path);
     if (s->stack != NULL && !has_no_stack_scope(name))
-        add_part(out, entrance(msp_stack_frames(s->stack, name), s->mindspore));
+        add_part(out, entrance_function(msp_stack_frames(s->stack, name), s->mindspore));
     add_part(out, s->type[i]);
 }
 

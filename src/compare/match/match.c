@@ -487,7 +487,7 @@ queue_release(queue *q)
 
 /* The newest of either side against everybody who waits on the other. */
 static bool
-meet(queue *n, queue *b, size_t i, uint32_t *nr, uint32_t *br)
+meet_newest(queue *n, queue *b, size_t i, uint32_t *nr, uint32_t *br)
 {
     if (i < n->end) {
         *nr = (uint32_t)i;
@@ -515,7 +515,7 @@ walk_together(msp_match *out, queue *n, queue *b, dtype_gate *gate)
         queue_push(b);
         if ((n->start == n->end) != (b->start == b->end))
             break;
-        if (!meet(n, b, i, &nr, &br))
+        if (!meet_newest(n, b, i, &nr, &br))
             continue;
         if (gate_open(gate, &n->side->rows[nr], &b->side->rows[br]))
             out->bench[nr] = br;
@@ -526,7 +526,7 @@ walk_together(msp_match *out, queue *n, queue *b, dtype_gate *gate)
 
 /* Whoever was left behind meets the k-th namesake that was left behind too. */
 static msp_status
-rescue(msp_match *out, queue *n, queue *b, size_t keys, dtype_gate *gate, msp_error *err)
+match_left_behind(msp_match *out, queue *n, queue *b, size_t keys, dtype_gate *gate, msp_error *err)
 {
     uint8_t *met = msp_alloc_zero(b->side->count, 1);
     chains left = {0};
@@ -572,7 +572,7 @@ msp_match_rows_fuzzy(msp_match *out, const msp_rows *npu, const msp_rows *bench,
         st = no_memory(err);
     if (st == MSP_OK) {
         walk_together(out, &n, &b, &gate);
-        st = rescue(out, &n, &b, keys.table.count, &gate, err);
+        st = match_left_behind(out, &n, &b, keys.table.count, &gate, err);
     }
     if (st == MSP_OK)
         st = count_matches(out, bench->count, err);

@@ -145,7 +145,7 @@ typedef struct choice {
 } choice;
 
 static void
-choose(choice *c, size_t row)
+add_choice(choice *c, size_t row)
 {
     for (size_t i = 0; i < c->count; i++)
         if (c->rows[i] == row)
@@ -169,7 +169,7 @@ choose_largest(choice *c, const double *diffs, size_t nrows)
         largest[i] = row;
     }
     for (i = 0; i < n; i++)
-        choose(c, largest[i]);
+        add_choice(c, largest[i]);
 }
 
 size_t
@@ -180,12 +180,12 @@ msp_page_feed_choose(const msp_page_feed *f, size_t out[PAGE_LOOK], const msp_co
     choice c = {f, out, 0};
 
     if (pair->answer.blamed.found)
-        choose(&c, (size_t)pair->answer.blamed.row);
+        add_choice(&c, (size_t)pair->answer.blamed.row);
     for (size_t i = 0; i < v->nresults && c.count < PAGE_LOOK_OWN; i++)
         if (is_wrong_itself(&v->results[i], v))
-            choose(&c, (size_t)v->results[i].row);
+            add_choice(&c, (size_t)v->results[i].row);
     for (size_t i = 0; i < f->nbeyond; i++)
-        choose(&c, f->beyond[i]);
+        add_choice(&c, f->beyond[i]);
     choose_largest(&c, diffs, nrows);
     return c.count;
 }

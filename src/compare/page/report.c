@@ -266,7 +266,7 @@ add_stack(reader *r, msp_str call, msp_error *err)
 }
 
 static bool
-describe(msp_compare_suspect *s, const reader *r, const msp_cell *cells, msp_str name, msp_str call)
+describe_suspect(msp_compare_suspect *s, const reader *r, const msp_cell *cells, msp_str name, msp_str call)
 {
     bool output = msp_str_starts((msp_str){name.p + call.len, name.len - call.len}, MSP_STR(".output"));
 
@@ -320,8 +320,8 @@ read_row(const msp_cell *given, size_t count, void *payload, msp_error *err)
     }
     blamed = msp_report_verdict_row(&r->told, name, c->rows - 1) && !r->out->answer.blamed.found;
     wrong = wrong && !r->out->suspect.found;
-    if (st == MSP_OK && ((blamed && !describe(&r->out->answer.blamed, r, cells, name, call)) ||
-                         (wrong && !describe(&r->out->suspect, r, cells, name, call))))
+    if (st == MSP_OK && ((blamed && !describe_suspect(&r->out->answer.blamed, r, cells, name, call)) ||
+                         (wrong && !describe_suspect(&r->out->suspect, r, cells, name, call))))
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     if (st == MSP_OK && (blamed || wrong))
         st = add_stack(r, call, err);

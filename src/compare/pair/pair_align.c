@@ -140,7 +140,7 @@ can_be_aligned(const msp_pair *p)
 }
 
 static msp_status
-align(msp_pair *p, const msp_align_side sides[2])
+align_calls(msp_pair *p, const msp_align_side sides[2])
 {
     const msp_rows *const rows[2] = {sides[0].rows, sides[1].rows};
     msp_alignment a;
@@ -189,7 +189,7 @@ msp_pair_align(msp_pair *p)
     for (int side = 0; side < 2; side++)
         sides[side].modules = in[side].of;
     if (st == MSP_OK)
-        st = align(p, sides);
+        st = align_calls(p, sides);
     msp_stack_close(bench);
     for (int side = 0; side < 2; side++)
         close_modules(&in[side]);

@@ -96,7 +96,7 @@ is_logarithmic(msp_str op)
 
 /* Near a tie or a corner the gradient takes another way altogether. */
 static bool
-chooses(msp_str op)
+chooses_elements(msp_str op)
 {
     static const char *const list[] = {"relu",       "relu6",      "leaky_relu", "amax", "amin",    "max",
                                        "min",        "max_pool1d", "max_pool2d", "abs",  "maximum", "minimum",
@@ -106,7 +106,7 @@ chooses(msp_str op)
 }
 
 static bool
-adds(msp_str op)
+is_addition(msp_str op)
 {
     static const char *const list[] = {"add", "sub", "iadd", "isub", "radd", "rsub"};
 
@@ -192,7 +192,7 @@ value_of(flow *f, size_t row)
 /* ---- what a call takes ------------------------------------------------------------------------------------------- */
 
 static uint32_t
-later(uint32_t a, uint32_t b)
+later_call(uint32_t a, uint32_t b)
 {
     return a == MSP_NO_CALL ? b : b == MSP_NO_CALL || a > b ? a : b;
 }
@@ -228,7 +228,7 @@ take_row(taken *in, flow *f, size_t row, bool forward)
     in->big = fmax(in->big, t.big);
     if (in->latest == MSP_NO_CALL && in->first == MSP_NO_CALL)
         in->first = v->maker;
-    in->latest = later(in->latest, v->maker);
+    in->latest = later_call(in->latest, v->maker);
 }
 
 static bool
@@ -268,7 +268,8 @@ take_inputs(flow *f, const msp_row_api *api, msp_str op)
 static double
 noise_of_result(const taken *in, const msp_tensor_pair *t, msp_str op, bool backward)
 {
-    if (backward && chooses(op)) /* a share of the elements, and of the energy, that is as large as the noise */
+    if (backward &&
+        chooses_elements(op)) /* a share of the elements, and of the energy, that is as large as the noise */
         return fmax(in->noise, fmin(sqrt(in->noise), 1));
     if (!backward && is_logarithmic(op) && t->big > 0)
         return fmax(in->noise, (in->absolute + 4 * t->unit * in->big) / t->big);
@@ -281,11 +282,11 @@ hidden_in_result(const taken *in, double noise, const msp_tensor_pair *t, msp_st
 {
     if (in->chosen)
         return t->big;
-    if (is_norm(op) || (backward && chooses(op)))
+    if (is_norm(op) || (backward && chooses_elements(op)))
         return fmin(noise, 1) * t->big;
     if (backward)
-        return move || adds(op) ? fmin(noise, 1) * t->big : 0;
-    return move || adds(op) ? in->absolute : 0;
+        return move || is_addition(op) ? fmin(noise, 1) * t->big : 0;
+    return move || is_addition(op) ? in->absolute : 0;
 }
 
 static void
@@ -310,13 +311,13 @@ give_row(flow *f, const msp_row_api *api, const taken *in, size_t row, uint32_t 
  * which a mean is taken off; of a difference.
  */
 static double
-amplified(const taken *in, const msp_evidence *e, const msp_tensor_pair *t)
+amplification(const taken *in, const msp_evidence *e, const msp_tensor_pair *t)
 {
     enum { PART = 4, MOST = 1000 }; /* a few times that is within the limit */
     static const char *const centred[] = {"softmax", "log_softmax"};
     msp_str op = msp_verdict_operation(msp_evidence_name(e));
     bool summed = e->nature.backward && e->nature.cls == MSP_CALL_VECTOR && t->n < in->n;
-    bool cancels = e->nature.backward ? summed || MSP_STR_IS_ONE_OF(op, centred) : adds(op);
+    bool cancels = e->nature.backward ? summed || MSP_STR_IS_ONE_OF(op, centred) : is_addition(op);
 
     return cancels && t->norm > 0 ? fmin(fmax(in->norm / t->norm / PART, 1), MOST) : 1;
 }
@@ -329,7 +330,7 @@ see_result(flow *f, msp_evidence *e, const taken *in, double noise)
     e->seen = (msp_seen){.known = t.known && t.number && !t.one_side && t.big > 0 && t.norm > 0,
                          .chosen = in->chosen || t.resized,
                          .broken = in->broken,
-                         .taken = noise * amplified(in, e, &t),
+                         .taken = noise * amplification(in, e, &t),
                          .big = t.big,
                          .norm = t.norm,
                          .law = -1,

@@ -172,7 +172,7 @@ is_float(msp_dtype t)
 
 /* Of two types the one with fewer bits after the point: the enum is in that order. */
 static msp_dtype
-coarser(msp_dtype a, msp_dtype b)
+coarser_type(msp_dtype a, msp_dtype b)
 {
     return is_float(a) && is_float(b) && b > a ? b : a;
 }
@@ -198,7 +198,7 @@ inputs_norm(const msp_evidence_source *src, const msp_row_api *api)
  * its terms are a generous bound for that.
  */
 static bool
-cancels(const msp_row *n, const msp_row *b, double norm_in, msp_dtype type)
+cancels_to_rounding(const msp_row *n, const msp_row *b, double norm_in, msp_dtype type)
 {
     double x, y;
 
@@ -236,7 +236,7 @@ fill_evidence(msp_evidence *e, const msp_evidence_source *src, size_t row, doubl
     e->bench = src->bench->apis[b->api].name;
     e->types[1] = src->bench->texts[b->dtype].dtype;
     e->one_type = e->types[1] == e->dtype;
-    e->dtype = coarser(e->dtype, e->types[1]);
+    e->dtype = coarser_type(e->dtype, e->types[1]);
     d = difference_of(src, row);
     e->diff_out = d.value;
     e->nonfinite = d.nonfinite;
@@ -245,7 +245,7 @@ fill_evidence(msp_evidence *e, const msp_evidence_source *src, size_t row, doubl
         e->not_judged = "no statistics";
     else if (!is_float(e->dtype) && !d.nonfinite)
         e->not_judged = "no floating-point numbers";
-    else if (!d.nonfinite && e->nature.sums && cancels(n, b, norm_in, e->dtype))
+    else if (!d.nonfinite && e->nature.sums && cancels_to_rounding(n, b, norm_in, e->dtype))
         e->not_judged = "cancels to rounding";
 }
 
@@ -378,7 +378,7 @@ fill_replaced(msp_evidence *e, const msp_evidence_source *src, const msp_replace
                         .inherited = NAN,
                         .instead = {src->npu->apis[r->first[0]].name, src->bench->apis[r->first[1]].name},
                         .steps = r->ncalls[0] > r->ncalls[1] ? r->ncalls[0] : r->ncalls[1]};
-    e->dtype = coarser(e->types[0], e->types[1]);
+    e->dtype = coarser_type(e->types[0], e->types[1]);
     e->one_type = e->types[0] == e->types[1];
     if (!d.known)
         e->not_judged = "no statistics";

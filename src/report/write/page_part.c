@@ -541,7 +541,7 @@ copy_text(const char *s, size_t len)
 
 /* Take out what the page's head says of the part, and give everything else back. */
 static msp_status
-reduce(msp_page_part *p, msp_error *err)
+reduce_part(msp_page_part *p, msp_error *err)
 {
     msp_page_rest *r = &p->rest;
     const msp_str *name = NULL;
@@ -605,7 +605,7 @@ msp_page_part_finish(msp_page_part *p, msp_error *err)
             st = msp_file_cannot_write(p->file.path, errno, err);
     }
     if (st == MSP_OK)
-        st = reduce(p, err);
+        st = reduce_part(p, err);
     release_work(p);
     return st;
 }
