@@ -271,7 +271,7 @@ recover_dumps(const msp_compare_options *opt, msp_error *err)
 }
 
 static msp_status
-run(msp_compare_result *result, const msp_compare_options *opt, bool quiet, msp_error *err)
+run_compare(msp_compare_result *result, const msp_compare_options *opt, bool quiet, msp_error *err)
 {
     msp_progress progress;
     bool follows = opt->link != NULL && opt->link->rank > 0;
@@ -303,7 +303,7 @@ report_failure(const msp_summary *s)
 }
 
 static msp_exit_code
-report(const msp_summary *s)
+report_result(const msp_summary *s)
 {
     const char *fail_on = msp_args_get(s->args, MSP_OPT_FAIL_ON, NULL);
     bool quiet = msp_args_has(s->args, MSP_OPT_QUIET);
@@ -329,7 +329,7 @@ report_follower(const msp_summary *s, bool joined)
 
 /* A process that died is no success, also where others have done its work. */
 static msp_exit_code
-leave(msp_link *link, const msp_compare_result *r, msp_exit_code code)
+leave_job(msp_link *link, const msp_compare_result *r, msp_exit_code code)
 {
     msp_error err;
 
@@ -393,10 +393,10 @@ msp_cmd_compare(const msp_args *args)
     if (joined)
         opt.link = &link;
     if (summary.status == MSP_OK)
-        summary.status = run(&result, &opt, msp_args_has(args, MSP_OPT_QUIET), &err);
-    code = msp_launcher_rank() > 0 ? report_follower(&summary, joined) : report(&summary);
+        summary.status = run_compare(&result, &opt, msp_args_has(args, MSP_OPT_QUIET), &err);
+    code = msp_launcher_rank() > 0 ? report_follower(&summary, joined) : report_result(&summary);
     if (joined && !interrupted) /* else the launcher ends everybody */
-        code = leave(&link, &result, code);
+        code = leave_job(&link, &result, code);
     msp_compare_result_release(&result);
     msp_compare_config_release(&config);
     free(wanted.text);

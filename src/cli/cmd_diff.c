@@ -131,7 +131,7 @@ print_map(FILE *out, const msp_look_difference *r)
             if (isfinite(r->map[i * MSP_LOOK_MAP_COLUMNS + k]))
                 largest = fmax(largest, r->map[i * MSP_LOOK_MAP_COLUMNS + k]);
     printf("\n  Where the errors are: %lld row%s of %lld, 9 the largest, 8 a tenth, . none, ! NaN or inf\n",
-           (long long)r->rows, plural(r->rows), (long long)r->columns);
+           (long long)r->rows, plural_ending(r->rows), (long long)r->columns);
     for (int64_t i = 0; i < lines; i++) {
         fputs("    ", out);
         for (int64_t k = 0; k < r->map_columns; k++) {
@@ -182,10 +182,10 @@ print_element(FILE *out, const pair *p, int64_t at, double error)
 static void
 print_elements(FILE *out, const pair *p, const msp_look_difference *r)
 {
-    label(out, "First differs");
+    print_label(out, "First differs");
     print_element(out, p, r->first, NAN);
     for (size_t i = 0; i < r->nworst; i++) {
-        label(out, i == 0 ? "Worst" : "");
+        print_label(out, i == 0 ? "Worst" : "");
         print_element(out, p, r->worst[i].at, r->worst[i].error);
     }
 }
@@ -200,19 +200,19 @@ print_metric(FILE *out, const char *name, msp_cell c)
 static void
 print_metrics(FILE *out, const msp_look_difference *r)
 {
-    label(out, "Metrics");
+    print_label(out, "Metrics");
     print_metric(out, "Cosine", r->cosine);
     print_metric(out, ", EucDist", r->euc_dist);
     print_metric(out, ", MaxAbsErr", r->max_abs);
     print_metric(out, ", MaxRelativeErr", r->max_rel);
     fputc('\n', out);
-    label(out, "");
+    print_label(out, "");
     print_metric(out, "One Thousandth Err Ratio", r->one_thousandth);
     print_metric(out, ", Five Thousandths Err Ratio", r->five_thousandths);
     fputc('\n', out);
     if (r->message[0] == '\0')
         return;
-    label(out, "");
+    print_label(out, "");
     put_safe(out, MSP_STYLE_YELLOW, r->message);
     fputc('\n', out);
 }
@@ -220,7 +220,7 @@ print_metrics(FILE *out, const msp_look_difference *r)
 static void
 print_answer(FILE *out, const pair *p, const msp_look_difference *r)
 {
-    label(out, "Verdict");
+    print_label(out, "Verdict");
     if (r->identical)
         msp_term_put(out, MSP_STYLE_GREEN, "identical to the bit");
     else if (!r->same_shape)
@@ -233,13 +233,13 @@ print_answer(FILE *out, const pair *p, const msp_look_difference *r)
                      (long long)p->t[0]->numel, r->verdict);
     fputc('\n', out);
     if (r->mismatches > 0) {
-        label(out, "");
+        print_label(out, "");
         msp_term_put(out, MSP_STYLE_RED, "%lld are NaN or inf on one side only, or infinite with the other sign",
                      (long long)r->mismatches);
         fputc('\n', out);
     }
     if (r->pattern[0] != '\0') {
-        label(out, "Pattern");
+        print_label(out, "Pattern");
         fprintf(out, "%s\n", r->pattern);
     }
 }
@@ -249,7 +249,7 @@ print_sides(FILE *out, const differing *d, const pair *p)
 {
     fputc('\n', out);
     for (int side = 0; side < 2; side++) {
-        label(out, side == 0 ? "Compared" : "with");
+        print_label(out, side == 0 ? "Compared" : "with");
         put_safe(out, MSP_STYLE_PLAIN, d->path[side]);
         fprintf(out, ": %s ", msp_dtype_torch_name(p->t[side]->dtype));
         msp_show_shape(out, p->t[side]);
@@ -257,7 +257,7 @@ print_sides(FILE *out, const differing *d, const pair *p)
     }
     if (p->name[0] == '\0')
         return;
-    label(out, "Tensor");
+    print_label(out, "Tensor");
     put_safe(out, MSP_STYLE_BOLD, p->name);
     fputc('\n', out);
 }
@@ -384,7 +384,7 @@ json_pair(msp_jsonout *j, const pair *p, const msp_look_difference *r)
 /* ---- all pairs ----------------------------------------------------------------------------------------------- */
 
 static msp_status
-visit(differing *d, size_t i, msp_jsonout *j, msp_error *err)
+show_difference(differing *d, size_t i, msp_jsonout *j, msp_error *err)
 {
     const pair *p = &d->pairs[i];
     bool both = p->t[0] != NULL && p->t[1] != NULL, all = msp_args_has(d->args, MSP_OPT_ALL);
@@ -436,7 +436,7 @@ compare_all(differing *d, msp_error *err)
         printf("\n  %-10s %11s %15s  tensor\n", "", "MaxAbsErr", "Cosine");
     }
     for (size_t i = 0; i < d->npairs && st == MSP_OK; i++)
-        st = visit(d, i, json ? &j : NULL, err);
+        st = show_difference(d, i, json ? &j : NULL, err);
     if (json) {
         msp_jsonout_close(&j, ']');
         msp_jsonout_int(&j, "different", (int64_t)d->different);

@@ -71,7 +71,7 @@ static void
 put_elements(FILE *out, const msp_explained_row *r)
 {
     for (size_t i = 0; i < r->nworst; i++) {
-        label(out, "");
+        print_label(out, "");
         fputs("  [", out);
         for (int32_t k = 0; k < r->ndim; k++)
             fprintf(out, "%s%lld", k > 0 ? ", " : "", (long long)r->worst[i].coords[k]);
@@ -91,7 +91,7 @@ put_row(FILE *out, const msp_compare_pair *p, const msp_explained_row *r, bool f
     const msp_compare_suspect *s = &r->about;
     char a[32];
 
-    label(out, first ? r->is_input ? "Took" : "Gave" : "");
+    print_label(out, first ? r->is_input ? "Took" : "Gave" : "");
     put_safe(out, MSP_STYLE_BOLD, r->at);
     fputs(": ", out);
     if (r->is_plain) {
@@ -119,7 +119,7 @@ put_row(FILE *out, const msp_compare_pair *p, const msp_explained_row *r, bool f
         fprintf(out, ", differs by %s", short_number(a, s->error));
     fputc('\n', out);
     if (s->has_metrics && s->error != 0) {
-        label(out, "");
+        print_label(out, "");
         fprintf(out, "  Cosine %.6g, MaxAbsErr %.6g, MaxRelativeErr %.6g\n", s->metrics.cosine, s->metrics.max_abs_err,
                 s->metrics.max_rel_err);
     }
@@ -149,7 +149,7 @@ put_neighbours(FILE *out, const msp_compare_explained *e, bool before)
 
         if (n->before != before)
             continue;
-        label(out, first ? before ? "Comes from" : "Goes to" : "");
+        print_label(out, first ? before ? "Comes from" : "Goes to" : "");
         put_safe(out, MSP_STYLE_PLAIN, n->here);
         fputs(before ? " from " : " to ", out);
         put_safe(out, MSP_STYLE_PLAIN, n->there);
@@ -165,7 +165,7 @@ put_next(FILE *out, const msp_compare_pair *p)
 {
     if (!p->has_tensors)
         return;
-    label(out, "Next");
+    print_label(out, "Next");
     fputs("msprobe repro ", out);
     msp_shell_put(out, p->npu_path);
     fputc(' ', out);
@@ -179,13 +179,13 @@ print_pair(FILE *out, const msp_compare_pair *p)
     const msp_compare_explained *e = &p->explained;
 
     fputc('\n', out);
-    label(out, "Call");
+    print_label(out, "Call");
     put_safe(out, MSP_STYLE_BOLD, e->api);
     fputc('\n', out);
-    label(out, "of");
+    print_label(out, "of");
     put_safe(out, MSP_STYLE_PLAIN, p->npu_path);
     fputc('\n', out);
-    label(out, "with");
+    print_label(out, "with");
     put_safe(out, MSP_STYLE_PLAIN, e->bench_api != NULL ? e->bench_api : "no partner");
     fputs(" of ", out);
     put_safe(out, MSP_STYLE_PLAIN, p->bench_path);
@@ -236,10 +236,7 @@ json_elements(msp_jsonout *j, const msp_explained_row *r)
     msp_jsonout_open(j, "worst_elements", '[');
     for (size_t i = 0; i < r->nworst; i++) {
         msp_jsonout_open(j, NULL, '{');
-        msp_jsonout_open(j, "index", '[');
-        for (int32_t k = 0; k < r->ndim; k++)
-            msp_jsonout_int(j, NULL, r->worst[i].coords[k]);
-        msp_jsonout_close(j, ']');
+        msp_jsonout_ints(j, "index", r->worst[i].coords, (size_t)r->ndim);
         msp_jsonout_text(j, "npu", r->worst[i].value[0]);
         msp_jsonout_text(j, "bench", r->worst[i].value[1]);
         msp_jsonout_close(j, '}');
@@ -340,7 +337,7 @@ choose_pair(const msp_compare_result *r)
 }
 
 static msp_exit_code
-explain(const msp_args *args, const msp_compare_options *opt)
+explain_call(const msp_args *args, const msp_compare_options *opt)
 {
     msp_compare_result result = {0};
     const msp_compare_pair *p;
@@ -392,7 +389,7 @@ msp_cmd_explain(const msp_args *args)
     }
     st = msp_find_call(&found, opt.npu_path, args->operands[2], &err);
     opt.explain = found.name;
-    code = st == MSP_OK ? explain(args, &opt) : msp_cli_fail(st, &err);
+    code = st == MSP_OK ? explain_call(args, &opt) : msp_cli_fail(st, &err);
     msp_found_call_release(&found);
     return code;
 }

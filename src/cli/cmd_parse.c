@@ -4,7 +4,7 @@
 #include "msprobe/legacy.h"
 
 static bool
-print(const char *text, size_t len, void *payload)
+print_text(const char *text, size_t len, void *payload)
 {
     *(bool *)payload = true;
     return fwrite(text, 1, len, stdout) == len;
@@ -21,7 +21,7 @@ msp_cmd_parse(const msp_args *args)
         msp_error_set(&err, MSP_E_INVALID, "give a .pkl file and the beginning of a call's name");
         return msp_cli_usage(msp_command_find("parse"), &err);
     }
-    st = msp_legacy_parse(args->operands[0], args->operands[1], print, &any, &err);
+    st = msp_legacy_parse(args->operands[0], args->operands[1], print_text, &any, &err);
     if (st != MSP_OK && st != MSP_E_CANCELLED) /* cancelled: stdout is closed, and main() says so */
         return msp_cli_fail(st, &err);
     if (!any && st == MSP_OK && !msp_args_has(args, MSP_OPT_QUIET))

@@ -11,12 +11,12 @@ print_result(const msp_report_result *r)
     char rows[32], wrong[32];
 
     putchar('\n');
-    label(stdout, "Rows");
+    print_label(stdout, "Rows");
     printf("%s of %zu table%s, %s beyond the manual's limits\n", msp_format_count(rows, (int64_t)r->rows), r->tables,
-           plural((int64_t)r->tables), msp_format_count(wrong, (int64_t)r->wrong));
+           plural_ending((int64_t)r->tables), msp_format_count(wrong, (int64_t)r->wrong));
     if (r->sentence != NULL)
         put_sentence(stdout, "Verdict", msp_summary_style(r->level), r->sentence);
-    label(stdout, "Written");
+    print_label(stdout, "Written");
     msp_shell_put(stdout, r->path);
     putchar('\n');
 }

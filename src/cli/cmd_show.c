@@ -66,7 +66,7 @@ json_failed(showing *s, const msp_dump_place *place, const msp_error *err)
 
 /* One that cannot be read is named, the others are shown. */
 static void
-visit(showing *s, const msp_dump_place *place)
+open_and_show(showing *s, const msp_dump_place *place)
 {
     msp_look *l = NULL;
     msp_error err;
@@ -121,7 +121,7 @@ not_found(const showing *s, const msp_dump_layout *layout)
 /* ---- all dumps ----------------------------------------------------------------------------------------------- */
 
 static void
-begin(showing *s)
+begin_output(showing *s)
 {
     s->j = (msp_jsonout){.out = stdout, .first = true};
     if (!s->json) {
@@ -139,7 +139,7 @@ begin(showing *s)
 }
 
 static void
-end(showing *s)
+end_output(showing *s)
 {
     if (s->json) {
         msp_jsonout_close(&s->j, ']');
@@ -159,10 +159,10 @@ show_dumps(showing *s)
     if (st != MSP_OK)
         return msp_cli_fail(st, &s->err);
     s->many = layout.count > 1;
-    begin(s);
+    begin_output(s);
     for (size_t i = 0; i < layout.count; i++)
-        visit(s, &layout.places[i]);
-    end(s);
+        open_and_show(s, &layout.places[i]);
+    end_output(s);
     if (s->failed > 0)
         code = msp_cli_fail(s->status, &s->err);
     else if (s->name != NULL && s->found == 0)

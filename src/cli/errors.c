@@ -11,16 +11,16 @@ put_real_errors(FILE *out, const msp_metrics *m)
     if (m->mismatches > 0) {
         char buf[32], all[32];
 
-        label(out, "Errors");
+        print_label(out, "Errors");
         fprintf(out, "%s of %s elements NaN or inf on one side only\n", msp_format_count(buf, m->mismatches),
                 msp_format_count(all, m->count));
         if (m->mismatches >= m->count)
             return; /* nothing is left to be measured */
     }
-    label(out, m->mismatches > 0 ? "" : "Errors");
+    print_label(out, m->mismatches > 0 ? "" : "Errors");
     fprintf(out, "%sCosine %.6g, MaxAbsErr %.6g, MaxRelativeErr %.6g\n", m->mismatches > 0 ? "the others: " : "",
             m->cosine, m->max_abs_err, m->max_rel_err);
-    label(out, "");
+    print_label(out, "");
     fprintf(out, "%.4g%% of the elements within 0.001, %.4g%% within 0.005\n", 100 * (double)m->below_1e3 / n,
             100 * (double)m->below_5e3 / n);
 }
@@ -48,7 +48,7 @@ put_statistic_errors(FILE *out, const msp_compare_suspect *s)
     for (int i = 0; i < MSP_NSTATS; i++) {
         if (s->stats[0][i] == NULL)
             continue;
-        label(out, i == 0 ? "Errors" : "");
+        print_label(out, i == 0 ? "Errors" : "");
         fprintf(out, "%-7s NPU ", names[i]);
         put_cell(out, s->stats[0][i], "");
         fputs(", bench ", out);
@@ -64,7 +64,7 @@ put_worst(FILE *out, const msp_compare_suspect *s)
 {
     if (!s->has_worst)
         return;
-    label(out, "Worst element");
+    print_label(out, "Worst element");
     fputc('[', out);
     for (int32_t i = 0; i < s->worst_ndim; i++)
         fprintf(out, "%s%lld", i > 0 ? ", " : "", (long long)s->worst_coords[i]);
@@ -77,7 +77,7 @@ put_argument(FILE *out, const msp_compare_suspect *s)
 {
     if (s->argument == NULL)
         return;
-    label(out, "Argument");
+    print_label(out, "Argument");
     put_safe(out, MSP_STYLE_YELLOW, s->argument);
     fputc('\n', out);
 }
@@ -138,7 +138,7 @@ msp_summary_errors(FILE *out, const msp_compare_pair *p, const msp_compare_suspe
     } else if (p->mode == MSP_MODE_STATISTICS && !is_plain(s)) {
         put_statistic_errors(out, s);
     } else if (s->md5[0] != NULL) {
-        label(out, "Checksums");
+        print_label(out, "Checksums");
         fprintf(out, "NPU %s, bench %s\n", s->md5[0], s->md5[1] != NULL ? s->md5[1] : "-");
     }
     put_worst(out, s);

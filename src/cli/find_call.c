@@ -45,7 +45,7 @@ are_one(const msp_look *l, const size_t *calls)
 
 /* Of the calls that a name means the one of exactly that name, with .forward added, or the only one. */
 static bool
-choose(msp_look_text *out, const msp_look *l, const size_t *calls, size_t n, const char *name)
+choose_call(msp_look_text *out, const msp_look *l, const size_t *calls, size_t n, const char *name)
 {
     static const char *const ends[] = {"", ".forward", ".backward"};
     msp_look_call call;
@@ -66,7 +66,7 @@ choose(msp_look_text *out, const msp_look *l, const size_t *calls, size_t n, con
 }
 
 static msp_status
-several(const msp_look *l, const char *dump, const char *name, const size_t *calls, size_t n, msp_error *err)
+several_calls(const msp_look *l, const char *dump, const char *name, const size_t *calls, size_t n, msp_error *err)
 {
     msp_look_call first, second;
 
@@ -106,10 +106,10 @@ look_in(msp_found_call *out, const msp_dump_place *place, const char *dump, cons
     if (st == MSP_OK)
         st = msp_look_search(&calls, &n, l, name, err);
     if (st == MSP_OK) {
-        if (choose(&found, l, calls, n, name))
+        if (choose_call(&found, l, calls, n, name))
             st = take(out, place->path, found, err) ? MSP_OK : MSP_E_NOMEM;
         else
-            st = n > 1 ? several(l, dump, name, calls, n, err) : not_found(l, dump, name, err);
+            st = n > 1 ? several_calls(l, dump, name, calls, n, err) : not_found(l, dump, name, err);
     }
     msp_look_free(calls);
     msp_look_close(l);

@@ -69,12 +69,12 @@ put_frame(FILE *out, const char *title, const char *frame)
                  (int)(frame + head - in - 5), in + 5);
     else
         snprintf(text, sizeof(text), "%.*s", (int)head, frame);
-    label(out, title);
+    print_label(out, title);
     put_safe(out, MSP_STYLE_PLAIN, text);
     fputc('\n', out);
     if (code != NULL) {
         code += strspn(code, " \n");
-        label(out, "");
+        print_label(out, "");
         put_safe(out, MSP_STYLE_DIM, code);
         fputc('\n', out);
     }

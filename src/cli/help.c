@@ -14,7 +14,7 @@ help_width(FILE *out)
 }
 
 static void
-heading(FILE *out, const char *text)
+print_heading(FILE *out, const char *text)
 {
     fputc('\n', out);
     msp_term_put(out, MSP_STYLE_BOLD, "%s", text);
@@ -33,7 +33,7 @@ option_synopsis(char *buf, size_t size, const msp_opt *o)
 
 /* A left column of names, the text beside it or, where the name is too long, below it. */
 static void
-entry(FILE *out, const char *name, const char *text)
+print_entry(FILE *out, const char *name, const char *text)
 {
     size_t width = msp_text_width(name, strlen(name));
 
@@ -47,15 +47,15 @@ entry(FILE *out, const char *name, const char *text)
 }
 
 static void
-options(FILE *out, const char *title, const msp_opt_table *t)
+print_options(FILE *out, const char *title, const msp_opt_table *t)
 {
     char name[80];
 
     if (t->count > 0)
-        heading(out, title);
+        print_heading(out, title);
     for (size_t i = 0; i < t->count; i++) {
         option_synopsis(name, sizeof(name), &t->opts[i]);
-        entry(out, name, t->opts[i].help);
+        print_entry(out, name, t->opts[i].help);
     }
 }
 
@@ -65,27 +65,27 @@ msp_help_print(FILE *out)
     fputs("msprobe finds the first call of a training run that goes wrong: it compares two\n"
           "dumps of the same model, call by call, and names where they part.\n",
           out);
-    heading(out, "Usage");
+    print_heading(out, "Usage");
     fputs("  msprobe [-f pytorch|mindspore] COMMAND [options]\n", out);
-    heading(out, "Start here");
+    print_heading(out, "Start here");
     fputs("  In the training script: from msprobe.pytorch import PrecisionDebugger\n", out);
-    entry(out, "msprobe compare NPU BENCH",
-          "Where do two runs part? Dumps, or folders of a rank, a step or all steps.");
-    entry(out, "msprobe show DUMP", "What was recorded; the first NaN and inf, with the line of code.");
-    entry(out, "msprobe show DUMP CALL", "One call: its tensors with their statistics, and its stack.");
-    entry(out, "msprobe show FILE", "One tensor file: statistics, histograms, first values.");
-    entry(out, "msprobe diff A B", "Where do two tensor files differ?");
-    entry(out, "msprobe audit DUMP", "Do the collectives of all ranks do what they mean? One run is enough.");
-    entry(out, "msprobe run_ut -api_info F", "Is each recorded API right by itself? F is a dump.json.");
-    entry(out, "msprobe report RESULT", "The page of an earlier comparison, in any browser.");
-    entry(out, "msprobe help compare", "Every option of a command, what its results mean, what to do next.");
-    heading(out, "Commands");
+    print_entry(out, "msprobe compare NPU BENCH",
+                "Where do two runs part? Dumps, or folders of a rank, a step or all steps.");
+    print_entry(out, "msprobe show DUMP", "What was recorded; the first NaN and inf, with the line of code.");
+    print_entry(out, "msprobe show DUMP CALL", "One call: its tensors with their statistics, and its stack.");
+    print_entry(out, "msprobe show FILE", "One tensor file: statistics, histograms, first values.");
+    print_entry(out, "msprobe diff A B", "Where do two tensor files differ?");
+    print_entry(out, "msprobe audit DUMP", "Do the collectives of all ranks do what they mean? One run is enough.");
+    print_entry(out, "msprobe run_ut -api_info F", "Is each recorded API right by itself? F is a dump.json.");
+    print_entry(out, "msprobe report RESULT", "The page of an earlier comparison, in any browser.");
+    print_entry(out, "msprobe help compare", "Every option of a command, what its results mean, what to do next.");
+    print_heading(out, "Commands");
     for (size_t i = 0; i < msp_command_count; i++)
         if (msp_commands[i].options != NULL)
-            entry(out, msp_commands[i].name, msp_commands[i].summary);
-    entry(out, "help [COMMAND]", "Show this text, or a command's.");
-    options(out, "Options of every command", &msp_opts_global);
-    heading(out, "Exit status");
+            print_entry(out, msp_commands[i].name, msp_commands[i].summary);
+    print_entry(out, "help [COMMAND]", "Show this text, or a command's.");
+    print_options(out, "Options of every command", &msp_opts_global);
+    print_heading(out, "Exit status");
     fputs("  0 done, 1 something could not be compared or read, 2 wrong usage, 3 what\n"
           "  --fail-on names was found.\n",
           out);
@@ -95,14 +95,14 @@ void
 msp_help_print_command(FILE *out, const msp_command *command)
 {
     fprintf(out, "%s\n", command->about);
-    heading(out, "Usage");
+    print_heading(out, "Usage");
     for (const char *line = command->usage; *line != '\0';) {
         size_t n = strcspn(line, "\n");
 
         fprintf(out, "  %.*s\n", (int)n, line);
         line += n + (line[n] == '\n');
     }
-    options(out, "Options", command->options);
-    options(out, "Options of every command", &msp_opts_global);
+    print_options(out, "Options", command->options);
+    print_options(out, "Options of every command", &msp_opts_global);
     fputs(command->notes, out);
 }

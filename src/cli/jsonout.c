@@ -38,7 +38,7 @@ put_string(FILE *out, const char *text)
 
 /* The comma, line and key that come before a value. */
 static void
-begin(msp_jsonout *j, const char *key)
+begin_value(msp_jsonout *j, const char *key)
 {
     if (j->depth > 0)
         fprintf(j->out, "%s\n%*s", j->first ? "" : ",", 2 * j->depth, "");
@@ -52,7 +52,7 @@ begin(msp_jsonout *j, const char *key)
 void
 msp_jsonout_open(msp_jsonout *j, const char *key, char bracket)
 {
-    begin(j, key);
+    begin_value(j, key);
     fputc(bracket, j->out);
     j->depth++;
     j->first = true;
@@ -73,7 +73,7 @@ msp_jsonout_close(msp_jsonout *j, char bracket)
 void
 msp_jsonout_text(msp_jsonout *j, const char *key, const char *text)
 {
-    begin(j, key);
+    begin_value(j, key);
     if (text == NULL)
         fputs("null", j->out);
     else
@@ -83,7 +83,7 @@ msp_jsonout_text(msp_jsonout *j, const char *key, const char *text)
 void
 msp_jsonout_int(msp_jsonout *j, const char *key, int64_t v)
 {
-    begin(j, key);
+    begin_value(j, key);
     fprintf(j->out, "%lld", (long long)v);
 }
 
@@ -93,7 +93,7 @@ msp_jsonout_float(msp_jsonout *j, const char *key, double v)
     char text[32];
     int digits = 15;
 
-    begin(j, key);
+    begin_value(j, key);
     if (!isfinite(v)) {
         fputs(isnan(v) ? "\"nan\"" : v > 0 ? "\"inf\"" : "\"-inf\"", j->out);
         return;
@@ -107,7 +107,7 @@ msp_jsonout_float(msp_jsonout *j, const char *key, double v)
 void
 msp_jsonout_bool(msp_jsonout *j, const char *key, bool v)
 {
-    begin(j, key);
+    begin_value(j, key);
     fputs(v ? "true" : "false", j->out);
 }
 
@@ -126,5 +126,14 @@ msp_jsonout_texts(msp_jsonout *j, const char *key, char *const *texts, size_t n)
     msp_jsonout_open(j, key, '[');
     for (size_t i = 0; i < n; i++)
         msp_jsonout_text(j, NULL, texts[i]);
+    msp_jsonout_close(j, ']');
+}
+
+void
+msp_jsonout_ints(msp_jsonout *j, const char *key, const int64_t *v, size_t n)
+{
+    msp_jsonout_open(j, key, '[');
+    for (size_t i = 0; i < n; i++)
+        msp_jsonout_int(j, NULL, v[i]);
     msp_jsonout_close(j, ']');
 }

@@ -22,5 +22,6 @@ void msp_jsonout_float(msp_jsonout *j, const char *key, double v);
 void msp_jsonout_bool(msp_jsonout *j, const char *key, bool v);
 void msp_jsonout_number(msp_jsonout *j, const char *key, int64_t n); /* MSP_DUMP_NO_NUMBER gives null */
 void msp_jsonout_texts(msp_jsonout *j, const char *key, char *const *texts, size_t n);
+void msp_jsonout_ints(msp_jsonout *j, const char *key, const int64_t *v, size_t n);
 
 #endif

@@ -110,7 +110,7 @@ show_help(const char *word)
 
 /* For the build: shell completions and the manual page come from the same tables. */
 static msp_exit_code
-generate(const msp_args *args)
+generate_file(const msp_args *args)
 {
     msp_error err;
 
@@ -139,7 +139,7 @@ run_command(const msp_line *line, const msp_args *args)
 }
 
 static msp_exit_code
-dispatch(const msp_line *line, const msp_args *args)
+dispatch_command(const msp_line *line, const msp_args *args)
 {
     const char *word = line->command_word;
 
@@ -154,7 +154,7 @@ dispatch(const msp_line *line, const msp_args *args)
     if (strcmp(word, "help") == 0)
         return show_help(args->noperands > 0 ? args->operands[0] : NULL);
     if (strcmp(word, "__generate") == 0)
-        return generate(args);
+        return generate_file(args);
     if (strcmp(word, "__write") == 0)
         return msp_cmd_write(args);
     if (strcmp(word, "__online") == 0)
@@ -182,7 +182,7 @@ asks_no_colour(const msp_line *line)
 }
 
 static msp_exit_code
-run(const msp_line *line, const char **operands)
+run_line(const msp_line *line, const char **operands)
 {
     msp_args args;
     msp_error err;
@@ -194,7 +194,7 @@ run(const msp_line *line, const char **operands)
     if (msp_args_parse(&args, line, operands, &err) != MSP_OK)
         return msp_cli_usage(line->command, &err);
     msp_messages_start(msp_args_has(&args, MSP_OPT_QUIET), msp_args_has(&args, MSP_OPT_VERBOSE));
-    return dispatch(line, &args);
+    return dispatch_command(line, &args);
 }
 
 int
@@ -214,7 +214,7 @@ main(int argc, char **argv)
     msp_line_split(&line, argc, argv, words);
     /* launchers give their processes a terminal, whatever they write to themselves */
     msp_term_init(asks_no_colour(&line) || msp_launcher_size() > 1);
-    code = run(&line, operands);
+    code = run_line(&line, operands);
     free(words);
     free(operands);
     /* a full disk or a closed pipe behind stdout: what was printed did not arrive */

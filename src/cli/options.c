@@ -192,7 +192,7 @@ check_choices(const msp_opt *o, const char *value, msp_error *err)
 }
 
 static msp_status
-store(parser *p, const msp_opt *o, const char *value, msp_error *err)
+store_option(parser *p, const msp_opt *o, const char *value, msp_error *err)
 {
     if (value != msp_opt_bare && value[0] == '\0')
         return msp_error_set(err, MSP_E_INVALID, "option '%s' has an empty value", o->name);
@@ -235,20 +235,20 @@ static msp_status
 take_option(parser *p, const msp_opt *o, const char *attached, msp_error *err)
 {
     if (o->id == MSP_OPT_FUZZY && attached != NULL && is_framework(attached))
-        return store(p, framework_option(), attached, err);
+        return store_option(p, framework_option(), attached, err);
     if (o->kind == MSP_OPT_FLAG) {
         if (attached != NULL)
             return msp_error_set(err, MSP_E_INVALID, "option '%s' takes no value, but has '%s'", o->name, attached);
-        return store(p, o, msp_opt_bare, err);
+        return store_option(p, o, msp_opt_bare, err);
     }
     if (attached != NULL)
-        return store(p, o, attached, err);
+        return store_option(p, o, attached, err);
     if (next_is_value(p))
-        return store(p, o, p->line->words[p->at++], err);
+        return store_option(p, o, p->line->words[p->at++], err);
     if (o->kind == MSP_OPT_VALUE)
         return msp_error_set(err, MSP_E_INVALID, "option '%s' needs a value: %s %s", o->name,
                              o->brief != NULL ? o->brief : o->name, o->choices != NULL ? o->choices : o->metavar);
-    return store(p, o, msp_opt_bare, err);
+    return store_option(p, o, msp_opt_bare, err);
 }
 
 /* ---- words --------------------------------------------------------------------------------------------------- */

@@ -10,7 +10,7 @@ static const double PAINT_EVERY = 0.1;
 static const double FIRST_PAINT = 0.3;
 
 static double
-now(void)
+seconds_now(void)
 {
     struct timespec t;
 
@@ -93,7 +93,7 @@ msp_progress_left(const msp_progress_state *s, double reading, double working)
 }
 
 static void
-append(char *buf, size_t size, const char *text)
+append_text(char *buf, size_t size, const char *text)
 {
     size_t len = strlen(buf);
 
@@ -108,21 +108,21 @@ msp_progress_format(char *buf, size_t size, const msp_progress_state *s, double 
     buf[0] = '\0';
     if (s->what != NULL) {
         msp_text_safe(part, sizeof(part) / 2, s->what);
-        append(buf, size, part);
-        append(buf, size, "  ");
+        append_text(buf, size, part);
+        append_text(buf, size, "  ");
     }
     if (s->total_rows > 0)
         snprintf(part, sizeof(part), "%s of %s rows", msp_format_count(a, s->rows), msp_format_count(b, s->total_rows));
     else
         snprintf(part, sizeof(part), "%s rows", msp_format_count(a, s->rows));
-    append(buf, size, part);
+    append_text(buf, size, part);
     if (s->bytes > 0 && seconds > 0) {
         snprintf(part, sizeof(part), "  %s/s", msp_format_bytes(a, (double)s->bytes / seconds));
-        append(buf, size, part);
+        append_text(buf, size, part);
     }
     if (left >= 0) {
         snprintf(part, sizeof(part), "  %s left", msp_format_seconds(a, left));
-        append(buf, size, part);
+        append_text(buf, size, part);
     }
 }
 
@@ -130,7 +130,7 @@ void
 msp_progress_start(msp_progress *p, FILE *stream, bool quiet)
 {
     *p = (msp_progress){.stream = stream, .shown = !quiet && msp_term_is_tty(stream)};
-    p->started = p->updated = now();
+    p->started = p->updated = seconds_now();
     p->painted = p->started - PAINT_EVERY + FIRST_PAINT;
 }
 
@@ -142,7 +142,7 @@ msp_progress_update(msp_progress *p, const msp_progress_state *s)
 
     if (!p->shown)
         return;
-    t = now();
+    t = seconds_now();
     *(s->is_reading ? &p->reading : &p->working) += t - p->updated;
     p->updated = t;
     if (t - p->painted < PAINT_EVERY)

@@ -19,7 +19,7 @@ enum {
 
 /* In the child: only what is safe between fork() and exec() of a process with threads. */
 static void
-become(const char *path, const char *const *words, const char *log)
+become_python(const char *path, const char *const *words, const char *log)
 {
     int in = open("/dev/null", O_RDONLY), out = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 
@@ -52,7 +52,7 @@ last_line(char out[256], const char *log)
 }
 
 static msp_status
-explain(const char *path, int status, const char *log, msp_error *err)
+explain_failure(const char *path, int status, const char *log, msp_error *err)
 {
     char said[256];
 
@@ -108,9 +108,9 @@ msp_replay_run(const msp_replay_request *r, void *payload, msp_error *err)
     if (pid < 0)
         return msp_error_set_errno(err, MSP_E_IO, errno, "cannot start %s", path);
     if (pid == 0)
-        become(path, words, r->log);
+        become_python(path, words, r->log);
     st = wait_for(pid, &status, job, err);
     if (st == MSP_OK && !(WIFEXITED(status) && WEXITSTATUS(status) == 0))
-        st = explain(path, status, r->log, err);
+        st = explain_failure(path, status, r->log, err);
     return st;
 }

@@ -19,7 +19,7 @@ put_count(FILE *out, int64_t n, const char *what)
 {
     char buf[32];
 
-    fprintf(out, "%s %s%s", msp_format_count(buf, n), what, plural(n));
+    fprintf(out, "%s %s%s", msp_format_count(buf, n), what, plural_ending(n));
 }
 
 static void
@@ -27,17 +27,17 @@ print_file(FILE *out, const msp_look_summary *s, const char *place)
 {
     char n[32];
 
-    label(out, "Dump");
+    print_label(out, "Dump");
     put_safe(out, MSP_STYLE_BOLD, s->path);
     fputs(", ", out);
     put_bytes(out, (int64_t)s->size);
     fputc('\n', out);
     if (place[0] != '\0') {
-        label(out, "Of");
+        print_label(out, "Of");
         put_safe(out, MSP_STYLE_PLAIN, place);
         fputc('\n', out);
     }
-    label(out, "Recorded");
+    print_label(out, "Recorded");
     if (s->kind == MSP_DUMP_LEGACY)
         fprintf(out, "by %s", s->task);
     else {
@@ -48,7 +48,7 @@ print_file(FILE *out, const msp_look_summary *s, const char *place)
     }
     fputc('\n', out);
     if (s->cut) {
-        label(out, "");
+        print_label(out, "");
         msp_term_put(out, MSP_STYLE_RED, "cut off at byte %s: what is complete is shown",
                      msp_format_count(n, (int64_t)s->cut_at));
         fputc('\n', out);
@@ -58,10 +58,10 @@ print_file(FILE *out, const msp_look_summary *s, const char *place)
 static void
 print_sizes(FILE *out, const msp_look_summary *s)
 {
-    label(out, "Calls");
+    print_label(out, "Calls");
     put_count(out, s->calls, "call");
     fprintf(out, ", %lld of backward, %lld of modules\n", (long long)s->backward, (long long)s->modules);
-    label(out, "Tensors");
+    print_label(out, "Tensors");
     put_count(out, s->tensors, "tensor");
     fputs(", ", out);
     put_count(out, s->elements, "element");
@@ -69,7 +69,7 @@ print_sizes(FILE *out, const msp_look_summary *s)
     put_bytes(out, s->bytes);
     fputc('\n', out);
     for (size_t i = 0; i < s->ntypes && i < SOME_KINDS; i++) {
-        label(out, i == 0 ? "Types" : "");
+        print_label(out, i == 0 ? "Types" : "");
         msp_show_text(out, MSP_STYLE_PLAIN, s->types[i].name);
         fputs(": ", out);
         put_count(out, s->types[i].count, "tensor");
@@ -79,7 +79,7 @@ print_sizes(FILE *out, const msp_look_summary *s)
     }
     if (s->files == 0)
         return;
-    label(out, "Files");
+    print_label(out, "Files");
     put_count(out, s->files, "tensor file");
     if (s->missing > 0) {
         fputs(", ", out);
@@ -121,7 +121,7 @@ print_find(FILE *out, msp_look *l, const char *what, const msp_look_find *f)
 {
     msp_look_row row;
 
-    label(out, what);
+    print_label(out, what);
     if (f->origin == MSP_LOOK_NOWHERE) {
         fputs(msp_look_summary_of(l)->has_stats ? "none\n" : "unknown: no statistics were recorded\n", out);
         return;
@@ -129,8 +129,8 @@ print_find(FILE *out, msp_look *l, const char *what, const msp_look_find *f)
     msp_look_row_at(&row, l, f->row);
     fputs("first in ", out);
     msp_show_text(out, MSP_STYLE_RED, row.name);
-    fprintf(out, " (%lld tensor%s in all)\n", (long long)f->rows, plural(f->rows));
-    label(out, "");
+    fprintf(out, " (%lld tensor%s in all)\n", (long long)f->rows, plural_ending(f->rows));
+    print_label(out, "");
     fprintf(out, "%s\n", origin_text(f->origin));
     print_frame_of(out, l, f->call);
 }
@@ -143,7 +143,7 @@ print_growth(FILE *out, const msp_look *l, const msp_look_summary *s)
 
     for (size_t i = 0; i < s->ngrowth; i++) {
         msp_look_call_at(&call, l, s->growth[i].call);
-        label(out, i == 0 ? "Growth" : "");
+        print_label(out, i == 0 ? "Growth" : "");
         fprintf(out, "%8.4gx  norm %s -> %s  ", s->growth[i].out / s->growth[i].in,
                 msp_show_number(in, s->growth[i].in), msp_show_number(given, s->growth[i].out));
         msp_show_text(out, MSP_STYLE_PLAIN, call.name);
@@ -159,7 +159,7 @@ print_largest(FILE *out, const msp_look *l, const msp_look_summary *s)
 
     for (size_t i = 0; i < s->nlargest; i++) {
         msp_look_row_at(&row, l, s->largest[i]);
-        label(out, i == 0 ? "Largest" : "");
+        print_label(out, i == 0 ? "Largest" : "");
         fprintf(out, "%8s  ", msp_format_bytes(bytes, (double)row.bytes));
         msp_show_text(out, MSP_STYLE_PLAIN, row.name);
         fputs("  ", out);
@@ -174,13 +174,13 @@ static void
 print_kinds(FILE *out, const msp_look_summary *s)
 {
     for (size_t i = 0; i < s->nkinds && i < SOME_KINDS; i++) {
-        label(out, i == 0 ? "Kinds" : "");
+        print_label(out, i == 0 ? "Kinds" : "");
         fprintf(out, "%6lld  ", (long long)s->kinds[i].count);
         msp_show_text(out, MSP_STYLE_PLAIN, s->kinds[i].name);
         fputs(s->kinds[i].module ? " (module)\n" : "\n", out);
     }
     if (s->nkinds > SOME_KINDS) {
-        label(out, "");
+        print_label(out, "");
         fprintf(out, "and %zu kinds more (--json has all)\n", s->nkinds - SOME_KINDS);
     }
 }
@@ -407,15 +407,6 @@ json_tops(msp_jsonout *j, const msp_look *l, const msp_look_summary *s)
     msp_jsonout_close(j, ']');
 }
 
-static void
-json_number(msp_jsonout *j, const char *key, int64_t n)
-{
-    if (n == MSP_DUMP_NO_NUMBER)
-        msp_jsonout_text(j, key, NULL);
-    else
-        msp_jsonout_int(j, key, n);
-}
-
 void
 msp_show_dump_json(msp_jsonout *j, msp_look *l, const msp_dump_place *place)
 {
@@ -423,8 +414,8 @@ msp_show_dump_json(msp_jsonout *j, msp_look *l, const msp_dump_place *place)
 
     msp_jsonout_open(j, NULL, '{');
     msp_jsonout_text(j, "path", s->path);
-    json_number(j, "step", place->step);
-    json_number(j, "rank", place->rank);
+    msp_jsonout_number(j, "step", place->step);
+    msp_jsonout_number(j, "rank", place->rank);
     msp_jsonout_text(j, "error", NULL);
     msp_jsonout_text(j, "framework", msp_framework_name(s->framework));
     msp_jsonout_text(j, "task", s->task);

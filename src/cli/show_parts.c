@@ -141,22 +141,13 @@ msp_show_index(FILE *out, const msp_tensor *t, int64_t at)
     fputc(']', out);
 }
 
-static void
-json_numbers(msp_jsonout *j, const char *key, const int64_t *v, int32_t n)
-{
-    msp_jsonout_open(j, key, '[');
-    for (int32_t i = 0; i < n; i++)
-        msp_jsonout_int(j, NULL, v[i]);
-    msp_jsonout_close(j, ']');
-}
-
 void
 msp_show_json_index(msp_jsonout *j, const char *key, const msp_tensor *t, int64_t at)
 {
     int64_t coords[MSP_MAX_NDIM];
 
     msp_tensor_unravel(t, at, coords);
-    json_numbers(j, key, coords, t->ndim);
+    msp_jsonout_ints(j, key, coords, (size_t)t->ndim);
 }
 
 void
@@ -171,7 +162,7 @@ msp_show_shape(FILE *out, const msp_tensor *t)
 void
 msp_show_json_shape(msp_jsonout *j, const char *key, const msp_tensor *t)
 {
-    json_numbers(j, key, t->shape, t->ndim);
+    msp_jsonout_ints(j, key, t->shape, (size_t)t->ndim);
 }
 
 const char *

@@ -48,7 +48,7 @@ print_statistics(FILE *out, const shown *s)
     const msp_stats *st = &s->v.stats;
     char number[32];
 
-    label(out, "Statistics");
+    print_label(out, "Statistics");
     if (st->count == 0) {
         fputs("no elements\n", out);
         return;
@@ -66,7 +66,7 @@ print_statistics(FILE *out, const shown *s)
     fprintf(out, ", norm %s\n", msp_show_number(number, st->norm));
     if (is_whole(s->t->dtype))
         return;
-    label(out, "");
+    print_label(out, "");
     fprintf(out, "%lld zero, %lld subnormal, ", (long long)st->zero, (long long)st->subnormal);
     msp_term_put(out, st->nan > 0 ? MSP_STYLE_RED : MSP_STYLE_PLAIN, "%lld NaN", (long long)st->nan);
     fputs(", ", out);
@@ -110,7 +110,7 @@ print_values(FILE *out, const shown *s)
     double step = v->high / MSP_LOOK_BINS - v->low / MSP_LOOK_BINS;
 
     if (s->t->dtype == MSP_BOOL && s->t->numel > 0) {
-        label(out, "");
+        print_label(out, "");
         fprintf(out, "%lld True\n", (long long)lrint(v->stats.mean * (double)v->stats.count));
     }
     if (!(v->high > v->low) || s->t->dtype == MSP_BOOL)
@@ -188,18 +188,18 @@ print_head(FILE *out, const shown *s)
     char bytes[32], n[32];
 
     fputc('\n', out);
-    label(out, "File");
+    print_label(out, "File");
     put_safe(out, MSP_STYLE_BOLD, s->path);
     fputc('\n', out);
     if (s->name[0] != '\0') {
-        label(out, "Tensor");
+        print_label(out, "Tensor");
         put_safe(out, MSP_STYLE_BOLD, s->name);
         fputc('\n', out);
     }
-    label(out, "Type");
+    print_label(out, "Type");
     fprintf(out, "%s, shape ", msp_dtype_torch_name(s->t->dtype));
     msp_show_shape(out, s->t);
-    fprintf(out, ", %s element%s, %s%s%s\n", msp_format_count(n, s->t->numel), plural(s->t->numel),
+    fprintf(out, ", %s element%s, %s%s%s\n", msp_format_count(n, s->t->numel), plural_ending(s->t->numel),
             msp_format_bytes(bytes, (double)s->t->numel * (double)msp_dtype_size(s->t->dtype)),
             msp_tensor_is_contiguous(s->t) ? "" : ", strided", s->t->requires_grad ? ", requires grad" : "");
 }
@@ -243,10 +243,10 @@ print_list(FILE *out, const char *path, const msp_tensor_file *f, bool all)
     for (size_t i = 0; i < n; i++)
         bytes += (double)msp_tensor_file_at(f, i)->numel * (double)msp_dtype_size(msp_tensor_file_at(f, i)->dtype);
     fputc('\n', out);
-    label(out, "File");
+    print_label(out, "File");
     put_safe(out, MSP_STYLE_BOLD, path);
     fprintf(out, "\n");
-    label(out, "Tensors");
+    print_label(out, "Tensors");
     fprintf(out, "%zu, %s\n\n  %11s %11s %11s %11s\n", n, msp_format_bytes(text, bytes), "max", "min", "mean", "norm");
     for (size_t i = 0; i < lines; i++)
         print_list_line(out, msp_tensor_file_at(f, i), msp_tensor_file_name(f, i));
@@ -273,25 +273,16 @@ json_extreme(msp_jsonout *j, const char *key, const shown *s, double v, int64_t 
 }
 
 static void
-json_counts(msp_jsonout *j, const char *key, const int64_t *v, int n)
-{
-    msp_jsonout_open(j, key, '[');
-    for (int i = 0; i < n; i++)
-        msp_jsonout_int(j, NULL, v[i]);
-    msp_jsonout_close(j, ']');
-}
-
-static void
 json_histograms(msp_jsonout *j, const msp_look_values *v)
 {
     msp_jsonout_open(j, "histogram", '{');
     msp_jsonout_float(j, "low", v->low);
     msp_jsonout_float(j, "high", v->high);
-    json_counts(j, "counts", v->bins, MSP_LOOK_BINS);
+    msp_jsonout_ints(j, "counts", v->bins, MSP_LOOK_BINS);
     msp_jsonout_close(j, '}');
     msp_jsonout_open(j, "magnitudes", '{');
     msp_jsonout_int(j, "first_decade", MSP_LOOK_FIRST_DECADE);
-    json_counts(j, "counts", v->decades, MSP_LOOK_DECADES);
+    msp_jsonout_ints(j, "counts", v->decades, MSP_LOOK_DECADES);
     msp_jsonout_close(j, '}');
 }
 
@@ -351,7 +342,7 @@ json_file(const msp_args *args, const char *path, const msp_tensor_file *f, size
 /* ---- one file ------------------------------------------------------------------------------------------------ */
 
 static msp_status
-choose(size_t *from, size_t *to, const msp_tensor_file *f, const char *path, const char *name, msp_error *err)
+choose_tensors(size_t *from, size_t *to, const msp_tensor_file *f, const char *path, const char *name, msp_error *err)
 {
     msp_nearest near = {.word = name};
 
@@ -384,7 +375,7 @@ msp_show_tensor_file(const msp_args *args, const char *path, const char *name)
     msp_status st = msp_tensor_file_open(&f, path, &err);
 
     if (st == MSP_OK)
-        st = choose(&from, &to, f, path, name, &err);
+        st = choose_tensors(&from, &to, f, path, name, &err);
     if (st == MSP_OK && msp_args_has(args, MSP_OPT_JSON)) {
         json_file(args, path, f, from, to);
     } else if (st == MSP_OK && to - from > 1) {

@@ -152,7 +152,7 @@ put_notes(FILE *out, const msp_compare_result *r)
             continue;
         while (i + same < r->npairs && say_the_same(p, &r->pairs[i + same]))
             same++;
-        label(out, shown++ == 0 ? "Note" : "");
+        print_label(out, shown++ == 0 ? "Note" : "");
         if (same > 1)
             fprintf(out, "%s to %s:\n", p->label, r->pairs[i + same - 1].label);
         else
@@ -171,12 +171,12 @@ put_cut(FILE *out, const msp_compare_pair *p, int side)
 
     if (!p->cut[side].found)
         return;
-    label(out, "Cut off");
+    print_label(out, "Cut off");
     put_safe(out, MSP_STYLE_RED, side == 0 ? p->npu_path : p->bench_path);
     fputc('\n', out);
-    label(out, "");
+    print_label(out, "");
     fprintf(out, "%s complete record%s of it %s compared; collect or copy it again\n",
-            msp_format_count(records, p->cut[side].records), plural(p->cut[side].records),
+            msp_format_count(records, p->cut[side].records), plural_ending(p->cut[side].records),
             p->cut[side].records == 1 ? "was" : "were");
 }
 
@@ -187,13 +187,13 @@ put_unreadable(FILE *out, const msp_compare_pair *p)
 
     if (p->unreadable == NULL || p->status != MSP_OK)
         return;
-    label(out, "Unreadable");
+    print_label(out, "Unreadable");
     put_safe(out, MSP_STYLE_RED, p->unreadable);
     fputc('\n', out);
-    label(out, "");
+    print_label(out, "");
     fprintf(out, "%s row%s could not be compared: see Err_message; collect again or copy\n",
-            msp_format_count(rows, p->counts.unreadable), plural(p->counts.unreadable));
-    label(out, "");
+            msp_format_count(rows, p->counts.unreadable), plural_ending(p->counts.unreadable));
+    print_label(out, "");
     fputs("dump_tensor_data again\n", out);
 }
 
@@ -209,7 +209,7 @@ put_gaps(FILE *out, const msp_compare_result *r)
             continue;
         shown++;
         if (r->npairs > 1) {
-            label(out, "");
+            print_label(out, "");
             fprintf(out, "%s:\n", p->label);
         }
         put_cut(out, p, 0);
@@ -228,7 +228,7 @@ put_first_place(FILE *out, const msp_compare_first *f)
 
     if (!step && !rank)
         return;
-    label(out, "");
+    print_label(out, "");
     if (step)
         fprintf(out, "step%lld%s", (long long)f->step, rank ? " " : "");
     if (rank)
@@ -248,7 +248,7 @@ put_no_difference(FILE *out, const msp_compare_result *r)
         points = points && r->pairs[i].kind == MSP_DUMP_DEBUG;
         wrong += r->pairs[i].counts.wrong;
     }
-    label(out, "Analysis");
+    print_label(out, "Analysis");
     if (points)
         msp_term_put(out, MSP_STYLE_YELLOW, "saved points are no calls: nothing to analyse; leave out -da");
     else if (wrong > 0)
@@ -272,11 +272,11 @@ put_first_differences(FILE *out, const msp_summary *s)
     for (size_t i = 0; i < r->nfirst && i < MANY_PAIRS; i++) {
         const msp_compare_first *f = &r->first[i];
 
-        label(out, i == 0 ? "Analysis" : "");
+        print_label(out, i == 0 ? "Analysis" : "");
         put_safe(out, MSP_STYLE_BOLD, f->op_name);
         fputc('\n', out);
         if (i == 0) {
-            label(out, "");
+            print_label(out, "");
             fputs("the first that differs by the manual's limits for statistics\n", out);
         }
         put_first_place(out, f);
@@ -290,11 +290,11 @@ static void
 put_file(FILE *out, size_t *n, size_t total, const char *path)
 {
     if (*n < MANY_PAIRS) {
-        label(out, *n == 0 ? "Written" : "");
+        print_label(out, *n == 0 ? "Written" : "");
         put_safe(out, MSP_STYLE_PLAIN, path);
         fputc('\n', out);
     } else if (*n == MANY_PAIRS) {
-        label(out, "");
+        print_label(out, "");
         fprintf(out, "and %zu more files\n", total - *n);
     }
     (*n)++;
@@ -323,27 +323,27 @@ put_head(FILE *out, const msp_summary *s)
     char bytes[32];
 
     fputc('\n', out);
-    label(out, "Compared");
+    print_label(out, "Compared");
     if (r->npairs == 1) {
         put_safe(out, MSP_STYLE_PLAIN, r->pairs[0].npu_path != NULL ? r->pairs[0].npu_path : "-");
         fputc('\n', out);
-        label(out, "with");
+        print_label(out, "with");
         put_safe(out, MSP_STYLE_PLAIN, r->pairs[0].bench_path != NULL ? r->pairs[0].bench_path : "-");
         fputc('\n', out);
-        label(out, "by");
+        print_label(out, "by");
         fprintf(out, "%s, ", msp_compare_mode_text(r->pairs[0].mode));
     } else {
         put_safe(out, MSP_STYLE_PLAIN, s->options->npu_path);
         fputc('\n', out);
-        label(out, "with");
+        print_label(out, "with");
         put_safe(out, MSP_STYLE_PLAIN, s->options->bench_path);
         fputc('\n', out);
-        label(out, "by");
+        print_label(out, "by");
         fprintf(out, "%s, %zu pairs, ", msp_compare_mode_text(r->pairs[0].mode), r->npairs);
     }
     fprintf(out, "%s in %.2f s\n", msp_format_bytes(bytes, (double)r->bytes), r->seconds);
     if (s->options->diff_analyze && r->pairs[0].has_tensors) {
-        label(out, "");
+        print_label(out, "");
         fputs("-da looks at statistics alone; leave it out to compare the tensors\n", out);
     }
 }

@@ -13,7 +13,7 @@ put_notes(FILE *out, const msp_compare_job *job)
         put_sentence(out, i == 0 ? "Ranks" : "", MSP_STYLE_YELLOW, job->notes[i]);
     }
     if (job->nnotes > NOTES_SHOWN) {
-        label(out, "");
+        print_label(out, "");
         fprintf(out, "and %zu more; the job table names all of them\n", job->nnotes - NOTES_SHOWN);
     }
 }
@@ -29,7 +29,7 @@ put_others(FILE *out, const msp_compare_job *job)
                {job->own, "went wrong elsewhere by itself"}};
     bool any = false;
 
-    label(out, "Other ranks");
+    print_label(out, "Other ranks");
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         if (all[i].n > 0) {
             fprintf(out, "%s%zu %s", any ? ", " : "", all[i].n, all[i].what);
@@ -42,7 +42,7 @@ static void
 put_first(FILE *out, const msp_compare_result *r)
 {
     const msp_compare_pair *p = &r->pairs[r->job.first];
-    label(out, "Wrong first");
+    print_label(out, "Wrong first");
     put_safe(out, MSP_STYLE_BOLD, p->label);
     fputs(": ", out);
     put_safe(out, MSP_STYLE_BOLD, p->place.wrong);
@@ -53,7 +53,7 @@ put_first(FILE *out, const msp_compare_result *r)
     if (!p->answer.blamed.found) /* else its lines stand below */
         msp_summary_frames(out, p->place.stack, p->place.nstack);
     if (p->place.after != NULL) {
-        label(out, "It waited for");
+        print_label(out, "It waited for");
         put_safe(out, MSP_STYLE_PLAIN, p->place.after);
         fputc('\n', out);
     }

@@ -57,10 +57,7 @@ static void
 put_worst(msp_jsonout *j, const msp_compare_suspect *s)
 {
     msp_jsonout_open(j, "worst_element", '{');
-    msp_jsonout_open(j, "index", '[');
-    for (int32_t i = 0; i < s->worst_ndim; i++)
-        msp_jsonout_int(j, NULL, s->worst_coords[i]);
-    msp_jsonout_close(j, ']');
+    msp_jsonout_ints(j, "index", s->worst_coords, (size_t)s->worst_ndim);
     msp_jsonout_text(j, "npu", s->worst_value[0]);
     msp_jsonout_text(j, "bench", s->worst_value[1]);
     msp_jsonout_close(j, '}');

@@ -16,7 +16,7 @@ put_command(FILE *out, const msp_summary *s, bool analyze, const char *more)
     const char *input = msp_args_get(s->args, MSP_OPT_INPUT, NULL);
     const char *framework = msp_args_get(s->args, MSP_OPT_FRAMEWORK, NULL);
 
-    label(out, "Next");
+    print_label(out, "Next");
     fputs("msprobe ", out);
     if (framework != NULL)
         fprintf(out, "-f %s ", framework);
@@ -47,11 +47,11 @@ put_redump_advice(FILE *out, const msp_summary *s, const msp_compare_suspect *su
     const msp_compare_result *r = s->result;
     const char *api = r->nfirst > 0 ? r->first[0].op_name : suspect->api != NULL ? suspect->api : suspect->npu_name;
 
-    label(out, "Next");
+    print_label(out, "Next");
     fputs("dump its tensors in both runs and compare again (config.json):\n", out);
-    label(out, "");
+    print_label(out, "");
     fputs("\"task\": \"tensor\",\n", out);
-    label(out, "");
+    print_label(out, "");
     fputs("\"tensor\": {\"list\": [\"", out);
     put_safe(out, MSP_STYLE_PLAIN, api);
     fputs("\"]}\n", out);
@@ -61,7 +61,7 @@ put_redump_advice(FILE *out, const msp_summary *s, const msp_compare_suspect *su
 static void
 put_explain(FILE *out, const msp_summary *s, const msp_compare_suspect *suspect)
 {
-    label(out, "Next");
+    print_label(out, "Next");
     fputs("msprobe explain ", out);
     msp_shell_put(out, s->options->npu_path);
     fputc(' ', out);
@@ -75,7 +75,7 @@ put_explain(FILE *out, const msp_summary *s, const msp_compare_suspect *suspect)
 static void
 put_parse_command(FILE *out, const msp_compare_pair *p)
 {
-    label(out, "Next");
+    print_label(out, "Next");
     fputs("msprobe parse ", out);
     msp_shell_put(out, p->npu_path);
     fputc(' ', out);
@@ -89,9 +89,9 @@ put_debug_advice(FILE *out, const msp_compare_pair *p)
 {
     if (p->has_tensors)
         return;
-    label(out, "Next");
+    print_label(out, "Next");
     fputs("save the tensors in both runs and compare again (config.json):\n", out);
-    label(out, "");
+    print_label(out, "");
     fputs("\"task\": \"tensor\"\n", out);
 }
 

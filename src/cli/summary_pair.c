@@ -41,16 +41,16 @@ put_row_number(FILE *out, const msp_compare_pair *p, int64_t row)
 void
 msp_summary_counts(FILE *out, const msp_compare_counts *c)
 {
-    label(out, "Rows");
-    count(out, c->rows, "in all, ", MSP_STYLE_PLAIN);
-    count(out, c->matched, "matched", MSP_STYLE_PLAIN);
+    print_label(out, "Rows");
+    print_count(out, c->rows, "in all, ", MSP_STYLE_PLAIN);
+    print_count(out, c->matched, "matched", MSP_STYLE_PLAIN);
     if (c->unmatched > 0) {
         fputs(", ", out);
-        count(out, c->unmatched, "without partner", MSP_STYLE_YELLOW);
+        print_count(out, c->unmatched, "without partner", MSP_STYLE_YELLOW);
     }
     if (c->bench_only > 0) {
         fputs(", ", out);
-        count(out, c->bench_only, "in bench only", MSP_STYLE_YELLOW);
+        print_count(out, c->bench_only, "in bench only", MSP_STYLE_YELLOW);
     }
     fputc('\n', out);
 }
@@ -68,7 +68,7 @@ msp_summary_judged(FILE *out, const msp_compare_pair *p)
     if (!v->given)
         return;
     n = (size_t)snprintf(text, sizeof(text), "%s result%s of %s call%s by %s", msp_format_count(a, v->judged),
-                         plural(v->judged), msp_format_count(b, v->judged_calls), plural(v->judged_calls),
+                         plural_ending(v->judged), msp_format_count(b, v->judged_calls), plural_ending(v->judged_calls),
                          msp_verdict_basis_text(v->basis));
     if (v->replayed > 0)
         n += (size_t)snprintf(text + n, sizeof(text) - n, " (%s calls run again in %.2f s)",
@@ -112,11 +112,11 @@ msp_summary_table(FILE *out, const msp_compare_pair *p)
     const char *before = ": ";
     char buf[32];
 
-    label(out, "Table");
+    print_label(out, "Table");
     if (c->wrong == 0)
         fputs("no row beyond the manual's limits", out);
     else
-        fprintf(out, "%s row%s beyond the manual's limits", msp_format_count(buf, c->wrong), plural(c->wrong));
+        fprintf(out, "%s row%s beyond the manual's limits", msp_format_count(buf, c->wrong), plural_ending(c->wrong));
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
         if (parts[i].n > 0) {
             fprintf(out, "%s%s %s", before, msp_format_count(buf, parts[i].n), parts[i].what);
@@ -125,7 +125,7 @@ msp_summary_table(FILE *out, const msp_compare_pair *p)
     fputc('\n', out);
     if (!p->suspect.found || (p->answer.blamed.found && p->answer.blamed.row == p->suspect.row))
         return;
-    label(out, "");
+    print_label(out, "");
     fputs("first in ", out);
     put_row_number(out, p, p->suspect.row);
     fputs(": ", out);
@@ -138,7 +138,7 @@ msp_summary_first_differs(FILE *out, const msp_compare_pair *p)
 {
     if (p->first_differs == NULL || (p->answer.blamed.found && p->answer.blamed.row == p->first_differs_row))
         return;
-    label(out, "Differs first");
+    print_label(out, "Differs first");
     put_safe(out, MSP_STYLE_PLAIN, p->first_differs);
     fputs(", ", out);
     put_row_number(out, p, p->first_differs_row);
@@ -176,7 +176,7 @@ static void
 put_next_suspects(FILE *out, const msp_pair_verdict *v)
 {
     for (size_t i = 1; i < v->nsuspects; i++) {
-        label(out, i == 1 ? "Then" : "");
+        print_label(out, i == 1 ? "Then" : "");
         put_safe(out, MSP_STYLE_PLAIN, v->suspects[i].api);
         fputc('\n', out);
         put_sentence(out, "", MSP_STYLE_PLAIN, v->suspects[i].reason);
@@ -190,10 +190,10 @@ msp_summary_blamed(FILE *out, const msp_compare_pair *p)
     const msp_verdict_suspect *v = suspect_of(p);
 
     fputc('\n', out);
-    label(out, "Suspect");
+    print_label(out, "Suspect");
     put_safe(out, MSP_STYLE_BOLD, s->npu_name);
     fputc('\n', out);
-    label(out, "");
+    print_label(out, "");
     if (p->label[0] != '\0')
         fprintf(out, "%s, ", p->label);
     put_row_number(out, p, s->row);
@@ -205,7 +205,7 @@ msp_summary_blamed(FILE *out, const msp_compare_pair *p)
     }
     fputc('\n', out);
     if (s->bench_name != NULL && strcmp(s->bench_name, s->npu_name) != 0) {
-        label(out, "");
+        print_label(out, "");
         fputs("against ", out);
         put_safe(out, MSP_STYLE_PLAIN, s->bench_name);
         fputc('\n', out);

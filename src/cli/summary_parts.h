@@ -33,21 +33,21 @@ void msp_summary_next(FILE *out, const msp_summary *s, const msp_compare_pair *f
 
 /* "  Suspect       " */
 static inline void
-label(FILE *out, const char *text)
+print_label(FILE *out, const char *text)
 {
     fputs("  ", out);
     msp_term_put(out, MSP_STYLE_DIM, "%-*s", SUMMARY_LABEL, text);
 }
 
 static inline const char *
-plural(int64_t n)
+plural_ending(int64_t n)
 {
     return n == 1 ? "" : "s";
 }
 
 /* "12,345 rows", in a style when it is not zero. */
 static inline void
-count(FILE *out, int64_t n, const char *what, msp_style style)
+print_count(FILE *out, int64_t n, const char *what, msp_style style)
 {
     char buf[32];
 
@@ -74,7 +74,7 @@ put_sentence(FILE *out, const char *title, msp_style style, const char *text)
     int width = msp_term_width(out) < WIDEST ? msp_term_width(out) : WIDEST;
     char *buf = malloc(size);
 
-    label(out, title);
+    print_label(out, title);
     fputs(msp_term_on(out, style), out);
     msp_text_wrap(out, buf != NULL ? msp_text_safe(buf, size, text) : "?", SUMMARY_INDENT, width);
     fputs(style == MSP_STYLE_PLAIN ? "" : msp_term_off(out), out);

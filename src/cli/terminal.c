@@ -99,7 +99,7 @@ msp_term_put(FILE *stream, msp_style style, const char *fmt, ...)
 
 /* The character at p and its length in bytes; a byte that begins none is itself, with length 1 and *ok false. */
 static uint32_t
-decode(const unsigned char *p, size_t left, size_t *len, bool *ok)
+decode_char(const unsigned char *p, size_t left, size_t *len, bool *ok)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
     size_t n = p[0] < 0x80 ? 1 : p[0] >= 0xc2 && p[0] < 0xe0 ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : p[0] < 0xf5 ? 4 : 0;
@@ -159,7 +159,7 @@ msp_text_char(const char *text, size_t left, bool *ok)
 {
     size_t n;
 
-    decode((const unsigned char *)text, left, &n, ok);
+    decode_char((const unsigned char *)text, left, &n, ok);
     return n;
 }
 
@@ -171,7 +171,7 @@ msp_text_width(const char *text, size_t len)
     for (size_t i = 0; i < len;) {
         size_t n;
         bool ok;
-        uint32_t c = decode((const unsigned char *)text + i, len - i, &n, &ok);
+        uint32_t c = decode_char((const unsigned char *)text + i, len - i, &n, &ok);
 
         width += ok ? char_width(c) : 1;
         i += n;
@@ -187,7 +187,7 @@ msp_text_fit(const char *text, size_t len, size_t columns)
     while (i < len) {
         size_t n, w;
         bool ok;
-        uint32_t c = decode((const unsigned char *)text + i, len - i, &n, &ok);
+        uint32_t c = decode_char((const unsigned char *)text + i, len - i, &n, &ok);
 
         w = ok ? char_width(c) : 1;
         if (width + w > columns)
@@ -214,7 +214,7 @@ msp_text_safe(char *buf, size_t size, const char *text)
     for (size_t i = 0; i < len;) {
         size_t n;
         bool ok;
-        uint32_t c = decode((const unsigned char *)text + i, len - i, &n, &ok);
+        uint32_t c = decode_char((const unsigned char *)text + i, len - i, &n, &ok);
         bool keep = ok && !is_unsafe(c);
         size_t need = keep ? n : 1;
 

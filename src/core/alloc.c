@@ -22,7 +22,7 @@ meter_runs(void)
 
 /* The meter sees what the system's allocator gave, which is a little more than was asked for. */
 static void
-meter(int64_t bytes)
+meter_bytes(int64_t bytes)
 {
     int64_t now = atomic_fetch_add(&metered, bytes) + bytes, highest = atomic_load(&peak);
 
@@ -62,12 +62,12 @@ may_allocate(size_t n, size_t size, size_t *total)
 }
 
 static void *
-counted(void *p)
+count_block(void *p)
 {
     if (p != NULL)
         atomic_fetch_add_explicit(&live, 1, memory_order_relaxed);
     if (meter_runs())
-        meter((int64_t)malloc_usable_size(p));
+        meter_bytes((int64_t)malloc_usable_size(p));
     return p;
 }
 
@@ -76,7 +76,7 @@ msp_alloc(size_t n, size_t size)
 {
     size_t total;
 
-    return may_allocate(n, size, &total) ? counted(malloc(total)) : NULL;
+    return may_allocate(n, size, &total) ? count_block(malloc(total)) : NULL;
 }
 
 void *
@@ -84,7 +84,7 @@ msp_alloc_zero(size_t n, size_t size)
 {
     size_t total;
 
-    return may_allocate(n, size, &total) ? counted(calloc(1, total)) : NULL;
+    return may_allocate(n, size, &total) ? count_block(calloc(1, total)) : NULL;
 }
 
 void *
@@ -96,11 +96,11 @@ msp_realloc(void *p, size_t n, size_t size)
     if (!may_allocate(n, size, &total))
         return NULL;
     if (p == NULL)
-        return counted(malloc(total));
+        return count_block(malloc(total));
     before = meter_runs() ? malloc_usable_size(p) : 0;
     q = realloc(p, total);
     if (q != NULL && meter_runs())
-        meter((int64_t)malloc_usable_size(q) - (int64_t)before);
+        meter_bytes((int64_t)malloc_usable_size(q) - (int64_t)before);
     return q;
 }
 
@@ -110,7 +110,7 @@ msp_free(void *p)
     if (p != NULL)
         atomic_fetch_sub_explicit(&live, 1, memory_order_relaxed);
     if (meter_runs())
-        meter(-(int64_t)malloc_usable_size(p));
+        meter_bytes(-(int64_t)malloc_usable_size(p));
     free(p);
 }
 

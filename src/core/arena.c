@@ -32,7 +32,7 @@ add_chunk(msp_arena *a, size_t size)
 }
 
 static char *
-take(msp_arena *a, size_t size, size_t align)
+take_room(msp_arena *a, size_t size, size_t align)
 {
     uintptr_t at = ((uintptr_t)a->at + align - 1) & ~(uintptr_t)(align - 1);
     msp_arena_chunk *c;
@@ -68,7 +68,7 @@ msp_arena_alloc(msp_arena *a, size_t n, size_t size)
 
     if (__builtin_mul_overflow(n, size, &total))
         return NULL;
-    return take(a, total, ALIGN);
+    return take_room(a, total, ALIGN);
 }
 
 void *
@@ -82,7 +82,7 @@ msp_arena_alloc_zero(msp_arena *a, size_t n, size_t size)
 char *
 msp_arena_text(msp_arena *a, const char *p, size_t len)
 {
-    char *q = len == SIZE_MAX ? NULL : take(a, len + 1, 1);
+    char *q = len == SIZE_MAX ? NULL : take_room(a, len + 1, 1);
 
     if (q == NULL)
         return NULL;

@@ -23,7 +23,7 @@ msp_status_text(msp_status status)
 
 /* vsnprintf may have cut a UTF-8 sequence in two: drop the half, and turn line ends into spaces. */
 static void
-tidy(char *s, size_t size)
+tidy_message(char *s, size_t size)
 {
     size_t len = strlen(s);
 
@@ -46,7 +46,7 @@ set_message(msp_error *err, msp_status status, const char *fmt, va_list args)
     err->status = status;
     if (vsnprintf(err->message, sizeof(err->message), fmt, args) <= 0)
         snprintf(err->message, sizeof(err->message), "%s", msp_status_text(status));
-    tidy(err->message, sizeof(err->message));
+    tidy_message(err->message, sizeof(err->message));
 }
 
 msp_status
@@ -76,7 +76,7 @@ msp_error_set_errno(msp_error *err, msp_status status, int errnum, const char *f
     va_end(args);
     len = strlen(err->message);
     snprintf(err->message + len, sizeof(err->message) - len, ": %s", strerror_r(errnum, reason, sizeof(reason)));
-    tidy(err->message, sizeof(err->message));
+    tidy_message(err->message, sizeof(err->message));
     return status;
 }
 
@@ -95,6 +95,6 @@ msp_error_prefix(msp_error *err, msp_status status, const char *fmt, ...)
     va_end(args);
     len = strlen(err->message);
     snprintf(err->message + len, sizeof(err->message) - len, "%s", old);
-    tidy(err->message, sizeof(err->message));
+    tidy_message(err->message, sizeof(err->message));
     return err->status;
 }

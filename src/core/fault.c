@@ -53,7 +53,7 @@ pass_on(int number, siginfo_t *info, void *context)
 }
 
 static bool
-replace(msp_watch *w, uintptr_t addr, size_t size, uintptr_t at)
+replace_pages(msp_watch *w, uintptr_t addr, size_t size, uintptr_t at)
 {
     bool ring = atomic_load(&w->kind) == MSP_WATCH_RING;
     uintptr_t from = ring ? addr : at / page * page;
@@ -81,7 +81,7 @@ on_fault(int number, siginfo_t *info, void *context)
             const uintptr_t addr = atomic_load(&w->addr);
             const size_t size = (atomic_load(&w->size) + page - 1) / page * page; /* vectors reach beyond the end */
 
-            if (addr != 0 && at >= addr && at - addr < size && replace(w, addr, size, at))
+            if (addr != 0 && at >= addr && at - addr < size && replace_pages(w, addr, size, at))
                 return;
         }
     pass_on(number, info, context);
@@ -97,7 +97,7 @@ is_installed(void)
 
 /* A program that has put a handler of its own over ours gets it called for what is its own. */
 static void
-install(void)
+install_handler(void)
 {
     struct sigaction ours = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
 
@@ -167,7 +167,7 @@ msp_watch_begin(void *addr, size_t size, msp_watch_kind kind, _Atomic bool *lost
         atomic_store(&w->lost, lost);
         atomic_store(&w->addr, (uintptr_t)addr);
         if (count++ == 0 || kind == MSP_WATCH_RING)
-            install();
+            install_handler();
     }
     give_lock();
     return w;

@@ -474,3 +474,17 @@ msp_file_abandon(msp_file *f)
     }
     *f = MSP_FILE_NONE;
 }
+
+msp_status
+msp_file_save(const char *path, const void *p, size_t n, unsigned mode, msp_error *err)
+{
+    msp_file f = MSP_FILE_NONE;
+    msp_status st = msp_file_create(&f, path, mode, err);
+
+    if (st == MSP_OK)
+        st = msp_file_write(&f, p, n, err);
+    if (st == MSP_OK)
+        st = msp_file_commit(&f, err);
+    msp_file_abandon(&f);
+    return st;
+}

@@ -135,6 +135,9 @@ MSP_CHECK msp_status msp_file_patch(msp_file *f, uint64_t offset, const void *p,
 /* Close and rename into place, replacing what is there. f is empty afterwards, whatever happened. */
 MSP_CHECK msp_status msp_file_commit(msp_file *f, msp_error *err);
 
+/* A file with these n bytes, whole or not at all. Errors name the path. */
+MSP_CHECK msp_status msp_file_save(const char *path, const void *p, size_t n, unsigned mode, msp_error *err);
+
 /* Close and remove the temporary file. Accepts MSP_FILE_NONE and a zeroed f with fd -1. */
 void msp_file_abandon(msp_file *f);
 

@@ -8,7 +8,7 @@
 #include "core/vec.h"
 
 static uint64_t
-mix(uint64_t a, uint64_t b)
+mix_hash(uint64_t a, uint64_t b)
 {
     unsigned __int128 m = (unsigned __int128)a * b;
 
@@ -37,12 +37,12 @@ msp_str_hash(msp_str s)
 
     for (; i + 8 <= s.len; i += 8) {
         memcpy(&word, s.p + i, 8);
-        h = mix(h ^ word, 0x9FB21C651E98DF25u);
+        h = mix_hash(h ^ word, 0x9FB21C651E98DF25u);
     }
     word = 0;
     if (i < s.len)
         memcpy(&word, s.p + i, s.len - i);
-    return mix(h ^ word, 0xD6E8FEB86659FD93u ^ process_key());
+    return mix_hash(h ^ word, 0xD6E8FEB86659FD93u ^ process_key());
 }
 
 static uint32_t *

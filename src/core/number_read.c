@@ -128,7 +128,7 @@ scan_digits(const char *p, const char *end, uint64_t *w)
 }
 
 static bool
-scan(decimal *d, msp_str s)
+scan_decimal(decimal *d, msp_str s)
 {
     const char *p = s.p, *end = s.p + s.len, *point = NULL;
     size_t count;
@@ -291,7 +291,7 @@ parse_word(msp_str s, double *out)
 
 /* How many digits there are in [p, end) from the first on that is no 0. A point among them counts too. */
 static ptrdiff_t
-significant(const char *p, const char *end)
+significant_digits(const char *p, const char *end)
 {
     while (p < end && (*p == '0' || *p == '.'))
         p++;
@@ -312,7 +312,7 @@ msp_f64_scan(const char *p, const char *end, double *out)
         p = scan_digits(p + 1, end, &w);
     if (p == digits || (p == point + 1 && point == digits) || (p < end && (*p | 0x20) == 'e') ||
         (p - digits - (p > point) - (*digits == '0') > DIGITS_MAX &&
-         (p - digits > PLAIN_MAX || significant(digits, p) > DIGITS_MAX)))
+         (p - digits > PLAIN_MAX || significant_digits(digits, p) > DIGITS_MAX)))
         return NULL;
     /* the second way for all: which numbers the first one would do cannot be guessed, and guessing costs more */
     if (w != 0 && !round_product(w, p > point ? (int)(1 - (p - point)) : 0, out))
@@ -331,7 +331,7 @@ msp_f64_parse(msp_str s, double *out)
 
     if (s.len > 0 && msp_f64_scan(s.p, s.p + s.len, out) == s.p + s.len)
         return true;
-    if (!scan(&d, s))
+    if (!scan_decimal(&d, s))
         return parse_word(s, out);
     if (!try_exact(&d, out) && !try_product(&d, out))
         *out = read_slowly(&d);

@@ -66,6 +66,21 @@ msp_path_join(const char *dir, const char *name)
     return b.p;
 }
 
+char *
+msp_path_beside(const char *path, const char *name)
+{
+    msp_str dir = msp_path_dir(path);
+    msp_buf b = {0};
+
+    msp_buf_str(&b, dir);
+    if (dir.p[dir.len - 1] != '/')
+        msp_buf_char(&b, '/');
+    msp_buf_text(&b, name);
+    if (b.failed)
+        msp_buf_release(&b);
+    return b.p;
+}
+
 static msp_status
 make_one(const char *path, msp_error *err)
 {

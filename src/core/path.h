@@ -20,6 +20,9 @@ msp_str msp_path_dir(const char *path);
 /* dir + "/" + name in memory that msp_free() gives back, or dir alone when name is empty; NULL when there is none. */
 char *msp_path_join(const char *dir, const char *name);
 
+/* "<folder of path>/<name>" in memory that msp_free() gives back; NULL when there is none. */
+char *msp_path_beside(const char *path, const char *name);
+
 /* Create the directory and its parents with mode 0750; one that exists is fine. */
 MSP_CHECK msp_status msp_path_make_dirs(const char *path, msp_error *err);
 

@@ -50,7 +50,7 @@ static msp_pool shared = {.busy = PTHREAD_MUTEX_INITIALIZER,
 static _Thread_local bool holds_busy; /* this thread is the caller whose job the shared pool runs */
 
 static void
-work(job *j)
+work_on_job(job *j)
 {
     size_t i;
 
@@ -79,7 +79,7 @@ thread_main(void *pool)
         p->wanted--;
         p->working++;
         pthread_mutex_unlock(&p->lock);
-        work(j);
+        work_on_job(j);
         pthread_mutex_lock(&p->lock);
         if (--p->working == 0)
             pthread_cond_signal(&p->idle);
@@ -89,7 +89,7 @@ thread_main(void *pool)
 }
 
 static void
-init(msp_pool *p)
+init_pool(msp_pool *p)
 {
     pthread_mutex_init(&p->busy, NULL);
     pthread_mutex_init(&p->lock, NULL);
@@ -104,7 +104,7 @@ init(msp_pool *p)
 static void
 after_fork_in_child(void)
 {
-    init(&shared);
+    init_pool(&shared);
     if (holds_busy) /* a task forked on the caller's thread: the child is still inside msp_pool_run() */
         pthread_mutex_lock(&shared.busy);
 }
@@ -135,7 +135,7 @@ work_as_caller(const msp_pool *p, job *j)
 {
     if (p != &shared && j->count > 0)
         j->task(0, j->payload);
-    work(j);
+    work_on_job(j);
 }
 
 /* Of a pool of one's own task 0 is the caller's. */
@@ -229,7 +229,7 @@ msp_pool_open(int threads, msp_pool_setup *setup, void *payload)
 
     if (p == NULL)
         return NULL;
-    init(p);
+    init_pool(p);
     p->most = threads;
     p->setup = setup;
     p->payload = payload;

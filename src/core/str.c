@@ -45,6 +45,40 @@ msp_str_find(msp_str s, msp_str needle)
     return needle.len >= 4 && s.len <= NAME ? find_in_name(s, needle) : memmem(s.p, s.len, needle.p, needle.len);
 }
 
+bool
+msp_str_has(msp_str s, const char *part)
+{
+    return msp_str_find(s, msp_str_of(part)) != NULL;
+}
+
+bool
+msp_str_is_one_of(msp_str s, const char *const *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (msp_str_eq(s, msp_str_of(list[i])))
+            return true;
+    return false;
+}
+
+bool
+msp_str_is_digits(msp_str s)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if (s.p[i] < '0' || s.p[i] > '9')
+            return false;
+    return s.len > 0;
+}
+
+size_t
+msp_str_count(msp_str s, char c)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < s.len; i++)
+        n += s.p[i] == c;
+    return n;
+}
+
 msp_str
 msp_str_shift(msp_str *s)
 {
@@ -55,6 +89,17 @@ msp_str_shift(msp_str *s)
     s->p += used;
     s->len -= used;
     return part;
+}
+
+msp_str
+msp_str_pop(msp_str *s)
+{
+    const char *end = s->p + s->len, *p = end;
+
+    while (p > s->p && p[-1] != '.')
+        p--;
+    s->len = p > s->p ? (size_t)(p - s->p) - 1 : 0;
+    return (msp_str){p, (size_t)(end - p)};
 }
 
 int

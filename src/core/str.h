@@ -55,8 +55,25 @@ bool msp_str_ends(msp_str s, msp_str suffix);
 /* Where needle first stands in s, or NULL. An empty needle is found at the start. */
 const char *msp_str_find(msp_str s, msp_str needle);
 
+/* Does part stand anywhere in s? */
+bool msp_str_has(msp_str s, const char *part);
+
+/* Is s one of the n texts of the list? MSP_STR_IS_ONE_OF() takes an array. */
+bool msp_str_is_one_of(msp_str s, const char *const *list, size_t n);
+
+#define MSP_STR_IS_ONE_OF(s, array) msp_str_is_one_of(s, array, sizeof(array) / sizeof((array)[0]))
+
+/* At least one character, and decimal digits alone. */
+bool msp_str_is_digits(msp_str s);
+
+/* How often the character stands in s. */
+size_t msp_str_count(msp_str s, char c);
+
 /* Cut the part up to the first dot off s, and the dot, and return it; the whole of s when there is no dot. */
 msp_str msp_str_shift(msp_str *s);
+
+/* Cut the part behind the last dot off s, and the dot, and return it; the whole of s when there is no dot. */
+msp_str msp_str_pop(msp_str *s);
 
 /* Byte order, shorter first: <0, 0, >0. */
 int msp_str_cmp(msp_str a, msp_str b);

@@ -111,7 +111,7 @@ static const char *const modules[] = {"torch.cuda.", "torch.npu.", "torch_npu.np
                                       "torch.",      "mindspore.", "numpy.",         "np."};
 
 static const type_info *
-info(msp_dtype t)
+info_of(msp_dtype t)
 {
     return &types[(unsigned)t < MSP_DTYPE_COUNT ? t : MSP_DTYPE_NONE];
 }
@@ -119,13 +119,13 @@ info(msp_dtype t)
 size_t
 msp_dtype_size(msp_dtype t)
 {
-    return info(t)->size;
+    return info_of(t)->size;
 }
 
 msp_dtype_class
 msp_dtype_class_of(msp_dtype t)
 {
-    return (msp_dtype_class)info(t)->class_of;
+    return (msp_dtype_class)info_of(t)->class_of;
 }
 
 bool
@@ -137,13 +137,13 @@ msp_dtype_is_signed_int(msp_dtype t)
 const char *
 msp_dtype_torch_name(msp_dtype t)
 {
-    return info(t)->torch;
+    return info_of(t)->torch;
 }
 
 const char *
 msp_dtype_mindspore_name(msp_dtype t)
 {
-    return info(t)->mindspore;
+    return info_of(t)->mindspore;
 }
 
 static bool
@@ -168,7 +168,7 @@ drop_suffix(msp_str *s, const char *suffix)
 }
 
 static bool
-is(msp_str s, const char *name)
+is_name(msp_str s, const char *name)
 {
     return strlen(name) == s.len && memcmp(name, s.p, s.len) == 0;
 }
@@ -177,10 +177,11 @@ static msp_dtype
 parse_bare(msp_str name)
 {
     for (int t = 1; t < MSP_DTYPE_COUNT; t++)
-        if (is(name, types[t].torch + strlen("torch.")) || (types[t].mindspore != NULL && is(name, types[t].mindspore)))
+        if (is_name(name, types[t].torch + strlen("torch.")) ||
+            (types[t].mindspore != NULL && is_name(name, types[t].mindspore)))
             return (msp_dtype)t;
     for (size_t i = 0; i < sizeof(aliases) / sizeof(aliases[0]); i++)
-        if (is(name, aliases[i].name))
+        if (is_name(name, aliases[i].name))
             return aliases[i].type;
     return MSP_DTYPE_NONE;
 }

@@ -7,7 +7,7 @@
 
 /* Not the room for 64 sizes and strides, which nobody asks an empty tensor for: that is felt with small files. */
 static void
-clear(msp_tensor *t)
+clear_tensor(msp_tensor *t)
 {
     memset(t, 0, offsetof(msp_tensor, shape));
     t->owner = NULL;
@@ -19,7 +19,7 @@ msp_tensor_release(msp_tensor *t)
 {
     if (t->release_owner != NULL)
         t->release_owner(t->owner);
-    clear(t);
+    clear_tensor(t);
 }
 
 /* Product of the sizes, or -1 when it, or the bytes it stands for, do not fit an int64_t. A 0 anywhere makes it 0. */
@@ -52,7 +52,7 @@ set_row_major_strides(msp_tensor *t)
 msp_status
 msp_tensor_view(msp_tensor *out, const void *data, msp_dtype dtype, int32_t ndim, const int64_t *shape, msp_error *err)
 {
-    clear(out);
+    clear_tensor(out);
     if (ndim < 0 || ndim > MSP_MAX_NDIM)
         return msp_error_set(err, MSP_E_INVALID, "%d dimensions: 0 to %d are possible", (int)ndim, MSP_MAX_NDIM);
     for (int32_t i = 0; i < ndim; i++)

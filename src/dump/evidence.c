@@ -33,7 +33,7 @@ msp_evidence_create(msp_evidence_writer **out, const char *path, msp_error *err)
 }
 
 static msp_status
-flush(msp_evidence_writer *w, size_t limit, msp_error *err)
+flush_lines(msp_evidence_writer *w, size_t limit, msp_error *err)
 {
     if (w->text.failed)
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
@@ -62,7 +62,7 @@ msp_evidence_call(msp_evidence_writer *w, const char *name, const char *reason, 
     msp_status st;
 
     end_call(w);
-    st = flush(w, FLUSH_BYTES, err);
+    st = flush_lines(w, FLUSH_BYTES, err);
     if (st != MSP_OK)
         return st;
     msp_json_writer_init(&w->json, &w->text, -1);
@@ -156,7 +156,7 @@ msp_evidence_close(msp_evidence_writer *w, msp_error *err)
     if (w == NULL)
         return MSP_OK;
     end_call(w);
-    st = flush(w, 0, err);
+    st = flush_lines(w, 0, err);
     if (fclose(w->file) != 0 && st == MSP_OK)
         st = msp_error_set_errno(err, MSP_E_IO, errno, "the measurements cannot be written");
     msp_buf_release(&w->text);

@@ -89,7 +89,7 @@ common_name(msp_str name, msp_buf *scratch)
 /* ---- items --------------------------------------------------------------------------------------------------- */
 
 static char *
-keep(msp_graph_items *t, msp_str s)
+keep_text(msp_graph_items *t, msp_str s)
 {
     return msp_arena_text(&t->arena, s.p != NULL ? s.p : "", s.len);
 }
@@ -97,7 +97,7 @@ keep(msp_graph_items *t, msp_str s)
 static msp_graph_item *
 add_item(msp_graph_items *t, msp_str key, int64_t time)
 {
-    char *copy = keep(t, key);
+    char *copy = keep_text(t, key);
 
     if (copy == NULL || !msp_vec_grow((void **)&t->items, &t->cap, t->count + 1, sizeof(*t->items)))
         return NULL;
@@ -171,7 +171,7 @@ keep_cell(msp_graph_items *t, const msp_cell *cells, size_t count, size_t at, bo
 
     if (c.kind != MSP_CELL_TEXT)
         return c;
-    copy = keep(t, (msp_str){c.as.text.p, c.as.text.len});
+    copy = keep_text(t, (msp_str){c.as.text.p, c.as.text.len});
     *failed = *failed || copy == NULL;
     return copy != NULL ? msp_cell_text(copy, c.as.text.len) : (msp_cell){0};
 }
@@ -198,13 +198,13 @@ on_row(const msp_cell *cells, size_t count, void *payload, msp_error *err)
     item = s->scratch.failed || part.failed ? NULL : add_item(s->items, msp_buf_view(&s->scratch), time);
     if (item != NULL) {
         msp_str dtype = cell_text(cells, count, s->at[COL_DTYPE], &part), shape;
-        char *copy = keep(s->items, dtype);
+        char *copy = keep_text(s->items, dtype);
 
         item->path = s->path;
         item->dtype = msp_str_of(copy);
         shape = cell_text(cells, count, s->at[COL_SHAPE], &part);
         failed = copy == NULL;
-        copy = keep(s->items, shape);
+        copy = keep_text(s->items, shape);
         item->shape = msp_str_of(copy);
         failed = failed || copy == NULL;
         for (int i = 0; i < MSP_NSTATS; i++)
@@ -237,7 +237,7 @@ read_statistics(msp_graph_items *out, const char *path, msp_error *err)
     msp_table_sink sink = {on_header, on_row, &side};
     msp_status st;
 
-    side.path = keep(out, msp_str_of(path));
+    side.path = keep_text(out, msp_str_of(path));
     if (side.path == NULL)
         return no_memory(err);
     st = read_csv(path, &sink, err);
@@ -263,8 +263,8 @@ on_rename(const msp_cell *cells, size_t count, void *payload, msp_error *err)
 
     if (count < 2)
         return MSP_OK;
-    from = keep(r->items, cell_text(cells, count, 0, &part));
-    to = keep(r->items, cell_text(cells, count, 1, &part));
+    from = keep_text(r->items, cell_text(cells, count, 0, &part));
+    to = keep_text(r->items, cell_text(cells, count, 1, &part));
     msp_buf_release(&part);
     if (from == NULL || to == NULL)
         return no_memory(err);
@@ -276,19 +276,9 @@ on_rename(const msp_cell *cells, size_t count, void *payload, msp_error *err)
 }
 
 static msp_status
-ignore_header(const msp_cell *cells, size_t count, void *payload, msp_error *err)
-{
-    (void)cells;
-    (void)count;
-    (void)payload;
-    (void)err;
-    return MSP_OK;
-}
-
-static msp_status
 read_renames(renames *r, const char *dir, msp_error *err)
 {
-    msp_table_sink sink = {ignore_header, on_rename, r};
+    msp_table_sink sink = {NULL, on_rename, r};
     char *path = msp_path_join(dir, "mapping.csv");
     msp_status st = path == NULL ? no_memory(err) : MSP_OK;
 
@@ -315,7 +305,7 @@ add_file(msp_graph_items *out, const char *dir, const char *name, const renames 
     item = scratch->failed ? NULL : add_item(out, msp_buf_view(scratch), time);
     path = msp_path_join(dir, name);
     if (item != NULL && path != NULL)
-        item->path = keep(out, msp_str_of(path));
+        item->path = keep_text(out, msp_str_of(path));
     msp_free(path);
     return item == NULL || item->path == NULL ? no_memory(err) : MSP_OK;
 }

@@ -227,7 +227,7 @@ add_files(walk *w, const char *dir)
 
 /* Walk through a folder; one that cannot be is a place of its own, so that it is named and the others are used. */
 static msp_status
-enter(walk *w, const char *dir, msp_status (*inside)(walk *w, const char *dir))
+enter_folder(walk *w, const char *dir, msp_status (*inside)(walk *w, const char *dir))
 {
     msp_error why, *err = w->err;
     msp_status st;
@@ -249,7 +249,7 @@ visit_rank(walk *w, const char *dir, const char *name)
     msp_status st;
 
     w->rank_name = name;
-    st = enter(w, dir, add_files);
+    st = enter_folder(w, dir, add_files);
     w->rank_name = "";
     return st;
 }
@@ -262,7 +262,7 @@ visit_step(walk *w, const char *dir, const char *name)
     msp_status st;
 
     w->step_name = name;
-    st = enter(w, dir, visit_level);
+    st = enter_folder(w, dir, visit_level);
     w->step_name = "";
     w->step = MSP_DUMP_NO_NUMBER;
     return st;
@@ -274,7 +274,7 @@ visit_group(walk *w, const char *dir, const char *name)
     msp_status st;
 
     w->group = name;
-    st = enter(w, dir, visit_level);
+    st = enter_folder(w, dir, visit_level);
     w->group = "";
     return st;
 }

@@ -162,7 +162,7 @@ list_after_name(msp_str line)
 }
 
 static msp_status
-parse(msp_legacy_reader *r, msp_str text, msp_error *err)
+parse_line(msp_legacy_reader *r, msp_str text, msp_error *err)
 {
     msp_status st;
 
@@ -197,7 +197,7 @@ read_values(msp_legacy_reader *r, msp_legacy_line *out, size_t list, msp_error *
     msp_buf_str(&r->scratch, behind);
     st = msp_buf_status(&r->scratch, err);
     if (st == MSP_OK)
-        st = parse(r, msp_buf_view(&r->scratch), err);
+        st = parse_line(r, msp_buf_view(&r->scratch), err);
     if (st != MSP_OK)
         return st;
     root = r->doc.root;
@@ -249,7 +249,7 @@ read_whole_line(msp_legacy_reader *r, msp_legacy_line *out, msp_error *err)
     msp_status st;
 
     *out = (msp_legacy_line){.text = out->text, .number = out->number, .like = LEGACY_NONE};
-    st = list > 0 ? read_values(r, out, list, err) : parse(r, out->text, err);
+    st = list > 0 ? read_values(r, out, list, err) : parse_line(r, out->text, err);
     if (list > 0 || st != MSP_OK)
         return st;
     n = msp_json_count(r->doc.root);
@@ -422,7 +422,7 @@ take_line(msp_legacy_reader *r, bool *ended)
 }
 
 static msp_status
-begin(msp_legacy_reader *r, msp_error *err)
+begin_reading(msp_legacy_reader *r, msp_error *err)
 {
     size_t size = without_zeros(r->text, r->size);
 
@@ -444,7 +444,7 @@ begin(msp_legacy_reader *r, msp_error *err)
 msp_status
 msp_legacy_next(msp_legacy_reader *r, msp_legacy_line *out, bool *more, msp_error *err)
 {
-    msp_status st = r->at == 0 && r->size > 0 ? begin(r, err) : MSP_OK;
+    msp_status st = r->at == 0 && r->size > 0 ? begin_reading(r, err) : MSP_OK;
     bool ended;
 
     *more = false;

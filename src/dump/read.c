@@ -106,7 +106,7 @@ read_top_level(msp_dump *d, msp_error *err)
 
 /* The parser says where and what; it is asked only when the scan has already failed. */
 static msp_status
-explain(const msp_dump *d, msp_error *err)
+explain_failure(const msp_dump *d, msp_error *err)
 {
     msp_json_doc doc;
     msp_error why;
@@ -130,7 +130,7 @@ open_parts(msp_dump *d, msp_error *err)
         return msp_error_set(err, MSP_E_FORMAT, "the file is empty: was the process stopped before it wrote the dump?");
     st = msp_dump_scan_text(&d->scan, d->text.p, d->text.len, err);
     if (st == MSP_E_FORMAT)
-        return explain(d, err);
+        return explain_failure(d, err);
     if (st != MSP_OK)
         return st;
     st = read_top_level(d, err);
@@ -281,7 +281,7 @@ msp_dump_record(const msp_dump *d, size_t i, msp_json_doc *doc, void *room, size
 
     if (st != MSP_E_FORMAT && st != MSP_E_LIMIT)
         return st;
-    st = explain(d, err);
+    st = explain_failure(d, err);
     return msp_error_prefix(err, st, "%s: ", d->path);
 }
 

@@ -33,7 +33,7 @@ skip_space(cursor *c)
 
 /* The next character after white space is want, and is passed. */
 static step
-expect(cursor *c, char want)
+expect_char(cursor *c, char want)
 {
     skip_space(c);
     if (c->p == c->end)
@@ -254,7 +254,7 @@ pass_key(cursor *c, bool first, msp_str *key, bool *last)
         return STEP_OK;
     }
     if (!first) {
-        st = expect(c, ',');
+        st = expect_char(c, ',');
         if (st != STEP_OK)
             return st;
         skip_space(c);
@@ -264,7 +264,7 @@ pass_key(cursor *c, bool first, msp_str *key, bool *last)
     if (*c->p != '"')
         return STEP_BAD;
     st = pass_string(c, key);
-    return st == STEP_OK ? expect(c, ':') : st;
+    return st == STEP_OK ? expect_char(c, ':') : st;
 }
 
 /* A key with escapes is resolved by the JSON parser itself. */
@@ -289,7 +289,7 @@ resolve_name(msp_dump_scan *s, msp_str raw, msp_str *out)
 
 /* Does the record's text outweigh what it costs, or is the excess still bearable? A name with escapes is copied. */
 static step
-charge(msp_dump_scan *s, msp_str raw, msp_str value)
+charge_record(msp_dump_scan *s, msp_str raw, msp_str value)
 {
     bool escaped = raw.len > 0 && memchr(raw.p, '\\', raw.len) != NULL;
     size_t cost = RECORD_COST + (escaped ? raw.len : 0), text = raw.len + value.len;
@@ -303,7 +303,7 @@ static step
 add_span(msp_dump_scan *s, msp_str raw, msp_str value)
 {
     msp_str name;
-    step st = charge(s, raw, value);
+    step st = charge_record(s, raw, value);
 
     if (st == STEP_OK)
         st = resolve_name(s, raw, &name);
@@ -408,7 +408,7 @@ scan_top(msp_dump_scan *s, const char *text, size_t size)
 {
     cursor c = {text, text + size};
     bool last = false, first = true;
-    step st = expect(&c, '{');
+    step st = expect_char(&c, '{');
     msp_str key;
 
     while (st == STEP_OK) {

@@ -29,7 +29,7 @@ check_names(const msp_stack *s, size_t names, size_t size, msp_error *err)
 }
 
 static bool
-put(msp_stack *s, msp_str name, const msp_json *frames, size_t *n)
+put_frames(msp_stack *s, msp_str name, const msp_json *frames, size_t *n)
 {
     bool added;
     msp_map_entry *e = msp_map_put(&s->by_name, name, (int64_t)*n, &added);
@@ -78,7 +78,7 @@ index_groups(msp_stack *s, size_t names)
             msp_json_kind_of(list) != MSP_JSON_ARRAY || msp_json_kind_of(frames) != MSP_JSON_ARRAY)
             continue;
         for (size_t k = 0; k < msp_json_count(list); k++)
-            if (!put(s, msp_json_string(msp_json_at(list, k)), frames, &n))
+            if (!put_frames(s, msp_json_string(msp_json_at(list, k)), frames, &n))
                 return false;
     }
     return true;
@@ -96,7 +96,7 @@ index_names(msp_stack *s)
         return false;
     for (size_t i = 0; i < count; i++)
         if (msp_json_kind_of(msp_json_at(root, i)) == MSP_JSON_ARRAY &&
-            !put(s, msp_json_key(root, i), msp_json_at(root, i), &n))
+            !put_frames(s, msp_json_key(root, i), msp_json_at(root, i), &n))
             return false;
     return true;
 }

@@ -109,7 +109,7 @@ skip_spaces(parser *p)
 
 /* Take this character if it comes next, after spaces. */
 static bool
-accept(parser *p, char c)
+accept_char(parser *p, char c)
 {
     skip_spaces(p);
     if (p->at >= p->end || p->p[p->at] != c)
@@ -119,9 +119,9 @@ accept(parser *p, char c)
 }
 
 static msp_status
-expect(parser *p, char c)
+expect_char(parser *p, char c)
 {
-    if (accept(p, c))
+    if (accept_char(p, c))
         return MSP_OK;
     return msp_error_set(p->err, MSP_E_FORMAT, "byte %zu: expected '%c' in the header", p->at, c);
 }
@@ -204,18 +204,18 @@ read_size(int64_t *out, parser *p)
 static msp_status
 read_shape(header *h, parser *p)
 {
-    msp_status st = expect(p, '(');
+    msp_status st = expect_char(p, '(');
 
     h->ndim = 0;
-    while (st == MSP_OK && !accept(p, ')')) {
+    while (st == MSP_OK && !accept_char(p, ')')) {
         if (h->ndim == MSP_MAX_NDIM)
             return msp_error_set(p->err, MSP_E_UNSUPPORTED, "byte %zu: more than %d dimensions", p->at, MSP_MAX_NDIM);
         st = read_size(&h->shape[h->ndim], p);
         if (st != MSP_OK)
             return st;
         h->ndim++;
-        if (!accept(p, ','))
-            return expect(p, ')');
+        if (!accept_char(p, ','))
+            return expect_char(p, ')');
     }
     return st;
 }
@@ -231,7 +231,7 @@ read_member(header *h, parser *p)
     at = p->at;
     st = read_string(&key, p);
     if (st == MSP_OK)
-        st = expect(p, ':');
+        st = expect_char(p, ':');
     if (st != MSP_OK)
         return st;
     if (msp_str_eq(key, MSP_STR("descr")) && !h->has_descr) {
@@ -272,13 +272,13 @@ static msp_status
 read_dict(header *h, parser *p)
 {
     bool usual = accept_usual(h, p);
-    msp_status st = usual ? MSP_OK : expect(p, '{');
+    msp_status st = usual ? MSP_OK : expect_char(p, '{');
 
-    while (st == MSP_OK && (usual || !accept(p, '}'))) {
+    while (st == MSP_OK && (usual || !accept_char(p, '}'))) {
         st = usual ? read_shape(h, p) : read_member(h, p);
         usual = false;
-        if (st == MSP_OK && !accept(p, ',')) {
-            st = expect(p, '}');
+        if (st == MSP_OK && !accept_char(p, ',')) {
+            st = expect_char(p, '}');
             break;
         }
     }

@@ -27,9 +27,9 @@ msp_pickle_grow(machine *m, void **items, const void *first, size_t *cap, size_t
 }
 
 static msp_status
-remember(machine *m, uint64_t index)
+store_memo(machine *m, uint64_t index)
 {
-    msp_status st = need(m, 1);
+    msp_status st = need_values(m, 1);
 
     if (st == MSP_OK && index >= m->memo_cap) {
         if (index > m->size) /* picklers count from 0, and every number takes at least a byte */
@@ -42,11 +42,11 @@ remember(machine *m, uint64_t index)
 }
 
 static msp_status
-recall(machine *m, uint64_t index)
+recall_memo(machine *m, uint64_t index)
 {
     if (index >= m->memo_cap || m->memo[index].kind == MSP_PICKLE_EMPTY)
         return BAD("nothing was remembered under number %llu", (unsigned long long)index);
-    return push(m, m->memo[index]);
+    return push_value(m, m->memo[index]);
 }
 
 /* ---- opcodes: memo ---------------------------------------------------------------------------------------------- */
@@ -57,7 +57,7 @@ op_put(machine *m, int width)
     uint64_t index;
     msp_status st = take_number(m, &index, width);
 
-    return st == MSP_OK ? remember(m, index) : st;
+    return st == MSP_OK ? store_memo(m, index) : st;
 }
 
 static msp_status
@@ -66,7 +66,7 @@ op_get(machine *m, int width)
     uint64_t index;
     msp_status st = take_number(m, &index, width);
 
-    return st == MSP_OK ? recall(m, index) : st;
+    return st == MSP_OK ? recall_memo(m, index) : st;
 }
 
 static msp_status
@@ -80,14 +80,14 @@ op_memo_line(machine *m, int is_put)
         return st;
     if (!msp_str_to_u64(s, &index))
         return BAD("not a memo number");
-    return is_put ? remember(m, index) : recall(m, index);
+    return is_put ? store_memo(m, index) : recall_memo(m, index);
 }
 
 static msp_status
 op_memoize(machine *m, int arg)
 {
     (void)arg;
-    return remember(m, m->memoized++);
+    return store_memo(m, m->memoized++);
 }
 
 /* ---- opcodes: globals and calls --------------------------------------------------------------------------------- */
@@ -102,7 +102,7 @@ push_global(machine *m, msp_str module, msp_str name)
         return msp_error_set(m->err, MSP_E_UNSUPPORTED, "%.*s.%.*s is refused: only plain data is read here",
                              (int)module.len, module.p, (int)name.len, name.p);
     st = m->rules->global(&v, module, name, m->rules->payload, m->err);
-    return st == MSP_OK ? push(m, v) : st;
+    return st == MSP_OK ? push_value(m, v) : st;
 }
 
 static msp_status
@@ -120,7 +120,7 @@ op_global(machine *m, int arg)
 static msp_status
 op_stack_global(machine *m, int arg)
 {
-    msp_status st = need(m, 2);
+    msp_status st = need_values(m, 2);
     value module, name;
 
     (void)arg;
@@ -134,7 +134,7 @@ op_stack_global(machine *m, int arg)
 }
 
 static msp_status
-call(machine *m, value callee, value args)
+call_value(machine *m, value callee, value args)
 {
     value v = {0};
     msp_status st;
@@ -144,14 +144,14 @@ call(machine *m, value callee, value args)
     if (m->rules == NULL || m->rules->call == NULL)
         return msp_error_set(m->err, MSP_E_UNSUPPORTED, "a call is refused: only plain data is read here");
     st = m->rules->call(&v, callee, args, m->rules->payload, m->err);
-    return st == MSP_OK ? push(m, v) : st;
+    return st == MSP_OK ? push_value(m, v) : st;
 }
 
 /* REDUCE and NEWOBJ take callee and arguments, NEWOBJ_EX keyword arguments too, which nothing we know has. */
 static msp_status
 op_call(machine *m, int keywords)
 {
-    msp_status st = need(m, keywords ? 3 : 2);
+    msp_status st = need_values(m, keywords ? 3 : 2);
     value args;
 
     if (st != MSP_OK)
@@ -161,7 +161,7 @@ op_call(machine *m, int keywords)
         return msp_error_set(m->err, MSP_E_UNSUPPORTED, "an object is made with keyword arguments");
     m->height -= (size_t)keywords;
     args = m->stack[--m->height];
-    return call(m, m->stack[--m->height], args);
+    return call_value(m, m->stack[--m->height], args);
 }
 
 /* OBJ: mark, class, arguments. INST: mark, arguments, with the class named in two lines. */
@@ -184,19 +184,19 @@ op_old_instance(machine *m, int class_on_stack)
     if (st != MSP_OK)
         return st;
     if (class_on_stack)
-        return call(m, items[0], args);
+        return call_value(m, items[0], args);
     st = push_global(m, module, name);
     if (st != MSP_OK)
         return st;
     callee = m->stack[--m->height];
-    return call(m, callee, args);
+    return call_value(m, callee, args);
 }
 
 /* BUILD gives attributes to an object: metadata of a state_dict, the state of a numpy.dtype. None of it is needed. */
 static msp_status
 op_build(machine *m, int arg)
 {
-    msp_status st = need(m, 2);
+    msp_status st = need_values(m, 2);
 
     (void)arg;
     if (st == MSP_OK)
@@ -208,7 +208,7 @@ static msp_status
 op_persistent(machine *m, int arg)
 {
     value id, v = {0};
-    msp_status st = need(m, 1);
+    msp_status st = need_values(m, 1);
 
     (void)arg;
     if (st != MSP_OK)
@@ -217,7 +217,7 @@ op_persistent(machine *m, int arg)
         return msp_error_set(m->err, MSP_E_UNSUPPORTED, "a persistent id is refused: only plain data is read here");
     id = m->stack[--m->height];
     st = m->rules->persistent(&v, id, m->rules->payload, m->err);
-    return st == MSP_OK ? push(m, v) : st;
+    return st == MSP_OK ? push_value(m, v) : st;
 }
 
 static msp_status
@@ -260,7 +260,7 @@ op_stop(machine *m, int arg)
 {
     (void)arg;
     m->stopped = true;
-    return need(m, 1);
+    return need_values(m, 1);
 }
 
 static const struct opcode {
@@ -338,7 +338,7 @@ static const struct opcode {
 };
 
 static msp_status
-step(machine *m)
+run_opcode(machine *m)
 {
     const struct opcode *op;
 
@@ -391,7 +391,7 @@ msp_pickle_read(msp_pickle_value *out, size_t *used, const void *bytes, size_t s
     while (st == MSP_OK && !m.stopped) {
         size_t at = m.at;
 
-        st = step(&m);
+        st = run_opcode(&m);
         if (st != MSP_OK)
             msp_error_prefix(err, st, "pickle byte %zu: ", at);
     }

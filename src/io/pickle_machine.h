@@ -51,7 +51,7 @@ MSP_CHECK msp_status msp_pickle_grow(machine *m, void **items, const void *first
                                      size_t size);
 
 static inline msp_status
-push(machine *m, value v)
+push_value(machine *m, value v)
 {
     if (m->height == m->stack_cap) {
         msp_status st =
@@ -66,15 +66,16 @@ push(machine *m, value v)
 
 /* How many values may be popped: those above the last mark. */
 static inline size_t
-available(const machine *m)
+available_values(const machine *m)
 {
     return m->height - (m->nmarks > 0 ? m->marks[m->nmarks - 1] : 0);
 }
 
 static inline msp_status
-need(machine *m, size_t n)
+need_values(machine *m, size_t n)
 {
-    return available(m) >= n ? MSP_OK : BAD("the opcode needs %zu values and the stack has %zu", n, available(m));
+    return available_values(m) >= n ? MSP_OK
+                                    : BAD("the opcode needs %zu values and the stack has %zu", n, available_values(m));
 }
 
 /* Remove the last mark; *out is the first of the *n values that stood above it, which stay in place until a push. */
@@ -94,7 +95,7 @@ pop_mark(machine *m, value **out, size_t *n)
 /* ---- operands --------------------------------------------------------------------------------------------------- */
 
 static inline msp_status
-take(machine *m, const unsigned char **out, uint64_t n)
+take_bytes(machine *m, const unsigned char **out, uint64_t n)
 {
     *out = NULL;
     if (n > m->size - m->at)
@@ -109,7 +110,7 @@ static inline msp_status
 take_number(machine *m, uint64_t *out, int width)
 {
     const unsigned char *p;
-    msp_status st = take(m, &p, (uint64_t)width);
+    msp_status st = take_bytes(m, &p, (uint64_t)width);
 
     *out = 0;
     for (int i = 0; st == MSP_OK && i < width; i++)
@@ -129,7 +130,7 @@ take_counted(machine *m, msp_str *out, int width)
     if (st == MSP_OK && n > TEXT_MAX)
         return msp_error_set(m->err, MSP_E_LIMIT, "a text of %llu bytes", (unsigned long long)n);
     if (st == MSP_OK)
-        st = take(m, &p, n);
+        st = take_bytes(m, &p, n);
     if (st == MSP_OK)
         *out = (msp_str){(const char *)p, n};
     return st;

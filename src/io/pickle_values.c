@@ -7,25 +7,25 @@
 static msp_status
 push_int(machine *m, int64_t v)
 {
-    return push(m, (value){.kind = MSP_PICKLE_INT, .as.integer = v});
+    return push_value(m, (value){.kind = MSP_PICKLE_INT, .as.integer = v});
 }
 
 static msp_status
 push_text(machine *m, msp_pickle_kind kind, msp_str s)
 {
-    return push(m, (value){.kind = (uint8_t)kind, .len = (uint32_t)s.len, .as.text = s.p});
+    return push_value(m, (value){.kind = (uint8_t)kind, .len = (uint32_t)s.len, .as.text = s.p});
 }
 
 msp_status
 msp_pickle_op_none(machine *m, int kind)
 {
-    return push(m, (value){.kind = (uint8_t)kind});
+    return push_value(m, (value){.kind = (uint8_t)kind});
 }
 
 msp_status
 msp_pickle_op_bool(machine *m, int v)
 {
-    return push(m, (value){.kind = MSP_PICKLE_BOOL, .as.boolean = v});
+    return push_value(m, (value){.kind = MSP_PICKLE_BOOL, .as.boolean = v});
 }
 
 msp_status
@@ -109,7 +109,7 @@ msp_pickle_op_float_line(machine *m, int arg)
     (void)arg;
     if (st != MSP_OK)
         return st;
-    return msp_f64_parse(s, &v.as.real) ? push(m, v) : BAD("not a number");
+    return msp_f64_parse(s, &v.as.real) ? push_value(m, v) : BAD("not a number");
 }
 
 msp_status
@@ -117,7 +117,7 @@ msp_pickle_op_float(machine *m, int arg)
 {
     value v = {.kind = MSP_PICKLE_FLOAT};
     const unsigned char *p;
-    msp_status st = take(m, &p, 8);
+    msp_status st = take_bytes(m, &p, 8);
     uint64_t bits = 0;
 
     (void)arg;
@@ -126,7 +126,7 @@ msp_pickle_op_float(machine *m, int arg)
     for (int i = 0; i < 8; i++)
         bits = bits << 8 | p[i];
     memcpy(&v.as.real, &bits, sizeof(bits));
-    return push(m, v);
+    return push_value(m, v);
 }
 
 msp_status
@@ -219,7 +219,7 @@ msp_status
 msp_pickle_op_pop(machine *m, int arg)
 {
     (void)arg;
-    if (available(m) == 0 && m->nmarks > 0) { /* a mark is a thing that can be popped */
+    if (available_values(m) == 0 && m->nmarks > 0) { /* a mark is a thing that can be popped */
         m->nmarks--;
         return MSP_OK;
     }
@@ -242,10 +242,10 @@ msp_pickle_op_pop_mark(machine *m, int arg)
 msp_status
 msp_pickle_op_dup(machine *m, int arg)
 {
-    msp_status st = need(m, 1);
+    msp_status st = need_values(m, 1);
 
     (void)arg;
-    return st == MSP_OK ? push(m, m->stack[m->height - 1]) : st;
+    return st == MSP_OK ? push_value(m, m->stack[m->height - 1]) : st;
 }
 
 msp_status
@@ -270,14 +270,14 @@ msp_pickle_tuple(machine *m, value *out, const value *items, size_t n)
 msp_status
 msp_pickle_op_tuple_of(machine *m, int n)
 {
-    msp_status st = need(m, (size_t)n);
+    msp_status st = need_values(m, (size_t)n);
     value t;
 
     if (st != MSP_OK)
         return st;
     m->height -= (size_t)n;
     st = msp_pickle_tuple(m, &t, m->stack + m->height, (size_t)n);
-    return st == MSP_OK ? push(m, t) : st;
+    return st == MSP_OK ? push_value(m, t) : st;
 }
 
 msp_status
@@ -290,7 +290,7 @@ msp_pickle_op_tuple(machine *m, int arg)
     (void)arg;
     if (st == MSP_OK)
         st = msp_pickle_tuple(m, &t, items, n);
-    return st == MSP_OK ? push(m, t) : st;
+    return st == MSP_OK ? push_value(m, t) : st;
 }
 
 msp_status
@@ -299,7 +299,7 @@ msp_pickle_op_empty(machine *m, int kind)
     value v;
     msp_status st = msp_pickle_new_sequence(&v, (msp_pickle_kind)kind, m->budget, m->err);
 
-    return st == MSP_OK ? push(m, v) : st;
+    return st == MSP_OK ? push_value(m, v) : st;
 }
 
 /* LIST and DICT: all above the mark becomes one. */
@@ -316,14 +316,14 @@ msp_pickle_op_collect(machine *m, int kind)
         st = msp_pickle_new_sequence(&v, (msp_pickle_kind)kind, m->budget, m->err);
     if (st == MSP_OK)
         st = msp_pickle_append(v.as.sequence, items, n, m->budget, m->err);
-    return st == MSP_OK ? push(m, v) : st;
+    return st == MSP_OK ? push_value(m, v) : st;
 }
 
 /* Add the n values at items, already popped, to the container that is now on top. */
 static msp_status
 extend_top(machine *m, msp_pickle_kind kind, const value *items, size_t n)
 {
-    msp_status st = need(m, 1);
+    msp_status st = need_values(m, 1);
     value top;
 
     if (st != MSP_OK)
@@ -345,7 +345,7 @@ msp_status
 msp_pickle_op_extend_by(machine *m, int kind)
 {
     size_t n = kind == MSP_PICKLE_LIST ? 1 : 2;
-    msp_status st = need(m, n + 1);
+    msp_status st = need_values(m, n + 1);
 
     if (st != MSP_OK)
         return st;

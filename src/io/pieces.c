@@ -34,7 +34,7 @@ find_run(gather *g)
 }
 
 static msp_status
-flush(gather *g)
+flush_piece(gather *g)
 {
     msp_status st = g->fill > 0 ? g->sink(g->buffer, g->fill, g->payload, g->err) : MSP_OK;
 
@@ -48,7 +48,7 @@ add_run(gather *g, const char *p)
     msp_status st = MSP_OK;
 
     if (g->run > BUFFER_SIZE - g->fill)
-        st = flush(g);
+        st = flush_piece(g);
     if (st != MSP_OK)
         return st;
     if (g->run >= BUFFER_SIZE) /* long enough to need no buffer */
@@ -104,7 +104,7 @@ add_row(gather *g, const char *p)
         p += (int64_t)n * step;
         count -= (int64_t)n;
         if (count > 0)
-            st = flush(g);
+            st = flush_piece(g);
     }
     return st;
 }
@@ -131,7 +131,7 @@ add_all(gather *g)
             index[d] = 0;
         }
         if (d < 0)
-            return flush(g);
+            return flush_piece(g);
     }
 }
 

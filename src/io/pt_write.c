@@ -224,7 +224,7 @@ write_archive(msp_file *f, const msp_tensor *t, msp_stats *stats, bool share, ms
 }
 
 static msp_status
-save(const char *path, const msp_tensor *t, msp_stats *stats, bool share, msp_error *err)
+save_tensor(const char *path, const msp_tensor *t, msp_stats *stats, bool share, msp_error *err)
 {
     msp_file f;
     msp_status st;
@@ -248,11 +248,11 @@ save(const char *path, const msp_tensor *t, msp_stats *stats, bool share, msp_er
 msp_status
 msp_pt_save(const char *path, const msp_tensor *t, msp_error *err)
 {
-    return save(path, t, NULL, false, err);
+    return save_tensor(path, t, NULL, false, err);
 }
 
 msp_status
 msp_pt_save_measured(const char *path, const msp_tensor *t, msp_stats *stats, msp_error *err)
 {
-    return save(path, t, stats, true, err);
+    return save_tensor(path, t, stats, true, err);
 }

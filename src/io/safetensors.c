@@ -43,7 +43,7 @@ msp_safetensors_is(const void *bytes, size_t size)
 }
 
 static msp_status
-bad(reader *r, msp_str name, const char *what)
+bad_tensor(reader *r, msp_str name, const char *what)
 {
     return msp_error_set(r->err, MSP_E_FORMAT, "tensor '%.*s': %s", name.len > 200 ? 200 : (int)name.len, name.p, what);
 }
@@ -59,7 +59,7 @@ read_dtype(msp_dtype *out, reader *r, msp_str name, const msp_json *v)
         upper &= !(s.p[i] >= 'a' && s.p[i] <= 'z');
     *out = upper ? msp_dtype_parse(s.p, s.len) : MSP_DTYPE_NONE;
     if (s.len == 0)
-        return bad(r, name, "no \"dtype\"");
+        return bad_tensor(r, name, "no \"dtype\"");
     if (*out == MSP_DTYPE_NONE)
         return msp_error_set(r->err, MSP_E_UNSUPPORTED, "tensor '%.*s': elements of the type '%.*s' are not read",
                              name.len > 200 ? 200 : (int)name.len, name.p, s.len > 64 ? 64 : (int)s.len, s.p);
@@ -73,12 +73,12 @@ read_shape(int64_t shape[MSP_MAX_NDIM], int32_t *ndim, reader *r, msp_str name, 
     size_t n = msp_json_count(list);
 
     if (msp_json_kind_of(list) != MSP_JSON_ARRAY)
-        return bad(r, name, "no \"shape\"");
+        return bad_tensor(r, name, "no \"shape\"");
     if (n > MSP_MAX_NDIM)
-        return bad(r, name, "more than 64 dimensions");
+        return bad_tensor(r, name, "more than 64 dimensions");
     for (size_t i = 0; i < n; i++)
         if (!msp_json_to_i64(msp_json_at(list, i), &shape[i]) || shape[i] < 0)
-            return bad(r, name, "a size that is no number, or is negative");
+            return bad_tensor(r, name, "a size that is no number, or is negative");
     *ndim = (int32_t)n;
     return MSP_OK;
 }
@@ -91,7 +91,7 @@ read_offsets(range *out, reader *r, msp_str name, const msp_json *v)
 
     if (msp_json_count(list) != 2 || !msp_json_to_i64(msp_json_at(list, 0), &begin) ||
         !msp_json_to_i64(msp_json_at(list, 1), &end))
-        return bad(r, name, "no \"data_offsets\" of two numbers");
+        return bad_tensor(r, name, "no \"data_offsets\" of two numbers");
     if (begin < 0 || begin > end || (uint64_t)end > r->data_size)
         return msp_error_set(r->err, MSP_E_FORMAT,
                              "tensor '%.*s': data from %lld to %lld, where the file has 0 to %llu",
@@ -122,13 +122,13 @@ read_tensor(reader *r, msp_str name, const msp_json *v)
         return st;
     if (msp_tensor_view(t, r->data + at.begin, dtype, ndim, shape, NULL) != MSP_OK ||
         (uint64_t)t->numel * msp_dtype_size(dtype) != at.end - at.begin)
-        return bad(r, name, "shape and dtype do not give the number of bytes that \"data_offsets\" say");
+        return bad_tensor(r, name, "shape and dtype do not give the number of bytes that \"data_offsets\" say");
     if (t->numel == 0)
         t->data = NULL;
     if (msp_map_put(&r->names, name, 0, &added) == NULL)
         return msp_error_set(r->err, MSP_E_NOMEM, "out of memory");
     if (!added)
-        return bad(r, name, "the name is there twice");
+        return bad_tensor(r, name, "the name is there twice");
     r->ranges[r->nranges++] = at;
     return msp_tensor_file_add(r->file, name, t, r->err);
 }

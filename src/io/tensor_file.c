@@ -92,7 +92,7 @@ msp_swap_copy(void *to, const void *from, size_t n, unsigned width)
 typedef msp_status parser(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err);
 
 static msp_status
-refuse(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err)
+refuse_file(msp_tensor_file *f, const void *bytes, size_t size, msp_error *err)
 {
     (void)f, (void)bytes;
     if (size == 0)
@@ -108,7 +108,7 @@ parser_of(const void *bytes, size_t size)
         return msp_npy_parse;
     if (msp_safetensors_is(bytes, size)) /* before .pt: a header of 640 bytes begins as a pickle does */
         return msp_safetensors_parse;
-    return msp_pt_is(bytes, size) ? msp_pt_parse : refuse;
+    return msp_pt_is(bytes, size) ? msp_pt_parse : refuse_file;
 }
 
 static msp_status

@@ -11,7 +11,7 @@ typedef struct cursor {
 
 /* The next n bytes, passed, or NULL. */
 static const unsigned char *
-take(cursor *c, size_t n)
+take_bytes(cursor *c, size_t n)
 {
     const unsigned char *p = c->p;
 
@@ -23,11 +23,11 @@ take(cursor *c, size_t n)
     return p;
 }
 
-#define EXPECT(c, literal) expect(c, literal, sizeof(literal) - 1)
+#define EXPECT(c, literal) expect_bytes(c, literal, sizeof(literal) - 1)
 
 /* Inline, so that the compiler knows what it compares with. */
 static inline void
-expect(cursor *c, const char *text, size_t n)
+expect_bytes(cursor *c, const char *text, size_t n)
 {
     if (c->p == NULL || (size_t)(c->end - c->p) < n || memcmp(c->p, text, n) != 0)
         c->p = NULL;
@@ -45,7 +45,7 @@ next_is(const cursor *c, unsigned char op)
 static void
 skip_put(cursor *c)
 {
-    const unsigned char *put = next_is(c, 'q') ? take(c, 2) : NULL;
+    const unsigned char *put = next_is(c, 'q') ? take_bytes(c, 2) : NULL;
 
     if (put != NULL && put[1] > c->size)
         c->p = NULL;
@@ -55,7 +55,7 @@ skip_put(cursor *c)
 static msp_str
 take_text(cursor *c)
 {
-    const unsigned char *head = take(c, 5), *p;
+    const unsigned char *head = take_bytes(c, 5), *p;
     size_t n;
 
     if (head == NULL || head[0] != 'X') {
@@ -63,7 +63,7 @@ take_text(cursor *c)
         return (msp_str){0};
     }
     n = load_u32(head + 1);
-    p = take(c, n);
+    p = take_bytes(c, n);
     skip_put(c);
     return p == NULL ? (msp_str){0} : (msp_str){(const char *)p, n};
 }
@@ -72,17 +72,17 @@ take_text(cursor *c)
 static int64_t
 take_int(cursor *c)
 {
-    const unsigned char *op = take(c, 1), *p;
+    const unsigned char *op = take_bytes(c, 1), *p;
 
     switch (op == NULL ? 0 : *op) {
     case 'K':
-        return (p = take(c, 1)) == NULL ? 0 : *p;
+        return (p = take_bytes(c, 1)) == NULL ? 0 : *p;
     case 'M':
-        return (p = take(c, 2)) == NULL ? 0 : load_u16(p);
+        return (p = take_bytes(c, 2)) == NULL ? 0 : load_u16(p);
     case 'J':
-        return (p = take(c, 4)) == NULL ? 0 : (int32_t)load_u32(p);
+        return (p = take_bytes(c, 4)) == NULL ? 0 : (int32_t)load_u32(p);
     case 0x8a:
-        p = take(c, 9);
+        p = take_bytes(c, 9);
         if (p != NULL && *p == 8)
             return (int64_t)load_u64(p + 1);
         /* fall through */
@@ -115,7 +115,7 @@ take_dims(cursor *c, int64_t dims[MSP_MAX_NDIM])
     }
     if (!next_is(c, (unsigned char)(mark ? 't' : 0x84 + n)) || (!mark && (n == 0 || n > 3)))
         c->p = NULL;
-    (void)take(c, 1);
+    (void)take_bytes(c, 1);
     skip_put(c);
     return n;
 }

@@ -30,7 +30,7 @@ enum { FEW_BLOBS = 8 }; /* are looked through one after the other */
 /* ---- arguments -------------------------------------------------------------------------------------------------- */
 
 static value
-object(int tag, void *p)
+make_object(int tag, void *p)
 {
     return (value){.kind = MSP_PICKLE_OBJECT, .tag = (uint8_t)tag, .as.object = p};
 }
@@ -81,7 +81,7 @@ read_dims(const int64_t **out, value v, msp_budget *b, msp_error *err)
 
 /* The number of elements, and the number of storage elements from the first to the last of them, both of which fit. */
 static bool
-measure(uint64_t *numel, uint64_t *reach, const msp_torch_tensor *t)
+measure_extent(uint64_t *numel, uint64_t *reach, const msp_torch_tensor *t)
 {
     *numel = *reach = 1;
     for (int32_t i = 0; i < t->ndim; i++) {
@@ -117,7 +117,7 @@ msp_torch_place(msp_torch_tensor *t, uint64_t offset, uint64_t have, msp_error *
     unsigned width = number_width(t->dtype);
     uint64_t numel, reach;
 
-    if (!measure(&numel, &reach, t))
+    if (!measure_extent(&numel, &reach, t))
         return wrong_arguments(err, "the extent of a tensor does not fit 63 bits");
     if (numel > 0 && (offset > have || reach > have - offset))
         return msp_error_set(err, MSP_E_FORMAT,
@@ -163,7 +163,7 @@ make_tensor(value *out, const storage *s, msp_dtype dtype, const value *args, ms
     st = msp_torch_place(t, (uint64_t)args[1].as.integer, have, err);
     if (st == MSP_OK && t->numel > 0)
         t->offset += s->offset;
-    *out = object(TAG_TENSOR, t);
+    *out = make_object(TAG_TENSOR, t);
     return st;
 }
 
@@ -257,7 +257,7 @@ rebuild_parameter(value *out, const value *args, size_t n, msp_torch_model *m, m
     if (st != MSP_OK)
         return st;
     *(msp_torch_tensor *)p = *t;
-    *out = object(TAG_TENSOR, p);
+    *out = make_object(TAG_TENSOR, p);
     set_requires_grad(*out, args[1]);
     return MSP_OK;
 }
@@ -275,13 +275,13 @@ rebuild_device(value *out, const value *args, size_t n, msp_torch_model *m, msp_
     return rebuild_parameter(out, parameter, 2, m, err);
 }
 
-static action *callable(value v);
+static action *callable_action(value v);
 
 /* (function, class, args, state): tensors with attributes, and parameters of newer torch. */
 static msp_status
 rebuild_from_type(value *out, const value *args, size_t n, msp_torch_model *m, msp_error *err)
 {
-    action *f = n >= 3 ? callable(args[0]) : NULL;
+    action *f = n >= 3 ? callable_action(args[0]) : NULL;
 
     /* only functions that cannot lead back here: the depth of calls must not be the file's to choose */
     if (f != rebuild_v1 && f != rebuild_v2 && f != rebuild_v3 && f != rebuild_parameter && f != rebuild_device)
@@ -422,7 +422,7 @@ find_known(msp_str module, msp_str name)
 }
 
 static action *
-callable(value v)
+callable_action(value v)
 {
     return is_object(v, TAG_CALLABLE) ? ((const struct known *)v.as.object)->run : NULL;
 }
@@ -532,7 +532,7 @@ rule_global(value *out, msp_str module, msp_str name, void *payload, msp_error *
         return find_storage_class(out, name, err);
     k = find_known(module, name);
     if (k != NULL && k->run != NULL) {
-        *out = object(TAG_CALLABLE, (void *)k);
+        *out = make_object(TAG_CALLABLE, (void *)k);
         return MSP_OK;
     }
     if (k != NULL)
@@ -547,7 +547,7 @@ rule_global(value *out, msp_str module, msp_str name, void *payload, msp_error *
 static msp_status
 rule_call(value *out, value callee, value args, void *payload, msp_error *err)
 {
-    action *f = callable(callee);
+    action *f = callable_action(callee);
 
     if (f == NULL)
         return wrong_arguments(err, "a call of something that is no function");
@@ -658,7 +658,7 @@ rule_persistent(value *out, value id, void *payload, msp_error *err)
         s->blob->need = bytes;
     if (id.len > 5)
         st = apply_view(s, v[5], err);
-    *out = object(TAG_STORAGE, s);
+    *out = make_object(TAG_STORAGE, s);
     return st;
 }
 

@@ -423,7 +423,7 @@ zlib_free(void *payload, void *p)
 
 /* zlib counts in unsigned int: what is longer goes through in pieces. */
 static void
-refill(unsigned *piece, size_t *left)
+next_piece(unsigned *piece, size_t *left)
 {
     if (*piece == 0) {
         *piece = *left < (1u << 30) ? (unsigned)*left : 1u << 30;
@@ -443,8 +443,8 @@ inflate_all(char *out, size_t size, msp_str packed, msp_error *err)
     s.next_in = (unsigned char *)packed.p;
     s.next_out = (unsigned char *)out;
     do {
-        refill(&s.avail_in, &in_left);
-        refill(&s.avail_out, &out_left);
+        next_piece(&s.avail_in, &in_left);
+        next_piece(&s.avail_out, &out_left);
         code = inflate(&s, Z_NO_FLUSH);
     } while (code == Z_OK && (s.avail_in > 0 || in_left > 0 || s.avail_out == 0));
     out_left += s.avail_out;

@@ -59,7 +59,7 @@ msp_zip_writer_release(msp_zip_writer *w)
 }
 
 static msp_status
-flush(msp_zip_writer *w, msp_error *err)
+flush_pending(msp_zip_writer *w, msp_error *err)
 {
     msp_status st = msp_buf_status(&w->pending, err);
     char *p = w->pending.p;
@@ -78,9 +78,9 @@ flush(msp_zip_writer *w, msp_error *err)
 
 /* Have p written behind what is pending, without a copy, by the next flush(). */
 static msp_status
-lend(msp_zip_writer *w, const void *p, size_t n, msp_error *err)
+lend_bytes(msp_zip_writer *w, const void *p, size_t n, msp_error *err)
 {
-    msp_status st = w->lent.len > 0 ? flush(w, err) : MSP_OK;
+    msp_status st = w->lent.len > 0 ? flush_pending(w, err) : MSP_OK;
 
     w->lent = (msp_str){p, n};
     w->lent_at = w->pending.len;
@@ -188,7 +188,7 @@ msp_zip_writer_begin(msp_zip_writer *w, msp_str name, uint64_t size, unsigned al
     add_local_header(w, name, align);
     add_central_header(w, name, size);
     if (w->pending.len >= FLUSH_AT)
-        st = flush(w, err);
+        st = flush_pending(w, err);
     return st;
 }
 
@@ -204,15 +204,15 @@ msp_zip_writer_data(msp_zip_writer *w, const void *p, size_t n, msp_error *err)
     if (n < FLUSH_AT) {
         w->crc = msp_crc32_bytes(w->crc, at, n);
         msp_buf_add(&w->pending, at, n);
-        return w->pending.len >= FLUSH_AT ? flush(w, err) : MSP_OK;
+        return w->pending.len >= FLUSH_AT ? flush_pending(w, err) : MSP_OK;
     }
     while (st == MSP_OK && n > 0) {
         size_t piece = n < PIECE ? n : PIECE;
 
         w->crc = msp_crc32_bytes(w->crc, at, piece);
-        st = lend(w, at, piece, err);
+        st = lend_bytes(w, at, piece, err);
         if (st == MSP_OK)
-            st = flush(w, err);
+            st = flush_pending(w, err);
         at += piece;
         n -= piece;
     }
@@ -222,12 +222,12 @@ msp_zip_writer_data(msp_zip_writer *w, const void *p, size_t n, msp_error *err)
 msp_status
 msp_zip_writer_raw(msp_zip_writer *w, const void *p, size_t n, msp_error *err)
 {
-    msp_status st = lend(w, p, n, err);
+    msp_status st = lend_bytes(w, p, n, err);
 
     assert(n <= w->entry_left);
     w->entry_left -= n;
     w->at += n;
-    return st == MSP_OK ? flush(w, err) : st;
+    return st == MSP_OK ? flush_pending(w, err) : st;
 }
 
 msp_status
@@ -239,7 +239,7 @@ msp_zip_writer_lend(msp_zip_writer *w, const void *p, size_t n, msp_error *err)
     w->entry_left -= n;
     w->at += n;
     w->crc = msp_crc32_bytes(w->crc, p, n);
-    return lend(w, p, n, err);
+    return lend_bytes(w, p, n, err);
 }
 
 msp_status
@@ -307,5 +307,5 @@ msp_zip_writer_finish(msp_zip_writer *w, msp_error *err)
     add_u32(b, zip64 ? UINT32_MAX : size);
     add_u32(b, zip64 ? UINT32_MAX : w->at);
     add_u16(b, 0); /* comment */
-    return flush(w, err);
+    return flush_pending(w, err);
 }

@@ -53,7 +53,7 @@ best_absorb(void)
 }
 
 static uint64_t
-mix(uint64_t x)
+mix_bits(uint64_t x)
 {
     x ^= x >> 32;
     x *= 0x9e3779b97f4a7c15; /* 2^64 / golden ratio */
@@ -64,24 +64,24 @@ mix(uint64_t x)
 }
 
 static void
-fold(msp_fingerprint *f, uint64_t w)
+fold_word(msp_fingerprint *f, uint64_t w)
 {
-    f->lo = mix(f->lo + w);
-    f->hi = mix(f->hi ^ ((f->lo << 32 | f->lo >> 32) + w * 0x6d1826cafd82e1ed)); /* of the 20th */
+    f->lo = mix_bits(f->lo + w);
+    f->hi = mix_bits(f->hi ^ ((f->lo << 32 | f->lo >> 32) + w * 0x6d1826cafd82e1ed)); /* of the 20th */
 }
 
 static msp_fingerprint
-finish(const msp_fp_state *s, const msp_tensor *t)
+finish_fingerprint(const msp_fp_state *s, const msp_tensor *t)
 {
     msp_fingerprint f = {KEYS[MSP_FP_CHAINS], KEYS[MSP_FP_CHAINS + 1]};
 
-    fold(&f, (uint64_t)t->dtype);
-    fold(&f, (uint64_t)t->ndim);
+    fold_word(&f, (uint64_t)t->dtype);
+    fold_word(&f, (uint64_t)t->ndim);
     for (int32_t i = 0; i < t->ndim; i++)
-        fold(&f, (uint64_t)t->shape[i]);
+        fold_word(&f, (uint64_t)t->shape[i]);
     for (int i = 0; i < MSP_FP_CHAINS; i++) {
-        fold(&f, s->a[i]);
-        fold(&f, s->b[i]);
+        fold_word(&f, s->a[i]);
+        fold_word(&f, s->b[i]);
     }
     return f;
 }
@@ -121,7 +121,7 @@ msp_fingerprint_of(const msp_tensor *t)
             absorb_bytes(&s, absorb, msp_gather_block(&g, i, count, buf), (size_t)(count * size));
         }
     }
-    return finish(&s, t);
+    return finish_fingerprint(&s, t);
 }
 
 void

@@ -63,7 +63,7 @@ copy_run(char *dst, const char *src, int64_t stride, int64_t count, size_t size)
 
 /* Coordinates of a row-major index; returns the byte offset of its element. */
 static int64_t
-locate(const msp_gather *g, int64_t index, int64_t coords[MSP_MAX_NDIM])
+locate_element(const msp_gather *g, int64_t index, int64_t coords[MSP_MAX_NDIM])
 {
     int64_t offset = 0;
 
@@ -98,7 +98,7 @@ msp_gather_block(const msp_gather *g, int64_t start, int64_t count, void *buf)
 
     if (g->ndim == 0)
         return g->data + start * (int64_t)g->size;
-    offset = locate(g, start, coords);
+    offset = locate_element(g, start, coords);
     if (g->strides[last] == (int64_t)g->size && g->shape[last] - coords[last] >= count)
         return g->data + offset;
     for (;;) {

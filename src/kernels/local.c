@@ -63,7 +63,7 @@ typedef struct work {
 } work;
 
 static void
-load(double *out, const msp_tensor *t)
+load_f64(double *out, const msp_tensor *t)
 {
     const char *p = t->data;
     size_t size = msp_dtype_size(t->dtype);
@@ -87,7 +87,7 @@ elements_of(double *room, const msp_tensor *t)
 {
     if (t->dtype == MSP_F64 && msp_tensor_is_contiguous(t) && ((uintptr_t)t->data & 7) == 0)
         return t->data;
-    load(room, t);
+    load_f64(room, t);
     return room;
 }
 
@@ -113,7 +113,7 @@ power_of_two(int e)
 
 /* One step of the type at v. */
 static double
-ulp(const work *w, double v)
+ulp_at(const work *w, double v)
 {
     uint64_t bits;
     int e;
@@ -147,7 +147,7 @@ add_changes(work *w, const msp_tensor *const near[2])
 
 /* A single reference may hardly move an element by chance: its neighbours speak for it, too. */
 static void
-smooth(work *w)
+smooth_errors(work *w)
 {
     double before = 0;
 
@@ -168,7 +168,7 @@ find_scale(msp_local *l, work *w, const msp_tensor *const near[2])
     memset(w->scale, 0, (size_t)w->n * sizeof(double));
     add_changes(w, near);
     if (near[0] != NULL && near[1] == NULL)
-        smooth(w);
+        smooth_errors(w);
     for (int64_t i = 0; i < w->n; i++) {
         double v = isfinite(w->want[i]) ? w->want[i] : 0, s = w->scale[i] + v * v;
 
@@ -222,7 +222,7 @@ measure_one(msp_local *l, work *w, sums *s, int64_t i)
         l->differ += e != 0;
         return;
     }
-    step = ulp(w, w->want[i]);
+    step = ulp_at(w, w->want[i]);
     l->differ += fabs(e) > step * 0.500001;
     if (w->want[i] == 0 || fabs(w->want[i]) < w->normal)
         return;
@@ -354,7 +354,7 @@ is_permuted(work *w, double *room)
 
 /* Where the wrong elements lie: in the last columns, at the end, in whole rows, in a block. */
 static void
-place(msp_local *l, const work *w, double limit)
+place_wrong_elements(msp_local *l, const work *w, double limit)
 {
     int64_t row = l->period, rows = row > 0 ? w->n / row : 0, left = row, full = 0, zeros = 0, flipped = 0;
     int64_t first_row = -1, last_row = -1, touched = 0;
@@ -427,7 +427,7 @@ find_shape(msp_local *l, work *w, const sums *s, double *room)
     /* far above noise, and far below what is wrong: an element that should be small is hardly wrong when it is zero */
     limit = fmax(fmax(8 * u, l->max / 200), fmin(8 * median, l->max / 2));
     if (limit < l->max)
-        place(l, w, limit);
+        place_wrong_elements(l, w, limit);
     if (l->shape != MSP_SHAPE_NOISE || l->rms < 0.05)
         return;
     for (int k = 1; k <= MAX_SHIFT && l->shape == MSP_SHAPE_NOISE; k++)
@@ -464,7 +464,7 @@ msp_local_measure(msp_local *out, const msp_tensor *recorded, const msp_tensor *
     w.digits = digits_of(recorded->dtype, &w.least);
     w.normal = ldexp(1, w.least + 1);
     out->period = recorded->ndim > 0 ? recorded->shape[recorded->ndim - 1] : 1;
-    load(w.got, recorded);
+    load_f64(w.got, recorded);
     w.want = elements_of(room + 2 * w.n, reference);
     find_scale(out, &w, near);
     measure_all(out, &w, &s);

@@ -87,7 +87,7 @@ is_half(const msp_pair_block *block)
  * 0. And where one norm is much larger than the other its rounding would drown n*b: see half_state.
  */
 static bool
-precise(const msp_pair_sums *s, size_t count)
+is_precise(const msp_pair_sums *s, size_t count)
 {
     const double least = 0x1p-110;
     bool nothing = s->max_abs == 0 && s->zeros == (int64_t)count;
@@ -115,7 +115,7 @@ careful_sums(msp_pair_sums *out, msp_pair_block *block, bool *zeros, msp_pair_ba
         sums_of(out, v, block, true);
     }
     *zeros = out->zeros > 0;
-    if (is_half(block) && !precise(out, block->count)) {
+    if (is_half(block) && !is_precise(out, block->count)) {
         msp_pair_widen(block, v, s);
         sums_of(out, v, block, true);
     }
@@ -241,7 +241,7 @@ add_chunk(partial *sum, const partial *p)
 
 /* A block once more, as the functions that look for exact values want it. clean: it may not be finite. */
 static void
-reload(msp_pair_block *block, const msp_pair_view *v, msp_pair_scratch *s, int64_t start, bool clean)
+reload_block(msp_pair_block *block, const msp_pair_view *v, msp_pair_scratch *s, int64_t start, bool clean)
 {
     msp_pair_bad bad;
 
@@ -281,10 +281,10 @@ find_indices(msp_metrics *out, const partial *sum, job *j)
     if (is_one_block(v))
         msp_pair_widen(block, v, &j->scratch);
     else
-        reload(block, v, &j->scratch, sum->abs_block, sum->nonfinite > 0);
+        reload_block(block, v, &j->scratch, sum->abs_block, sum->nonfinite > 0);
     out->max_abs_index = sum->abs_block + (int64_t)find_abs(v, block, sum->max_abs);
     if (sum->rel_block != sum->abs_block)
-        reload(block, v, &j->scratch, sum->rel_block, sum->nonfinite > 0);
+        reload_block(block, v, &j->scratch, sum->rel_block, sum->nonfinite > 0);
     out->max_rel_index = sum->rel_block + (int64_t)find_rel(v, block, sum->max_rel);
 }
 
@@ -332,7 +332,7 @@ scaled_sums(const partial *p, const msp_pair_view *v)
     for (int64_t start = 0; start < v->numel; start += v->block) {
         msp_pair_block k;
 
-        reload(&k, v, &scratch, start, true);
+        reload_block(&k, v, &scratch, start, true);
         add_scaled(&t, k.n, k.b, k.kind == MSP_PAIR_C128 ? 2 * k.count : k.count);
     }
     return t;
@@ -341,7 +341,7 @@ scaled_sums(const partial *p, const msp_pair_view *v)
 /* ---- result ------------------------------------------------------------------------------------------------------ */
 
 static double
-cosine(double dot, double norm_n, double norm_b)
+cosine_of(double dot, double norm_n, double norm_b)
 {
     const double nothing = 0x1p-52; /* numpy.finfo(float).eps */
 
@@ -353,7 +353,7 @@ cosine(double dot, double norm_n, double norm_b)
 }
 
 static void
-fill(msp_metrics *out, const partial *p, const msp_pair_view *v)
+fill_metrics(msp_metrics *out, const partial *p, const msp_pair_view *v)
 {
     scaled t = {1, 1, 1, p->dot, p->sq_n, p->sq_b, p->sq_d};
 
@@ -363,7 +363,7 @@ fill(msp_metrics *out, const partial *p, const msp_pair_view *v)
     out->dot = t.dot / t.n / t.b;
     out->sq_n = p->sq_n;
     out->sq_b = p->sq_b;
-    out->cosine = cosine(t.dot, sqrt(t.sq_n), sqrt(t.sq_b));
+    out->cosine = cosine_of(t.dot, sqrt(t.sq_n), sqrt(t.sq_b));
     out->euc_dist = sqrt(t.sq_d) / t.d;
     out->rmse = sqrt(t.sq_d / (double)v->numel) / t.d;
     out->max_abs_err = p->max_abs;
@@ -379,7 +379,7 @@ fill(msp_metrics *out, const partial *p, const msp_pair_view *v)
 }
 
 static msp_status
-check(const msp_tensor *n, const msp_tensor *b, msp_error *err)
+check_tensors(const msp_tensor *n, const msp_tensor *b, msp_error *err)
 {
     if (msp_dtype_size(n->dtype) == 0 || msp_dtype_size(b->dtype) == 0)
         return msp_error_set(err, MSP_E_INVALID, "a tensor has no element type");
@@ -393,9 +393,9 @@ check(const msp_tensor *n, const msp_tensor *b, msp_error *err)
 }
 
 static msp_status
-compute(msp_metrics *out, const msp_tensor *n, const msp_tensor *b, int nthreads, bool brief, msp_error *err)
+compute_metrics(msp_metrics *out, const msp_tensor *n, const msp_tensor *b, int nthreads, bool brief, msp_error *err)
 {
-    msp_status st = check(n, b, err);
+    msp_status st = check_tensors(n, b, err);
     partial sum = no_elements;
     msp_fpmode mode;
     int64_t chunks;
@@ -421,7 +421,7 @@ compute(msp_metrics *out, const msp_tensor *n, const msp_tensor *b, int nthreads
     msp_fpmode_enter(&mode);
     for (int64_t i = 0; i < chunks; i++)
         add_chunk(&sum, &j.parts[i]);
-    fill(out, &sum, &j.view);
+    fill_metrics(out, &sum, &j.view);
     if (!brief)
         find_indices(out, &sum, &j);
     else if (j.view.kind < MSP_PAIR_F64)
@@ -433,17 +433,17 @@ compute(msp_metrics *out, const msp_tensor *n, const msp_tensor *b, int nthreads
 msp_status
 msp_metrics_compute_mt(msp_metrics *out, const msp_tensor *n, const msp_tensor *b, int nthreads, msp_error *err)
 {
-    return compute(out, n, b, nthreads, false, err);
+    return compute_metrics(out, n, b, nthreads, false, err);
 }
 
 msp_status
 msp_metrics_compute(msp_metrics *out, const msp_tensor *n, const msp_tensor *b, msp_error *err)
 {
-    return compute(out, n, b, 1, false, err);
+    return compute_metrics(out, n, b, 1, false, err);
 }
 
 msp_status
 msp_metrics_brief(msp_metrics *out, const msp_tensor *n, const msp_tensor *b, int nthreads, msp_error *err)
 {
-    return compute(out, n, b, nthreads, true, err);
+    return compute_metrics(out, n, b, nthreads, true, err);
 }

@@ -220,7 +220,7 @@ fits_f64(msp_dtype t, const void *src, size_t count)
 
 /* One side as the block's kind, in place where it is that already. */
 static const void *
-convert(void *buf, const msp_pair_view *v, msp_pair_kind kind, msp_dtype t, const void *src, size_t count)
+convert_side(void *buf, const msp_pair_view *v, msp_pair_kind kind, msp_dtype t, const void *src, size_t count)
 {
     switch (kind) {
     case MSP_PAIR_F32:
@@ -255,8 +255,8 @@ msp_pair_load(msp_pair_block *out, const msp_pair_view *v, msp_pair_scratch *s, 
         out->kind = MSP_PAIR_F64;
     out->flags = 0;
     out->count = count;
-    out->n = convert(s->n, v, out->kind, v->n_type, n, count);
-    out->b = convert(s->b, v, out->kind, v->b_type, b, count);
+    out->n = convert_side(s->n, v, out->kind, v->n_type, n, count);
+    out->b = convert_side(s->b, v, out->kind, v->b_type, b, count);
 }
 
 void

@@ -134,7 +134,7 @@ run_chunks(msp_stats_job *j, int nthreads)
 }
 
 static void
-finish(msp_stats *out, const msp_stats_job *j)
+finish_stats(msp_stats *out, const msp_stats_job *j)
 {
     msp_stats_tally *total = &j->tallies[0];
 
@@ -187,7 +187,7 @@ compute_blocks(msp_stats *out, const msp_stats_plan *plan, const msp_tensor *t, 
     if (t->numel * (int64_t)msp_dtype_size(t->dtype) < THREADS_FROM_BYTES)
         nthreads = 1;
     run_chunks(&j, nthreads);
-    finish(out, &j);
+    finish_stats(out, &j);
 }
 
 /* Most tensors of a small model are one block; then *out is complete. */
@@ -201,7 +201,7 @@ compute_one_block(msp_stats *out, const msp_stats_plan *plan, const msp_tensor *
 }
 
 static void
-compute(msp_stats *out, const msp_tensor *t, int nthreads)
+compute_stats(msp_stats *out, const msp_tensor *t, int nthreads)
 {
     const msp_stats_plan *plan = &plans[(unsigned)t->dtype < MSP_DTYPE_COUNT ? t->dtype : MSP_DTYPE_NONE];
     msp_fpmode mode;
@@ -236,11 +236,11 @@ msp_stats_brief(msp_stats_four *out, msp_dtype dtype, const void *p, int64_t n)
 void
 msp_stats_compute(msp_stats *out, const msp_tensor *t)
 {
-    compute(out, t, 1);
+    compute_stats(out, t, 1);
 }
 
 void
 msp_stats_compute_mt(msp_stats *out, const msp_tensor *t, int nthreads)
 {
-    compute(out, t, nthreads < 0 ? 1 : nthreads);
+    compute_stats(out, t, nthreads < 0 ? 1 : nthreads);
 }

@@ -81,7 +81,7 @@ run_clean(const msp_stats_job *j, void *dst, const void *src, size_t n, msp_stat
 
 /* n parts from part start on, without gaps and as the kernel takes them: in place or in one of the pieces. */
 static const void *
-fetch(const msp_stats_job *j, msp_stats_pieces *space, int64_t start, size_t n)
+fetch_parts(const msp_stats_job *j, msp_stats_pieces *space, int64_t start, size_t n)
 {
     const msp_stats_plan *plan = j->plan;
     const void *p =
@@ -101,7 +101,7 @@ add_as_is(const msp_stats_job *j, msp_stats_floats *out, msp_stats_pieces *space
     for (size_t i = 0; i < n; i += step) {
         size_t m = msp_stats_min_size(step, n - i);
 
-        run_kernel(j->kernels, j->plan->part, out, fetch(j, space, start + (int64_t)i, m), m);
+        run_kernel(j->kernels, j->plan->part, out, fetch_parts(j, space, start + (int64_t)i, m), m);
     }
 }
 
@@ -127,7 +127,7 @@ add_cleaned(const msp_stats_job *j, msp_stats_floats *out, msp_float_tally *t, m
 
     for (size_t i = 0; i < n; i += step) {
         size_t m = msp_stats_min_size(step, n - i);
-        const void *p = fetch(j, space, start + (int64_t)i, m);
+        const void *p = fetch_parts(j, space, start + (int64_t)i, m);
         char *clean = p == space->changed ? space->gathered : space->changed;
         msp_stats_range range = out->range;
         bool seek_least = out->seek_least;
@@ -164,7 +164,7 @@ add_scaled(const msp_stats_job *j, msp_stats_floats *out, msp_stats_pieces *spac
         msp_stats_range unused = empty_range;
         msp_stats_bad ignored = {0, 0, 0};
 
-        run_clean(j, space->changed, fetch(j, space, start + (int64_t)i, m), m, &unused, &ignored);
+        run_clean(j, space->changed, fetch_parts(j, space, start + (int64_t)i, m), m, &unused, &ignored);
         j->kernels->scale((double *)space->changed, m, factor);
         run_kernel(j->kernels, j->plan->part, out, space->changed, m);
     }
@@ -174,7 +174,7 @@ add_scaled(const msp_stats_job *j, msp_stats_floats *out, msp_stats_pieces *spac
 
 /* The bits of the largest magnitude. */
 static uint64_t
-largest(const msp_stats_range *r, const msp_stats_plan *plan)
+largest_magnitude(const msp_stats_range *r, const msp_stats_plan *plan)
 {
     uint64_t sign = UINT64_C(1) << ((8 << plan->part_shift) - 1);
     uint64_t positive = r->signed_max > 0 ? (uint64_t)r->signed_max : 0;
@@ -187,7 +187,7 @@ largest(const msp_stats_range *r, const msp_stats_plan *plan)
 static msp_stats_range_class
 class_of(const msp_stats_plan *plan, const msp_stats_range *r)
 {
-    uint64_t magnitude = largest(r, plan);
+    uint64_t magnitude = largest_magnitude(r, plan);
 
     if (plan->part != MSP_F64 || magnitude == 0)
         return MSP_RANGE_MIDDLE;
@@ -261,7 +261,7 @@ msp_stats_float_block(const msp_stats_job *j, msp_float_tally *t, msp_stats_piec
     begin_block(&b, t->seek_least);
     if (!t->expect_bad)
         add_as_is(j, &b, space, start, n);
-    if (t->expect_bad || largest(&b.range, plan) >= plan->inf) {
+    if (t->expect_bad || largest_magnitude(&b.range, plan) >= plan->inf) {
         begin_block(&b, t->seek_least);
         t->expect_bad = add_cleaned(j, &b, t, space, start, n) > 0;
     }
@@ -369,7 +369,7 @@ find_bad(const msp_stats_job *j, int64_t start)
     int64_t left = (j->numel << plan->is_complex) - start;
     size_t size = (size_t)1 << plan->part_shift, n = msp_stats_min_size((size_t)left, msp_stats_step(j, false));
     msp_stats_pieces space;
-    const char *p = fetch(j, &space, start, n);
+    const char *p = fetch_parts(j, &space, start, n);
 
     for (size_t i = 0; i < n; i++, p += size) {
         uint64_t bits = 0;
@@ -417,7 +417,7 @@ msp_stats_float_brief(msp_stats_four *out, msp_stats_floats *b, const msp_stats_
 
     begin_block(b, true);
     run_kernel(kernels, plan->part, b, p, n);
-    if (largest(&b->range, plan) >= plan->inf)
+    if (largest_magnitude(&b->range, plan) >= plan->inf)
         return false;
     sums = fold_lanes(b);
     msp_exact_add(&sum, sums.even);

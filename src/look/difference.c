@@ -20,7 +20,7 @@ cell_of(const msp_num *n)
 
 /* As compare does with the two files of a row. */
 static msp_status
-judge(msp_look_difference *out, const msp_tensor *a, const msp_tensor *b, int nthreads, msp_error *err)
+judge_tensors(msp_look_difference *out, const msp_tensor *a, const msp_tensor *b, int nthreads, msp_error *err)
 {
     msp_judged j = {0};
     msp_measurer m = {.threads = nthreads};
@@ -71,7 +71,7 @@ msp_look_at_two(msp_look_difference *out, const msp_tensor *a, const msp_tensor 
     out->bits = -1;
     out->same_shape = msp_tensor_same_shape(a, b);
     out->same_type = a->dtype == b->dtype;
-    st = judge(out, a, b, nthreads, err);
+    st = judge_tensors(out, a, b, nthreads, err);
     if (st != MSP_OK || !out->same_shape)
         return st;
     st = msp_metrics_compute_mt(&out->metrics, a, b, nthreads, err);

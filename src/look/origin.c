@@ -4,63 +4,16 @@
  * Records stand in the order in which calls ended; of backward a module stands before the calls inside it. So where the
  * first is a module's, construct.json is asked for a call inside it that made them.
  */
-#include "core/alloc.h"
-#include "core/file.h"
-#include "core/map.h"
-#include "core/path.h"
+#include "dump/construct.h"
 #include "look/look_parts.h"
 
 enum { DEEPEST = 1000 };
 
-typedef struct parents {
-    msp_mapping map;
-    msp_json_doc doc;
-    msp_map names; /* call -> index in doc.root */
-} parents;
-
-static void
-parents_release(parents *p)
-{
-    msp_map_release(&p->names);
-    msp_json_doc_release(&p->doc);
-    msp_map_close(&p->map);
-}
-
-/* A construct.json that is missing or broken tells nothing; false: no memory. */
 static bool
-read_parents(parents *p, const msp_look *l)
-{
-    msp_str dir = msp_path_dir(l->path);
-    msp_buf path = {0};
-    bool ok = true;
-
-    msp_buf_str(&path, dir);
-    msp_buf_text(&path, "/construct.json");
-    if (!path.failed && msp_map_open(&p->map, path.p, NULL) == MSP_OK &&
-        msp_json_parse(&p->doc, p->map.addr, p->map.size, NULL) == MSP_OK &&
-        msp_json_kind_of(p->doc.root) == MSP_JSON_OBJECT)
-        for (size_t i = 0; i < msp_json_count(p->doc.root) && ok; i++)
-            ok = msp_map_put(&p->names, msp_json_key(p->doc.root, i), (int64_t)i, NULL) != NULL;
-    ok &= !path.failed;
-    msp_buf_release(&path);
-    return ok;
-}
-
-/* A parent is a name, [name, micro step] or null. */
-static msp_str
-parent_of(const parents *p, msp_str name)
-{
-    const msp_map_entry *e = msp_map_get(&p->names, name);
-    const msp_json *v = e == NULL ? NULL : msp_json_at(p->doc.root, (size_t)e->value);
-
-    return msp_json_string(msp_json_kind_of(v) == MSP_JSON_ARRAY ? msp_json_at(v, 0) : v);
-}
-
-static bool
-is_inside(const parents *p, msp_str name, msp_str module)
+is_inside(const msp_construct *c, msp_str name, msp_str module)
 {
     for (int depth = 0; depth < DEEPEST && name.len > 0; depth++) {
-        name = parent_of(p, name);
+        name = msp_construct_parent(c, name);
         if (msp_str_eq(name, module))
             return true;
     }
@@ -91,7 +44,7 @@ first_of_call(const msp_look *l, size_t call, bool nan, bool given)
 }
 
 static void
-look_inside(msp_look_find *f, const msp_look *l, const parents *p, bool nan)
+look_inside(msp_look_find *f, const msp_look *l, const msp_construct *c, bool nan)
 {
     msp_str module = l->rows->apis[f->call].name;
 
@@ -100,7 +53,7 @@ look_inside(msp_look_find *f, const msp_look *l, const parents *p, bool nan)
         msp_look_call call;
         size_t row;
 
-        if (msp_look_is_module(name) || !is_inside(p, name, module))
+        if (msp_look_is_module(name) || !is_inside(c, name, module))
             continue;
         msp_look_call_at(&call, l, i);
         row = call.bad_in ? SIZE_MAX : first_of_call(l, i, nan, true);
@@ -152,7 +105,7 @@ find_first(msp_look_find *f, const msp_look *l, bool nan)
 msp_status
 msp_look_trace(msp_look *l, msp_error *err)
 {
-    parents p = {0};
+    msp_construct c = {0};
     bool ok = true, read = false;
 
     for (int nan = 0; nan < 2 && ok; nan++) {
@@ -163,11 +116,11 @@ msp_look_trace(msp_look *l, msp_error *err)
         find_first(f, l, nan);
         if (f->origin == MSP_LOOK_TAKEN || !msp_look_is_module(l->rows->apis[f->call].name))
             continue;
-        ok = read || read_parents(&p, l);
+        ok = read || msp_construct_open_if_any(&c, l->path);
         read = true;
         if (ok)
-            look_inside(f, l, &p, nan);
+            look_inside(f, l, &c, nan);
     }
-    parents_release(&p);
+    msp_construct_close(&c);
     return ok ? MSP_OK : msp_error_set(err, MSP_E_NOMEM, "out of memory");
 }

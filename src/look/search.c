@@ -32,7 +32,7 @@ has_row(const msp_look *l, size_t call, msp_str name)
 
 /* "Functional.linear.1" does not mean linear.10. */
 static bool
-continues(const msp_look *l, size_t call, msp_str name)
+continues_name(const msp_look *l, size_t call, msp_str name)
 {
     msp_str whole = l->rows->apis[call].name;
 
@@ -41,13 +41,13 @@ continues(const msp_look *l, size_t call, msp_str name)
 }
 
 static bool
-starts(const msp_look *l, size_t call, msp_str name)
+starts_with_name(const msp_look *l, size_t call, msp_str name)
 {
     return msp_str_starts(l->rows->apis[call].name, name);
 }
 
 static bool
-contains(const msp_look *l, size_t call, msp_str name)
+contains_name(const msp_look *l, size_t call, msp_str name)
 {
     msp_str whole = l->rows->apis[call].name;
 
@@ -58,7 +58,7 @@ contains(const msp_look *l, size_t call, msp_str name)
 }
 
 static bool
-collect(hits *h, const msp_look *l, msp_str name, match *matches)
+collect_matches(hits *h, const msp_look *l, msp_str name, match *matches)
 {
     for (size_t i = 0; i < l->rows->napis; i++) {
         if (!matches(l, i, name))
@@ -73,12 +73,12 @@ collect(hits *h, const msp_look *l, msp_str name, match *matches)
 msp_status
 msp_look_search(size_t **out, size_t *n, const msp_look *l, const char *name, msp_error *err)
 {
-    static match *const tried[] = {is_call, has_row, continues, starts, contains};
+    static match *const tried[] = {is_call, has_row, continues_name, starts_with_name, contains_name};
     hits h = {0};
     bool ok = true;
 
     for (size_t i = 0; i < sizeof(tried) / sizeof(tried[0]) && ok && h.n == 0 && name[0] != '\0'; i++)
-        ok = collect(&h, l, msp_str_of(name), tried[i]);
+        ok = collect_matches(&h, l, msp_str_of(name), tried[i]);
     *out = h.calls;
     *n = h.n;
     if (ok)

@@ -12,16 +12,6 @@
 
 enum { LONGEST = 255, MAX_HITS = 8 };
 
-static size_t
-count_dots(msp_str s)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < s.len; i++)
-        n += s.p[i] == '.';
-    return n;
-}
-
 /* The first dots + 1 parts of name. */
 static msp_str
 first_parts(msp_str name, size_t dots)
@@ -42,7 +32,7 @@ min3(unsigned a, unsigned b, unsigned c)
 
 /* Letters inserted, deleted or replaced; limit + 1 when they are more. Both are at most LONGEST long. */
 static unsigned
-distance(msp_str a, msp_str b, unsigned limit)
+edit_distance(msp_str a, msp_str b, unsigned limit)
 {
     unsigned row[LONGEST + 1];
 
@@ -72,7 +62,7 @@ typedef struct near {
 } near;
 
 static void
-offer(near *list, size_t *n, size_t max, msp_str name, unsigned d)
+offer_name(near *list, size_t *n, size_t max, msp_str name, unsigned d)
 {
     size_t i;
 
@@ -94,9 +84,9 @@ offer_kinds(near *best, size_t *n, size_t max, const msp_look *l, msp_str word, 
 
         for (const char *dot; (dot = memchr(last.p, '.', last.len)) != NULL;)
             last = (msp_str){dot + 1, last.len - (size_t)(dot + 1 - last.p)};
-        d = last.len > LONGEST ? limit + 1 : distance(word, last, limit);
+        d = last.len > LONGEST ? limit + 1 : edit_distance(word, last, limit);
         if (d <= limit)
-            offer(best, n, max, kind, d);
+            offer_name(best, n, max, kind, d);
     }
 }
 
@@ -104,7 +94,7 @@ size_t
 msp_look_suggest(msp_look_text *out, size_t max, const msp_look *l, const char *name)
 {
     msp_str word = msp_str_of(name);
-    size_t dots = count_dots(word), n = 0;
+    size_t dots = msp_str_count(word, '.'), n = 0;
     unsigned limit = (unsigned)(word.len < 8 ? 2 : word.len / 4);
     near best[MAX_HITS];
     msp_map seen = {0};
@@ -117,9 +107,9 @@ msp_look_suggest(msp_look_text *out, size_t max, const msp_look *l, const char *
 
         if (candidate.len > LONGEST || msp_map_put(&seen, candidate, 0, &added) == NULL || !added)
             continue;
-        d = distance(word, candidate, limit);
+        d = edit_distance(word, candidate, limit);
         if (d <= limit)
-            offer(best, &n, max, candidate, d);
+            offer_name(best, &n, max, candidate, d);
     }
     if (dots == 0 && word.len <= LONGEST)
         offer_kinds(best, &n, max, l, word, limit);

@@ -28,14 +28,6 @@ msp_look_is_backward(msp_str name)
            msp_str_find(name, MSP_STR(".parameters_grad")) != NULL;
 }
 
-static bool
-is_digits(msp_str s)
-{
-    unsigned long long n;
-
-    return msp_str_to_u64(s, &n);
-}
-
 /* The part behind the last separator: dots, or underscores in the older tools' names. */
 static msp_str
 last_part(msp_str name, char separator)
@@ -50,7 +42,7 @@ last_part(msp_str name, char separator)
 static bool
 says_which(msp_str part)
 {
-    return is_digits(part) || msp_str_eq(part, MSP_STR("forward")) || msp_str_eq(part, MSP_STR("backward")) ||
+    return msp_str_is_digits(part) || msp_str_eq(part, MSP_STR("forward")) || msp_str_eq(part, MSP_STR("backward")) ||
            msp_str_eq(part, MSP_STR("parameters_grad")) || msp_str_eq(part, MSP_STR("debug"));
 }
 

@@ -47,7 +47,7 @@ note_range(msp_look_values *out, double v)
 }
 
 static void
-walk(msp_look_values *out, const msp_tensor *t, void (*note)(msp_look_values *out, double v))
+walk_values(msp_look_values *out, const msp_tensor *t, void (*note)(msp_look_values *out, double v))
 {
     _Alignas(16) unsigned char room[BLOCK * WIDEST];
     size_t size = msp_dtype_size(t->dtype);
@@ -77,7 +77,7 @@ msp_look_at_tensor(msp_look_values *out, const msp_tensor *t, int nthreads)
     out->high = c == MSP_CLASS_FLOAT ? out->stats.max_finite : out->stats.max;
     if (c == MSP_CLASS_COMPLEX) {
         out->low = out->high = NAN;
-        walk(out, t, note_range);
+        walk_values(out, t, note_range);
     }
-    walk(out, t, note_value);
+    walk_values(out, t, note_value);
 }

@@ -23,7 +23,7 @@ typedef struct parser {
 /* ---- failing ------------------------------------------------------------------------------------ */
 
 static bool
-fail(parser *p, const char *at, const char *problem)
+fail_at(parser *p, const char *at, const char *problem)
 {
     p->status = MSP_E_FORMAT;
     p->wrong = at;
@@ -41,7 +41,7 @@ fail_memory(parser *p)
 }
 
 static msp_status
-report(const parser *p, msp_error *err)
+report_failure(const parser *p, msp_error *err)
 {
     size_t line, column, byte;
     unsigned char c;
@@ -93,19 +93,19 @@ check_escape(parser *p, const char **at)
     const char *digits, *q = *at + 1;
 
     if (q == p->end || memchr("\"\\/bfnrtu", *q, 9) == NULL)
-        return fail(p, q, "expected one of \"\\/bfnrtu after a backslash");
+        return fail_at(p, q, "expected one of \"\\/bfnrtu after a backslash");
     if (*q++ == 'u') {
         digits = q;
         hex4(&q, p->end);
         if (q - digits != 4)
-            return fail(p, q, "expected four hexadecimal digits after \\u");
+            return fail_at(p, q, "expected four hexadecimal digits after \\u");
     }
     *at = q;
     return true;
 }
 
 static uint32_t
-unescaped(const char **at, const char *end)
+unescaped_char(const char **at, const char *end)
 {
     uint32_t c, low;
     const char *next;
@@ -157,7 +157,7 @@ push_unescaped(parser *p, const char *from, const char *to)
         if (next == NULL)
             break;
         from++;
-        out += msp_utf8_encode(out, unescaped(&from, to));
+        out += msp_utf8_encode(out, unescaped_char(&from, to));
     }
     node = node_of_text(MSP_JSON_STRING, node.u.text, (size_t)(out - node.u.text));
     node.word |= NODE_FLAG;
@@ -175,7 +175,7 @@ read_string(parser *p)
     for (;;) {
         at = json_skip_plain(at, p->end);
         if (at == p->end)
-            return fail(p, at, "expected '\"' at the end of a string");
+            return fail_at(p, at, "expected '\"' at the end of a string");
         if (*at == '"')
             break;
         if (*at == '\\') {
@@ -183,11 +183,11 @@ read_string(parser *p)
             if (!check_escape(p, &at))
                 return false;
         } else if ((unsigned char)*at < 0x20) {
-            return fail(p, at, "a control character in a string must be escaped: expected \\u00xx");
+            return fail_at(p, at, "a control character in a string must be escaped: expected \\u00xx");
         } else {
             n = msp_utf8_decode(&c, at, (size_t)(p->end - at));
             if (n <= 0)
-                return fail(p, n < 0 ? p->end : at, "a string is not UTF-8: expected a complete character");
+                return fail_at(p, n < 0 ? p->end : at, "a string is not UTF-8: expected a complete character");
             at += n;
         }
     }
@@ -206,7 +206,7 @@ expect_word(parser *p, const char *word)
 
     for (; *word != '\0'; word++, at++)
         if (at == p->end || *at != *word)
-            return fail(p, at, "expected null, true, false, NaN, Infinity or -Infinity");
+            return fail_at(p, at, "expected null, true, false, NaN, Infinity or -Infinity");
     p->at = at;
     return true;
 }
@@ -229,12 +229,12 @@ read_special_float(parser *p, const char *word)
 
 /* At least one digit at *at; moves behind them. */
 static inline bool
-digits(parser *p, const char **at)
+skip_digits(parser *p, const char **at)
 {
     const char *from = *at;
 
     *at = json_skip_digits(from, p->end);
-    return *at > from || fail(p, from, "expected a digit");
+    return *at > from || fail_at(p, from, "expected a digit");
 }
 
 static bool
@@ -248,12 +248,12 @@ read_number(parser *p)
         return read_special_float(p, "-Infinity");
     if (at < p->end && *at == '0')
         at++; /* and no digit may follow */
-    else if (!digits(p, &at))
+    else if (!skip_digits(p, &at))
         return false;
     if (at < p->end && *at == '.') {
         kind = MSP_JSON_FLOAT;
         at++;
-        if (!digits(p, &at))
+        if (!skip_digits(p, &at))
             return false;
     }
     if (at < p->end && (*at | 0x20) == 'e') {
@@ -261,7 +261,7 @@ read_number(parser *p)
         at++;
         if (at < p->end && (*at == '+' || *at == '-'))
             at++;
-        if (!digits(p, &at))
+        if (!skip_digits(p, &at))
             return false;
     }
     p->at = at;
@@ -280,7 +280,7 @@ static bool
 open_container(parser *p, msp_json_kind kind)
 {
     if (p->build.depth == MSP_JSON_MAX_DEPTH) {
-        fail(p, p->at, "nested too deeply (the limit is 1024): expected a simple value");
+        fail_at(p, p->at, "nested too deeply (the limit is 1024): expected a simple value");
         p->status = MSP_E_LIMIT;
         return false;
     }
@@ -293,7 +293,7 @@ read_value(parser *p)
 {
     p->at = json_skip_space(p->at, p->end);
     if (p->at == p->end)
-        return fail(p, p->at, "expected a value");
+        return fail_at(p, p->at, "expected a value");
     switch (*p->at) {
     case '"':
         return read_string(p);
@@ -315,7 +315,7 @@ read_value(parser *p)
     case '0' ... '9':
         return read_number(p);
     default:
-        return fail(p, p->at, "expected a value");
+        return fail_at(p, p->at, "expected a value");
     }
 }
 
@@ -325,12 +325,12 @@ read_key(parser *p)
 {
     p->at = json_skip_space(p->at, p->end);
     if (p->at == p->end || *p->at != '"')
-        return fail(p, p->at, "expected a key in double quotes");
+        return fail_at(p, p->at, "expected a key in double quotes");
     if (!read_string(p))
         return false;
     p->at = json_skip_space(p->at, p->end);
     if (p->at == p->end || *p->at != ':')
-        return fail(p, p->at, "expected ':' after a key");
+        return fail_at(p, p->at, "expected ':' after a key");
     p->at++;
     return true;
 }
@@ -359,8 +359,8 @@ find_next(parser *p)
     if (p->build.depth == 0)
         return true;
     if (p->at == p->end || *p->at != ',')
-        return fail(p, p->at,
-                    in_object(p) ? "expected ',' or '}' after a member" : "expected ',' or ']' after an element");
+        return fail_at(p, p->at,
+                       in_object(p) ? "expected ',' or '}' after a member" : "expected ',' or ']' after an element");
     p->at++;
     return !in_object(p) || read_key(p);
 }
@@ -396,12 +396,12 @@ read_document(parser *p)
     size_t size = (size_t)(p->end - p->at);
 
     if (size > 0 && size < 3 && memcmp(p->at, "\xEF\xBB", size) == 0)
-        return fail(p, p->end, "expected the rest of a byte order mark");
+        return fail_at(p, p->end, "expected the rest of a byte order mark");
     p->at += msp_utf8_bom(p->at, size);
     if (!read_root(p))
         return false;
     p->at = json_skip_space(p->at, p->end);
-    return p->at == p->end || fail(p, p->at, "expected nothing after the end of the value");
+    return p->at == p->end || fail_at(p, p->at, "expected nothing after the end of the value");
 }
 
 /* ---- recovery ----------------------------------------------------------------------------------- */
@@ -449,7 +449,7 @@ close_cut(parser *p, int keep_depth, size_t *cut_at)
 }
 
 static msp_status
-finish(msp_json_doc *out, parser *p, msp_error *err)
+finish_document(msp_json_doc *out, parser *p, msp_error *err)
 {
     if (p->status == MSP_OK && p->build.n > 0) {
         out->root = msp_json_builder_root(&p->build);
@@ -461,7 +461,7 @@ finish(msp_json_doc *out, parser *p, msp_error *err)
         p->build.arena = (msp_arena){0};
     } else {
         *out = (msp_json_doc){0};
-        report(p, err);
+        report_failure(p, err);
     }
     msp_json_builder_release(&p->build);
     return p->status;
@@ -470,7 +470,7 @@ finish(msp_json_doc *out, parser *p, msp_error *err)
 enum { LENT_NODES = 64 }; /* one record's worth: most texts never take memory for the stack */
 
 static void
-begin(parser *p, const char *text, const char *end, msp_json room[LENT_NODES])
+begin_parser(parser *p, const char *text, const char *end, msp_json room[LENT_NODES])
 {
     p->text = p->at = text;
     p->end = end;
@@ -491,13 +491,13 @@ msp_json_parse_in(msp_json_doc *out, void *room, size_t room_size, const char *t
     msp_json stack[LENT_NODES];
     parser p;
 
-    begin(&p, text, text + size, stack);
+    begin_parser(&p, text, text + size, stack);
     if (room != NULL)
         msp_arena_lend(&p.build.arena, room, room_size);
     *out = (msp_json_doc){0};
     msp_json_builder_init(&p.build, size);
     read_document(&p);
-    return finish(out, &p, err);
+    return finish_document(out, &p, err);
 }
 
 msp_status
@@ -508,7 +508,7 @@ msp_json_parse_recover(msp_json_doc *out, const char *text, size_t size, int kee
 
     while (size > 0 && text[size - 1] == '\0') /* space that a crashed file system gave to a file but never filled */
         size--;
-    begin(&p, text, text + size, room);
+    begin_parser(&p, text, text + size, room);
     *out = (msp_json_doc){0};
     msp_json_builder_init(&p.build, size);
     if (!read_document(&p) && p.status == MSP_E_FORMAT && p.wrong == p.end) {
@@ -516,7 +516,7 @@ msp_json_parse_recover(msp_json_doc *out, const char *text, size_t size, int kee
         out->cut = true;
         close_cut(&p, keep_depth, &out->cut_at);
     }
-    return finish(out, &p, err);
+    return finish_document(out, &p, err);
 }
 
 void

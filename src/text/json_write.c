@@ -27,7 +27,7 @@ new_line(msp_json_writer *w)
 
 /* What stands between the last thing and the next key or element. */
 static void
-separate(msp_json_writer *w)
+write_separator(msp_json_writer *w)
 {
     if (w->depth == 0) {
         assert(w->first); /* one value only */
@@ -47,11 +47,11 @@ before_value(msp_json_writer *w)
     if (w->after_key)
         w->after_key = false;
     else
-        separate(w);
+        write_separator(w);
 }
 
 static void
-begin(msp_json_writer *w, char bracket)
+begin_container(msp_json_writer *w, char bracket)
 {
     before_value(w);
     msp_buf_char(w->out, bracket);
@@ -60,7 +60,7 @@ begin(msp_json_writer *w, char bracket)
 }
 
 static void
-end(msp_json_writer *w, char bracket)
+end_container(msp_json_writer *w, char bracket)
 {
     assert(w->depth > 0 && !w->after_key);
     w->depth--;
@@ -73,25 +73,25 @@ end(msp_json_writer *w, char bracket)
 void
 msp_json_begin_object(msp_json_writer *w)
 {
-    begin(w, '{');
+    begin_container(w, '{');
 }
 
 void
 msp_json_end_object(msp_json_writer *w)
 {
-    end(w, '}');
+    end_container(w, '}');
 }
 
 void
 msp_json_begin_array(msp_json_writer *w)
 {
-    begin(w, '[');
+    begin_container(w, '[');
 }
 
 void
 msp_json_end_array(msp_json_writer *w)
 {
-    end(w, ']');
+    end_container(w, ']');
 }
 
 static char *
@@ -199,7 +199,7 @@ void
 msp_json_write_key(msp_json_writer *w, msp_str key)
 {
     assert(w->depth > 0 && !w->after_key);
-    separate(w);
+    write_separator(w);
     put_string(w->out, key);
     msp_buf_add(w->out, ": ", 2);
     w->after_key = true;
@@ -266,13 +266,13 @@ write_items(msp_json_writer *w, const msp_json *v)
 {
     bool object = node_kind(v) == MSP_JSON_OBJECT;
 
-    begin(w, object ? '{' : '[');
+    begin_container(w, object ? '{' : '[');
     for (size_t i = 0; i < node_len(v); i++) {
         if (object)
             msp_json_write_key(w, msp_json_key(v, i));
         msp_json_write_value(w, msp_json_at(v, i));
     }
-    end(w, object ? '}' : ']');
+    end_container(w, object ? '}' : ']');
 }
 
 void

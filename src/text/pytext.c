@@ -5,7 +5,7 @@
 
 /* Length of the UTF-8 character at p and its code point; 1 and the byte itself where it is none. */
 static size_t
-decode(const unsigned char *p, size_t n, uint32_t *cp)
+decode_char(const unsigned char *p, size_t n, uint32_t *cp)
 {
     size_t len = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : p[0] >= 0xc0 ? 2 : 1;
 
@@ -30,7 +30,7 @@ is_printable(uint32_t cp)
 }
 
 static void
-escape(msp_buf *out, uint32_t cp)
+write_escape(msp_buf *out, uint32_t cp)
 {
     if (cp == '\n')
         msp_buf_text(out, "\\n");
@@ -65,7 +65,7 @@ msp_py_repr_text(msp_buf *out, msp_str s)
         i++; /* all of it, most times */
     while (i < s.len) {
         uint32_t cp;
-        size_t n = decode((const unsigned char *)s.p + i, s.len - i, &cp);
+        size_t n = decode_char((const unsigned char *)s.p + i, s.len - i, &cp);
         bool plain = cp != (unsigned char)quote && cp != '\\' && is_printable(cp);
 
         if (!plain) {
@@ -74,7 +74,7 @@ msp_py_repr_text(msp_buf *out, msp_str s)
                 msp_buf_char(out, '\\');
                 msp_buf_char(out, (char)cp);
             } else {
-                escape(out, cp);
+                write_escape(out, cp);
             }
             run = i + n;
         }

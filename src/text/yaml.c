@@ -85,7 +85,7 @@ is_digit(char c)
 
 /* All of s, at least one character, is of this set. */
 static bool
-only(const char *s, const char *set)
+only_chars(const char *s, const char *set)
 {
     return *s != '\0' && s[strspn(s, set)] == '\0';
 }
@@ -110,10 +110,10 @@ looks_like_int(const char *s)
     s = skip_sign(s);
     if (s[0] == '0') {
         if (s[1] == 'b')
-            return only(s + 2, "01_");
+            return only_chars(s + 2, "01_");
         if (s[1] == 'x')
-            return only(s + 2, DIGITS "abcdefABCDEF_");
-        return s[1] == '\0' || only(s + 1, "01234567_");
+            return only_chars(s + 2, DIGITS "abcdefABCDEF_");
+        return s[1] == '\0' || only_chars(s + 1, "01234567_");
     }
     if (!is_digit(*s))
         return false;
@@ -128,7 +128,7 @@ is_exponent_or_end(const char *s)
 {
     if (*s == '\0')
         return true;
-    return (*s == 'e' || *s == 'E') && (s[1] == '-' || s[1] == '+') && only(s + 2, DIGITS);
+    return (*s == 'e' || *s == 'E') && (s[1] == '-' || s[1] == '+') && only_chars(s + 2, DIGITS);
 }
 
 static bool
@@ -324,7 +324,7 @@ byte_of(reader *r, yaml_mark_t mark)
 }
 
 static msp_status
-push(reader *r, msp_json node)
+push_node(reader *r, msp_json node)
 {
     return json_push(&r->build, node) ? MSP_OK : fail_build(r, r->parser.mark);
 }
@@ -334,7 +334,7 @@ push_text(reader *r, msp_json_kind kind, uint64_t offset, const char *text, size
 {
     msp_json node = msp_json_copied(&r->build, kind, offset, text, len);
 
-    return node.u.text == NULL ? fail_build(r, r->parser.mark) : push(r, node);
+    return node.u.text == NULL ? fail_build(r, r->parser.mark) : push_node(r, node);
 }
 
 static msp_status
@@ -420,7 +420,7 @@ add_scalar(reader *r, const yaml_event_t *e)
     case MSP_JSON_STRING:
         return push_text(r, kind, offset, text, len);
     default:
-        return push(r, node_at(kind, offset));
+        return push_node(r, node_at(kind, offset));
     }
 }
 

@@ -2,6 +2,7 @@
 #ifndef MSP_TESTS_UNIT_H
 #define MSP_TESTS_UNIT_H
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -42,16 +44,30 @@ scratch_path(const char *name)
     return p;
 }
 
-/* Write a file in the scratch directory and return its path. */
+/* Write a file in the scratch directory, make the folders that its name has, and return its path. */
 static inline const char *
 write_file(const char *name, const void *bytes, size_t n)
 {
-    const char *path = scratch_path(name);
-    FILE *f = fopen(path, "wb");
+    const char *path = scratch_path(name), *slash = path + strlen(scratch_dir());
+    char folder[512];
+    FILE *f;
 
+    while ((slash = strchr(slash + 1, '/')) != NULL) {
+        snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path), path);
+        if (mkdir(folder, 0750) != 0 && errno != EEXIST)
+            abort();
+    }
+    f = fopen(path, "wb");
     if (f == NULL || fwrite(bytes, 1, n, f) != n || fclose(f) != 0)
         abort();
     return path;
+}
+
+/* write_file() of a text. */
+static inline const char *
+write_text(const char *name, const char *text)
+{
+    return write_file(name, text, strlen(text));
 }
 
 /* Group teardown: remove the scratch directory. */

@@ -4,12 +4,6 @@
 #include "compare/explain/advisor.h"
 #include "core/file.h"
 
-static bool
-contains(msp_str name, const char *word)
-{
-    return msp_str_find(name, msp_str_of(word)) != NULL;
-}
-
 /* Operators whose kernels may give another result on every run. */
 static bool
 may_vary(msp_str name)
@@ -17,7 +11,7 @@ may_vary(msp_str name)
     static const char *const words[] = {"conv2d", "conv3d", "matmul", "nll_loss", "layer_norm", "lstm"};
 
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        if (contains(name, words[i]))
+        if (msp_str_has(name, words[i]))
             return true;
     return false;
 }
@@ -25,7 +19,7 @@ may_vary(msp_str name)
 static const char *
 advice_for(msp_str name, bool any_judged, bool knows_variation)
 {
-    bool forward = contains(name, "forward"), input = contains(name, "input");
+    bool forward = msp_str_has(name, "forward"), input = msp_str_has(name, "input");
 
     if (name.len == 0 && !any_judged)
         return "No data could be judged: see Err_message in the comparison result.";
@@ -61,7 +55,6 @@ msp_status
 msp_advisor_write(const char *path, const msp_advisor_words *words, msp_error *err)
 {
     msp_str name = words->name;
-    msp_file f = MSP_FILE_NONE;
     msp_buf text = {0};
     msp_status st;
 
@@ -78,12 +71,7 @@ msp_advisor_write(const char *path, const msp_advisor_words *words, msp_error *e
         msp_buf_char(&text, '\n');
     st = msp_buf_status(&text, err);
     if (st == MSP_OK)
-        st = msp_file_create(&f, path, 0640, err);
-    if (st == MSP_OK)
-        st = msp_file_write(&f, text.p, text.len, err);
-    if (st == MSP_OK)
-        st = msp_file_commit(&f, err);
-    msp_file_abandon(&f);
+        st = msp_file_save(path, text.p, text.len, 0640, err);
     msp_buf_release(&text);
     return st;
 }

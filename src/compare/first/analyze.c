@@ -1,4 +1,4 @@
-/* diff_analyze.c - the report of the first-difference analysis: see diff_analyze.h. */
+/* analyze.c - the report of the first-difference analysis: see analyze.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -191,23 +191,17 @@ write_report(msp_compare_result *out, msp_da_rank *const *ranks, const msp_da_fi
              msp_error *err)
 {
     msp_buf buf = {0};
-    msp_file file = MSP_FILE_NONE;
     char *path = report_path(dir);
     msp_status st = path == NULL ? msp_error_set(err, MSP_E_NOMEM, "out of memory") : MSP_OK;
 
     if (st == MSP_OK)
         st = write_findings(&buf, out, ranks, f, err);
     if (st == MSP_OK)
-        st = msp_file_create(&file, path, 0640, err);
-    if (st == MSP_OK)
-        st = msp_file_write(&file, buf.p, buf.len, err);
-    if (st == MSP_OK)
-        st = msp_file_commit(&file, err);
+        st = msp_file_save(path, buf.p, buf.len, 0640, err);
     if (st == MSP_OK) {
         st = add_file(out, path, err);
         path = NULL;
     }
-    msp_file_abandon(&file);
     msp_buf_release(&buf);
     msp_free(path);
     return st;

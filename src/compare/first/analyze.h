@@ -1,5 +1,5 @@
 /*
- * diff_analyze.h - first-difference analysis (-da): which call differs first, over all ranks.
+ * analyze.h - first-difference analysis (-da): which call differs first, over all ranks.
  *
  * The pipeline opens one msp_da_rank per pair of files, hands it every row of the table in order, and finishes it; that
  * writes compare_result_rank<N>_<time>.json as the rows come. When all pairs are through, msp_da_run() looks at the
@@ -9,8 +9,8 @@
  * A rank keeps its calls' names and flags, what connects communication calls, and where in the file each call lies:
  * about 100 bytes per call. Not thread-safe; ranks may run in parallel, each in one thread.
  */
-#ifndef MSP_COMPARE_DIFF_ANALYZE_H
-#define MSP_COMPARE_DIFF_ANALYZE_H
+#ifndef MSP_COMPARE_FIRST_ANALYZE_H
+#define MSP_COMPARE_FIRST_ANALYZE_H
 
 #include <stdbool.h>
 #include "core/str.h"

@@ -1,6 +1,6 @@
-/* diff_node.h - what one rank knows about its calls, shared by the files of the first-difference analysis. */
-#ifndef MSP_COMPARE_DIFF_NODE_H
-#define MSP_COMPARE_DIFF_NODE_H
+/* node.h - what one rank knows about its calls, shared by the files of the first-difference analysis. */
+#ifndef MSP_COMPARE_FIRST_NODE_H
+#define MSP_COMPARE_FIRST_NODE_H
 
 #include <limits.h>
 #include "compare/first/analyze.h"

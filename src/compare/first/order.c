@@ -98,7 +98,7 @@ root_of(web *w, size_t i)
 }
 
 static void
-join(web *w, size_t a, size_t b)
+join_nodes(web *w, size_t a, size_t b)
 {
     w->connected[a] = w->connected[b] = true;
     a = root_of(w, a);
@@ -228,7 +228,7 @@ link_with_rank(web *w, size_t rank, size_t i, size_t other, msp_buf *scratch)
         c->cursor = w->next_alike[at];
         if (taken || !is_peer(msp_order_call(&w->ranks[other], at - w->base[other]), w->ranks[rank].rank))
             continue;
-        join(w, w->base[rank] + i, at);
+        join_nodes(w, w->base[rank] + i, at);
         return;
     }
 }

@@ -1,5 +1,5 @@
 /*
- * diff_rank.c - one rank of the first-difference analysis: its rows become a JSON file, and of its calls it keeps the
+ * rank.c - one rank of the first-difference analysis: its rows become a JSON file, and of its calls it keeps the
  * communication and the first compute call that differs before each.
  */
 #include <assert.h>
@@ -16,36 +16,17 @@ static const double THRESHOLD = 0.5;
 
 /* ---- names --------------------------------------------------------------------------------------------------- */
 
-static bool
-contains(msp_str s, msp_str part)
-{
-    return msp_str_find(s, part) != NULL;
-}
-
 /* Creation without values and copies: what they hold says nothing about a computation. */
 static bool
 is_ignored(msp_str name)
 {
-    static const msp_str parts[] = {{"Torch.empty", 11},
-                                    {"Torch.fill", 10},
-                                    {"Tensor.__setitem__", 18},
-                                    {"parameters_grad", 15},
-                                    {"Tensor.to", 9}};
+    static const char *const parts[] = {"Torch.empty", "Torch.fill", "Tensor.__setitem__", "parameters_grad",
+                                        "Tensor.to"};
 
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-        if (contains(name, parts[i]))
+        if (msp_str_has(name, parts[i]))
             return true;
     return false;
-}
-
-static size_t
-count_parts(msp_str name)
-{
-    size_t n = 1;
-
-    for (size_t i = 0; i < name.len; i++)
-        n += name.p[i] == '.';
-    return n;
 }
 
 /* ---- cells --------------------------------------------------------------------------------------------------- */
@@ -88,7 +69,7 @@ exceeds_threshold(const msp_cell *c)
 static bool
 is_seed_output(const msp_da_rank *r)
 {
-    return contains(r->api, MSP_STR("npu_fusion_attention")) && (r->output_rows == 4 || r->output_rows == 5);
+    return msp_str_has(r->api, "npu_fusion_attention") && (r->output_rows == 4 || r->output_rows == 5);
 }
 
 static bool
@@ -190,7 +171,7 @@ msp_da_rank_open(msp_da_rank **out, const char *path, msp_compare_mode mode, int
 }
 
 static msp_status
-flush(msp_da_rank *r, size_t at, msp_error *err)
+flush_text(msp_da_rank *r, size_t at, msp_error *err)
 {
     msp_status st = msp_buf_status(&r->buf, err);
 
@@ -264,7 +245,7 @@ begin_call(msp_da_rank *r, msp_str api, msp_error *err)
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     r->api = (msp_str){copy, api.len};
     r->open = true;
-    r->wanted = count_parts(api) >= 4;
+    r->wanted = msp_str_count(api, '.') >= 3;
     r->same = true;
     r->comm = msp_comm_is(api);
     r->ignored = is_ignored(api);
@@ -331,7 +312,7 @@ end_call(msp_da_rank *r, msp_error *err)
     msp_json_end_object(&r->json);
     op.len = r->written + r->buf.len - op.offset;
     st = note_call(r, op, err);
-    return st == MSP_OK ? flush(r, FLUSH_AT, err) : st;
+    return st == MSP_OK ? flush_text(r, FLUSH_AT, err) : st;
 }
 
 msp_status
@@ -367,7 +348,7 @@ msp_da_rank_finish(msp_da_rank *r, msp_error *err)
     if (st != MSP_OK)
         return st;
     msp_json_end_object(&r->json);
-    st = flush(r, 0, err);
+    st = flush_text(r, 0, err);
     return st == MSP_OK ? msp_file_commit(&r->file, err) : st;
 }
 

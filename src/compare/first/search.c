@@ -1,5 +1,5 @@
 /*
- * diff_search.c - which call differs first, over all ranks.
+ * search.c - which call differs first, over all ranks.
  *
  * A training step is, per rank, compute calls between communication calls. Communication calls of different ranks that
  * belong together happen at the same time, so they get the same layer: the longest chain of communication before them.
@@ -52,7 +52,7 @@ search_after(msp_da_findings *f, msp_da_rank *const *ranks, size_t n, msp_error 
 
 /* Keep what is first: (layer, place in it); ties stay. */
 static msp_status
-offer(msp_da_findings *f, size_t rank, const msp_da_op *op, int layer, msp_error *err)
+offer_difference(msp_da_findings *f, size_t rank, const msp_da_op *op, int layer, msp_error *err)
 {
     if (op->len == 0)
         return MSP_OK;
@@ -78,9 +78,9 @@ search_layers(msp_da_findings *f, msp_da_rank *const *ranks, const msp_order *o,
         for (size_t i = 0; st == MSP_OK && i < r->nnodes; i++) {
             int layer = o->layer[o->base[rank] + i];
 
-            st = offer(f, rank, &r->nodes[i].before, layer, err);
+            st = offer_difference(f, rank, &r->nodes[i].before, layer, err);
             if (st == MSP_OK && !r->nodes[i].same)
-                st = offer(f, rank, &r->nodes[i].op, layer, err);
+                st = offer_difference(f, rank, &r->nodes[i].op, layer, err);
         }
     }
     return st;

@@ -4,11 +4,11 @@
  * Every tensor of both sides has a row, in the order of the keys; rows are worked on in blocks by the pool.
  */
 #include <stdio.h>
-#include <time.h>
 #include "compare/graph/row.h"
 #include "compare/pair/outputs.h"
 #include "compare/explain/suspect.h"
 #include "core/alloc.h"
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/path.h"
 #include "core/pool.h"
@@ -328,7 +328,7 @@ compare_rows(graph *g)
 }
 
 static void
-release(graph *g)
+release_graph(graph *g)
 {
     for (size_t i = 0; i < 3; i++) {
         msp_table_close(g->tables[i]);
@@ -342,27 +342,18 @@ release(graph *g)
     msp_graph_items_release(&g->sides[1]);
 }
 
-static double
-seconds_now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 void
 msp_graph_compare(msp_run *run, const msp_plan_pair *plan, msp_compare_pair *out)
 {
     msp_error err = {MSP_OK, ""};
     graph g = {.run = run, .plan = plan, .out = out, .err = &err, .common = run->opt->common, .first_wrong = -1};
-    double start = seconds_now();
+    double start = msp_clock_seconds();
 
     out->status = read_sides(&g);
     if (out->status == MSP_OK)
         out->status = compare_rows(&g);
     if (out->status != MSP_OK)
         out->error = msp_result_text(msp_str_of(err.message));
-    release(&g);
-    out->seconds = seconds_now() - start;
+    release_graph(&g);
+    out->seconds = msp_clock_seconds() - start;
 }

@@ -123,7 +123,7 @@ is_chosen(int64_t n, const int64_t *list, size_t count)
 }
 
 static char *
-numbered(const char *word, int64_t n)
+numbered_name(const char *word, int64_t n)
 {
     char buf[48];
 
@@ -162,7 +162,7 @@ add_graph_folder(walker *w, const char *path)
     if (step < 0 || rank < 0 || !is_chosen(rank, w->opt->rank_id, w->opt->nrank_id) ||
         !is_chosen(step, w->opt->step_id, w->opt->nstep_id))
         return MSP_OK;
-    return add_place(w, path, rank, step, numbered("step", step), numbered("rank", rank));
+    return add_place(w, path, rank, step, numbered_name("step", step), numbered_name("rank", rank));
 }
 
 /* A folder with .npy files: its path below the root is its name. */
@@ -184,7 +184,7 @@ is_npy(const char *name)
 }
 
 static msp_status
-walk(walker *w, const char *path, int depth)
+walk_folder(walker *w, const char *path, int depth)
 {
     msp_dir_list names = {0};
     bool folders = false, npy = false;
@@ -199,7 +199,7 @@ walk(walker *w, const char *path, int depth)
             st = no_memory(w->err);
         } else if (msp_path_kind_of(child) == MSP_PATH_DIR) {
             folders = true;
-            st = walk(w, child, depth + 1);
+            st = walk_folder(w, child, depth + 1);
         } else {
             npy = npy || is_npy(names.names[i]);
         }
@@ -239,7 +239,7 @@ run_length(const msp_dump_layout *l, size_t first)
 }
 
 static msp_status
-find(msp_dump_layout *out, const char *path, const msp_compare_options *opt, msp_error *err)
+find_dumps(msp_dump_layout *out, const char *path, const msp_compare_options *opt, msp_error *err)
 {
     walker w = {.opt = opt, .out = out, .root_len = strlen(path), .err = err};
     msp_status st;
@@ -248,7 +248,7 @@ find(msp_dump_layout *out, const char *path, const msp_compare_options *opt, msp
         return msp_error_set(err, MSP_E_NOT_FOUND, "%s: there is no such path", path);
     if (msp_path_kind_of(path) != MSP_PATH_DIR)
         return msp_error_set(err, MSP_E_INVALID, "%s: the dump of a static graph is a folder", path);
-    st = walk(&w, path, 0);
+    st = walk_folder(&w, path, 0);
     if (st != MSP_OK)
         return st;
     if (out->count == 0)
@@ -301,9 +301,9 @@ msp_graph_plan(msp_plan *out, const msp_compare_options *opt, msp_error *err)
     size_t i = 0, k = 0, cap = 0;
 
     *out = (msp_plan){0};
-    st = find(&out->npu, opt->npu_path, opt, err);
+    st = find_dumps(&out->npu, opt->npu_path, opt, err);
     if (st == MSP_OK)
-        st = find(&out->bench, opt->bench_path, opt, err);
+        st = find_dumps(&out->bench, opt->bench_path, opt, err);
     while (st == MSP_OK && (i < out->npu.count || k < out->bench.count)) {
         int order = i == out->npu.count     ? 1
                     : k == out->bench.count ? -1

@@ -23,7 +23,7 @@ typedef enum reason {
 } reason;
 
 static const char *
-sentence(reason r)
+reason_sentence(reason r)
 {
     switch (r) {
     case RED_NOT_FINITE:
@@ -62,7 +62,7 @@ typedef struct reasons {
 } reasons;
 
 static void
-add(reasons *rs, reason r)
+add_reason(reasons *rs, reason r)
 {
     if (!rs->has[r]) {
         rs->has[r] = true;
@@ -123,9 +123,9 @@ static void
 check_alone(reasons *rs, const msp_judged *j, double abs_err)
 {
     if (is_not_finite(&j->n->stats[MSP_STAT_MAX]) || is_not_finite(&j->n->stats[MSP_STAT_MIN]))
-        add(rs, RED_NOT_FINITE);
+        add_reason(rs, RED_NOT_FINITE);
     else if (abs_err > 1e10)
-        add(rs, RED_ABS_ERROR);
+        add_reason(rs, RED_ABS_ERROR);
 }
 
 static bool
@@ -139,17 +139,17 @@ static void
 check_pair(reasons *rs, const facts *in, const facts *out, msp_compare_mode mode)
 {
     if (is_magnitude_larger(in->abs_err, out->abs_err))
-        add(rs, YELLOW_MAGNITUDE);
+        add_reason(rs, YELLOW_MAGNITUDE);
     if (mode == MSP_MODE_REAL) {
         if (in->ratio > 0.9 && out->ratio < 0.6)
-            add(rs, RED_RATIO);
+            add_reason(rs, RED_RATIO);
         else if (in->ratio - out->ratio > 0.1)
-            add(rs, YELLOW_RATIO);
+            add_reason(rs, YELLOW_RATIO);
     }
     if (out->rel_err > 0.1 && in->rel_err < 0.01)
-        add(rs, YELLOW_REL_ERROR);
+        add_reason(rs, YELLOW_REL_ERROR);
     if (mode == MSP_MODE_REAL && in->cosine - out->cosine > 0.1)
-        add(rs, YELLOW_COSINE);
+        add_reason(rs, YELLOW_COSINE);
 }
 
 /* Over all inputs and parameters of a call; NAN while there is none. */
@@ -159,7 +159,7 @@ typedef struct extremes {
 } extremes;
 
 static void
-widen(extremes *e, const facts *in)
+widen_extremes(extremes *e, const facts *in)
 {
     facts *w = &e->worst_case;
 
@@ -190,7 +190,7 @@ check_output(reasons *rs, const msp_judged *rows, size_t n, const extremes *e, c
     if (!out->counts)
         return;
     if (mode == MSP_MODE_STATISTICS && out->rel_err > 0.5)
-        add(rs, RED_REL_ERROR);
+        add_reason(rs, RED_REL_ERROR);
     if (e->any)
         check_pair(&any, &e->worst_case, out, mode);
     if (any.count == 0)
@@ -205,7 +205,7 @@ check_output(reasons *rs, const msp_judged *rows, size_t n, const extremes *e, c
 
 /* A red row tells its red reasons only. */
 static void
-apply(msp_judged *j, const reasons *rs)
+show_reasons(msp_judged *j, const reasons *rs)
 {
     bool red = false;
 
@@ -217,7 +217,7 @@ apply(msp_judged *j, const reasons *rs)
         if (is_red(rs->list[i]) == red) {
             if (j->message.len > 0)
                 msp_buf_char(&j->message, '\n');
-            msp_buf_text(&j->message, sentence(rs->list[i]));
+            msp_buf_text(&j->message, reason_sentence(rs->list[i]));
         }
 }
 
@@ -230,7 +230,7 @@ msp_highlight_api(msp_judged *rows, size_t n, msp_compare_mode mode)
         if (is_in(&rows[i])) {
             facts in = facts_of(&rows[i], mode);
 
-            widen(&e, &in);
+            widen_extremes(&e, &in);
         }
     for (size_t i = 0; i < n; i++) {
         facts f = facts_of(&rows[i], mode);
@@ -240,7 +240,7 @@ msp_highlight_api(msp_judged *rows, size_t n, msp_compare_mode mode)
         if (rows[i].n->state == STATE_OUTPUT)
             check_output(&rs, rows, n, &e, &f, mode);
         if (!rows[i].consistent)
-            add(&rs, YELLOW_GRAD);
-        apply(&rows[i], &rs);
+            add_reason(&rs, YELLOW_GRAD);
+        show_reasons(&rows[i], &rs);
     }
 }

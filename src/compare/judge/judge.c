@@ -54,7 +54,7 @@ judge_real(msp_judged *j, const msp_measurer *m, bool fuzzy)
  * the original's bound for that.
  */
 static bool
-exceeds(const msp_num *diff, const msp_num *rel)
+exceeds_limit(const msp_num *diff, const msp_num *rel)
 {
     if (diff->word != NULL)
         return false;
@@ -85,7 +85,7 @@ judge_stats(msp_judged *j)
     } else {
         msp_measure_stats(j);
         for (int i = 0; i < MSP_NSTATS; i++)
-            warn |= exceeds(&j->diff[i], &j->rel[i]) || is_one_sided(&j->n->stats[i], &j->b->stats[i]);
+            warn |= exceeds_limit(&j->diff[i], &j->rel[i]) || is_one_sided(&j->n->stats[i], &j->b->stats[i]);
         j->verdict = warn ? VERDICT_WARNING : VERDICT_CLEAN;
         if (warn)
             msp_buf_text(&j->message, "Need double check api accuracy. ");
@@ -97,7 +97,7 @@ judge_stats(msp_judged *j)
 /* ---- md5 --------------------------------------------------------------------------------------------------------- */
 
 static msp_str
-checksum(const msp_val *v)
+checksum_text(const msp_val *v)
 {
     return v->kind == VAL_TEXT ? (msp_str){v->as.p, v->len} : MSP_STR("N/A");
 }
@@ -106,7 +106,7 @@ checksum(const msp_val *v)
 static bool
 is_unknown(const msp_row *r)
 {
-    return r->whole != 0 && msp_str_eq(checksum(&r->md5), MSP_STR("N/A"));
+    return r->whole != 0 && msp_str_eq(checksum_text(&r->md5), MSP_STR("N/A"));
 }
 
 /* How the tensors were put together, as far as that matters. */
@@ -131,7 +131,8 @@ judge_md5(msp_judged *j)
     if (j->b == NULL || is_unknown(j->n) || is_unknown(j->b))
         j->verdict = VERDICT_NA;
     else
-        j->verdict = msp_str_eq(checksum(&j->n->md5), checksum(&j->b->md5)) ? VERDICT_PASS : VERDICT_DIFFERENT;
+        j->verdict =
+            msp_str_eq(checksum_text(&j->n->md5), checksum_text(&j->b->md5)) ? VERDICT_PASS : VERDICT_DIFFERENT;
 }
 
 void

@@ -1,5 +1,5 @@
 /*
- * legacy_judge.c - rows measured and judged as ptdbg_ascend and torch_npu.hooks did.
+ * judge.c - rows measured and judged as ptdbg_ascend and torch_npu.hooks did.
  *
  * The numbers are the kernels'. The older rules differ from the newer in what they say where there is no number, and in
  * NaN and infinities: to them one NaN anywhere made the whole result NaN, while the kernels leave such places out. So
@@ -77,13 +77,13 @@ rounded6(double v)
 /* ---- pieces ------------------------------------------------------------------------------------------------------ */
 
 static msp_num
-word(const char *text, double v)
+word_of(const char *text, double v)
 {
     return (msp_num){text, v};
 }
 
 static msp_num
-number(double v)
+number_of(double v)
 {
     return (msp_num){NULL, v};
 }
@@ -92,11 +92,11 @@ static void
 all_words(msp_judged *j, const char *text)
 {
     for (int i = 0; i < NMETRICS; i++)
-        j->metric[i] = word(text, NAN);
+        j->metric[i] = word_of(text, NAN);
 }
 
 static void
-say(msp_judged *j, const char *text)
+set_message(msp_judged *j, const char *text)
 {
     msp_buf_text(&j->message, text);
 }
@@ -137,9 +137,9 @@ judge_scalar(msp_judged *j, const msp_tensor *n, const msp_tensor *b)
     double d = scalar_error(n, b);
     bool differs = n->dtype == MSP_BOOL && d != 0;
 
-    j->metric[METRIC_COSINE] = differs ? word("0", 0) : word("1", 1);
-    j->metric[METRIC_MAX_ABS] = number(d);
-    say(j, "This is type of scalar data, can not compare.");
+    j->metric[METRIC_COSINE] = differs ? word_of("0", 0) : word_of("1", 1);
+    j->metric[METRIC_MAX_ABS] = number_of(d);
+    set_message(j, "This is type of scalar data, can not compare.");
 }
 
 static void
@@ -149,18 +149,18 @@ judge_cosine(msp_judged *j, const msp_metrics *r)
     msp_num *out = &j->metric[METRIC_COSINE];
     double v;
 
-    *out = word("Nan", NAN);
+    *out = word_of("Nan", NAN);
     if (r->count == 1) {
-        *out = word("1.000000", 1);
-        say(j, "This tensor is scalar.");
+        *out = word_of("1.000000", 1);
+        set_message(j, "This tensor is scalar.");
     } else if (r->nonfinite > 0 || (isnan(r->cosine) && npu_zero == bench_zero)) {
-        say(j, "Cannot compare by Cosine Similarity, the dump data has NaN.");
+        set_message(j, "Cannot compare by Cosine Similarity, the dump data has NaN.");
     } else if (npu_zero != bench_zero) {
-        say(j, npu_zero ? "Cannot compare by Cosine Similarity, All the data is Zero in npu dump data."
-                        : "Cannot compare by Cosine Similarity, All the data is Zero in Bench dump data.");
+        set_message(j, npu_zero ? "Cannot compare by Cosine Similarity, All the data is Zero in npu dump data."
+                                : "Cannot compare by Cosine Similarity, All the data is Zero in Bench dump data.");
     } else {
         v = rounded6(r->cosine);
-        *out = v > 0.99999 ? word("1.0", 1) : number(v);
+        *out = v > 0.99999 ? word_of("1.0", 1) : number_of(v);
     }
 }
 
@@ -183,14 +183,14 @@ judge_2(msp_judged *j, const msp_measurer *m, const msp_tensor *n, const msp_ten
     msp_metrics r;
 
     if (n->numel == 0) {
-        j->metric[METRIC_COSINE] = word("1", 1);
-        j->metric[METRIC_MAX_ABS] = word("0", 0);
-        say(j, "This is empty data, can not compare.");
+        j->metric[METRIC_COSINE] = word_of("1", 1);
+        j->metric[METRIC_MAX_ABS] = word_of("0", 0);
+        set_message(j, "This is empty data, can not compare.");
         return;
     }
     if (msp_metrics_brief(&r, n, b, m->threads, NULL) != MSP_OK) { /* the only way for it to fail */
         all_words(j, "shape unmatched");
-        say(j, "Shape of NPU and bench Tensor do not match. Skipped.");
+        set_message(j, "Shape of NPU and bench Tensor do not match. Skipped.");
         return;
     }
     if (n->ndim == 0) {
@@ -198,9 +198,9 @@ judge_2(msp_judged *j, const msp_measurer *m, const msp_tensor *n, const msp_ten
         return;
     }
     if (n->dtype != b->dtype)
-        say(j, "Dtype of NPU and bench Tensor do not match.");
+        set_message(j, "Dtype of NPU and bench Tensor do not match.");
     judge_cosine(j, &r);
-    j->metric[METRIC_MAX_ABS] = number(r.nonfinite == 0 ? r.max_abs_err : plain_max_abs(n, b));
+    j->metric[METRIC_MAX_ABS] = number_of(r.nonfinite == 0 ? r.max_abs_err : plain_max_abs(n, b));
 }
 
 /* ---- 3.x to 6.0 -------------------------------------------------------------------------------------------------- */
@@ -211,14 +211,14 @@ judge_3(msp_judged *j, const msp_measurer *m, const msp_tensor *n, const msp_ten
 {
     msp_measure_opened(m, j, n, b);
     if (n->numel == 0) {
-        j->metric[METRIC_MAX_ABS] = j->metric[METRIC_MAX_REL] = number(0);
+        j->metric[METRIC_MAX_ABS] = j->metric[METRIC_MAX_REL] = number_of(0);
     } else if (n->ndim == 0 && msp_tensor_same_shape(n, b)) {
         msp_buf_clear(&j->message);
-        say(j, "This is type of scalar data, can not compare.");
-        j->metric[METRIC_ONE_THOUSANDTH] = j->metric[METRIC_FIVE_THOUSANDTHS] = word("Nan", NAN);
+        set_message(j, "This is type of scalar data, can not compare.");
+        j->metric[METRIC_ONE_THOUSANDTH] = j->metric[METRIC_FIVE_THOUSANDTHS] = word_of("Nan", NAN);
     } else if (n->numel == 1 && j->metric[METRIC_COSINE].word != NULL && j->metric[METRIC_COSINE].word[0] == 'u') {
         msp_buf_clear(&j->message);
-        say(j, "This tensor is scalar.");
+        set_message(j, "This tensor is scalar.");
     }
 }
 
@@ -260,7 +260,7 @@ judge_values(msp_judged *j, const msp_legacy_look *look, const msp_measurer *m, 
         return;
     }
     if (n->numel == 0 && b->numel == 0) {
-        j->metric[METRIC_COSINE] = j->metric[METRIC_RMSE] = j->metric[METRIC_MAPE] = word("empty", NAN);
+        j->metric[METRIC_COSINE] = j->metric[METRIC_RMSE] = j->metric[METRIC_MAPE] = word_of("empty", NAN);
         return;
     }
     if (msp_metrics_brief(&r, n, b, m->threads, NULL) != MSP_OK) {
@@ -272,9 +272,9 @@ judge_values(msp_judged *j, const msp_legacy_look *look, const msp_measurer *m, 
     if (r.nonfinite > 0 || r.mape_count < r.count)
         plain_errors(n, b, r.nonfinite == 0 ? &(double){0} : &rmse, &mape);
     /* the kernels call two vectors of zeros equal; here a vector of zeros has no direction */
-    j->metric[METRIC_COSINE] = number(r.nonfinite > 0 || r.sq_n == 0 || r.sq_b == 0 ? NAN : r.cosine);
-    j->metric[METRIC_RMSE] = number(rmse);
-    j->metric[METRIC_MAPE] = number(rint(mape * 100 * 1e4) / 1e4);
+    j->metric[METRIC_COSINE] = number_of(r.nonfinite > 0 || r.sq_n == 0 || r.sq_b == 0 ? NAN : r.cosine);
+    j->metric[METRIC_RMSE] = number_of(rmse);
+    j->metric[METRIC_MAPE] = number_of(rint(mape * 100 * 1e4) / 1e4);
     if (isinf(mape) || fabs(mape) > 1e9) /* no decimals left to round */
         j->metric[METRIC_MAPE].v = mape * 100;
 }
@@ -342,11 +342,11 @@ judge_real(msp_judged *j, const msp_legacy_look *look, const msp_measurer *m, bo
 
     if (j->b == NULL) {
         all_words(j, hooks ? "unmatched" : "Nan");
-        say(j, "No bench data matched.");
+        set_message(j, "No bench data matched.");
     } else {
         judge_tensors(j, look, m);
         if (fuzzy && !msp_str_eq(msp_row_name(j->n), msp_row_name(j->b)))
-            say(j, " Fuzzy matching data, the comparison accuracy may be affected.");
+            set_message(j, " Fuzzy matching data, the comparison accuracy may be affected.");
     }
     if (hooks)
         j->verdict = VERDICT_NONE;
@@ -370,7 +370,7 @@ msp_legacy_judge(msp_judged *j, msp_compare_mode mode, const msp_legacy_look *lo
     j->colour = MSP_ROW_PLAIN;
     j->bytes = 0;
     for (int i = 0; i < NMETRICS; i++)
-        j->metric[i] = word("Nan", NAN);
+        j->metric[i] = word_of("Nan", NAN);
     judge_real(j, look, m, fuzzy);
 }
 

@@ -1,8 +1,8 @@
 /*
  * legacy.h - dumps of ptdbg_ascend and torch_npu.hooks in the pipeline.
  *
- * A file becomes rows (legacy_rows.c), operators find their partners by the tools' own rule (legacy_match.c), rows are
- * judged (legacy_judge.c) and shown (legacy_show.c) as those tools did. What lies between, the walk of the matcher, the
+ * A file becomes rows (rows.c), operators find their partners by the tools' own rule (match.c), rows are
+ * judged (judge.c) and shown (show.c) as those tools did. What lies between, the walk of the matcher, the
  * kernels, the blocks, the tables and the advisor, is the engine's own.
  */
 #ifndef MSP_COMPARE_LEGACY_H

@@ -1,4 +1,4 @@
-/* legacy_match.c - which group of lines meets which: see legacy.h. */
+/* match.c - which group of lines meets which: see legacy.h. */
 #include "compare/legacy/legacy.h"
 #include "core/alloc.h"
 

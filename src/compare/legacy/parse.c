@@ -1,4 +1,4 @@
-/* legacy_parse.c - what ptdbg_ascend.parse() prints: stacks as Python shows a traceback, statistics as one line each.
+/* parse.c - what ptdbg_ascend.parse() prints: stacks as Python shows a traceback, statistics as one line each.
  */
 #include "compare/legacy/legacy.h"
 #include "text/pytext.h"

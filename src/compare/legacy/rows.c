@@ -1,5 +1,5 @@
 /*
- * legacy_rows.c - a .pkl of ptdbg_ascend or torch_npu.hooks as rows, and its lines as groups.
+ * rows.c - a .pkl of ptdbg_ascend or torch_npu.hooks as rows, and its lines as groups.
  *
  * The files do not say where an operator begins. ptdbg_ascend ends a group where a line with an output is followed by
  * one without (with stacks behind each operator: where a stack is followed by something else); torch_npu.hooks ends it

@@ -1,4 +1,4 @@
-/* legacy_show.c - the tables of ptdbg_ascend and torch_npu.hooks: columns, and a judged row as cells. */
+/* show.c - the tables of ptdbg_ascend and torch_npu.hooks: columns, and a judged row as cells. */
 #include <math.h>
 #include "compare/legacy/legacy.h"
 #include "text/pytext.h"

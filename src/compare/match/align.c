@@ -25,18 +25,6 @@ typedef struct call_name {
     bool layer; /* the number stands at the end: "Module.fc.Linear.forward.0" */
 } call_name;
 
-/* Cut the last part off. */
-static msp_str
-pop_part(msp_str *s)
-{
-    const char *end = s->p + s->len, *p = end;
-
-    while (p > s->p && p[-1] != '.')
-        p--;
-    s->len = p > s->p ? (size_t)(p - s->p) - 1 : 0;
-    return (msp_str){p, (size_t)(end - p)};
-}
-
 static direction
 way_of(msp_str word)
 {
@@ -47,15 +35,15 @@ static call_name
 parse_name(msp_str api)
 {
     call_name n = {.function = api};
-    msp_str last = pop_part(&n.function);
+    msp_str last = msp_str_pop(&n.function);
     unsigned long long number;
 
     n.way = way_of(last);
     if (n.way != NEITHER) {
-        n.number = pop_part(&n.function);
+        n.number = msp_str_pop(&n.function);
     } else if (msp_str_to_u64(last, &number)) {
         n.number = last;
-        n.way = way_of(pop_part(&n.function));
+        n.way = way_of(msp_str_pop(&n.function));
         n.layer = true;
     }
     if (n.way == NEITHER || n.function.len == 0)
@@ -69,30 +57,25 @@ msp_align_function(msp_str api)
     return parse_name(api).function;
 }
 
-/* The name of the backward call that belongs to a forward call. */
+/* The call of the other way that belongs to this one: a forward call's backward call, or the reverse. */
 static msp_str
-backward_name(msp_str forward, msp_buf *scratch)
+counterpart_name(msp_str api, direction way, msp_buf *scratch)
 {
-    call_name n = parse_name(forward);
+    call_name n = parse_name(api);
+    const char *word = way == FORWARD ? "forward" : "backward";
 
     msp_buf_clear(scratch);
     msp_buf_str(scratch, n.function);
-    msp_buf_text(scratch, n.layer ? ".backward." : ".");
+    msp_buf_char(scratch, '.');
+    if (n.layer) {
+        msp_buf_text(scratch, word);
+        msp_buf_char(scratch, '.');
+    }
     msp_buf_str(scratch, n.number);
-    msp_buf_text(scratch, n.layer ? "" : ".backward");
-    return msp_buf_view(scratch);
-}
-
-static msp_str
-forward_name(msp_str backward, msp_buf *scratch)
-{
-    call_name n = parse_name(backward);
-
-    msp_buf_clear(scratch);
-    msp_buf_str(scratch, n.function);
-    msp_buf_text(scratch, n.layer ? ".forward." : ".");
-    msp_buf_str(scratch, n.number);
-    msp_buf_text(scratch, n.layer ? "" : ".forward");
+    if (!n.layer) {
+        msp_buf_char(scratch, '.');
+        msp_buf_text(scratch, word);
+    }
     return msp_buf_view(scratch);
 }
 
@@ -302,7 +285,8 @@ take_stream(aligner *g, direction way)
         for (uint32_t i = 0; i < rows->napis; i++) {
             if (parse_name(rows->apis[i].name).way != way)
                 continue;
-            if (way == BACKWARD && find_call(g, side, forward_name(rows->apis[i].name, &g->scratch)) != NULL)
+            if (way == BACKWARD &&
+                find_call(g, side, counterpart_name(rows->apis[i].name, FORWARD, &g->scratch)) != NULL)
                 continue;
             g->stream[side][g->count[side]++] = i;
         }
@@ -312,7 +296,7 @@ take_stream(aligner *g, direction way)
 
 /* A backward call goes with its forward call; what is neither, with its namesake. */
 static bool
-follow(aligner *g)
+pair_other_calls(aligner *g)
 {
     const msp_rows *n = g->sides[0].rows, *b = g->sides[1].rows;
 
@@ -326,11 +310,12 @@ follow(aligner *g)
         if (way == NEITHER) {
             e = find_call(g, 1, name);
         } else {
-            forward = find_call(g, 0, forward_name(name, &g->scratch));
+            forward = find_call(g, 0, counterpart_name(name, FORWARD, &g->scratch));
             if (forward == NULL) /* it has a stream of its own */
                 continue;
             if (g->out->partner[forward->value] != MATCH_NONE)
-                e = find_call(g, 1, backward_name(b->apis[g->out->partner[forward->value]].name, &g->scratch));
+                e = find_call(g, 1,
+                              counterpart_name(b->apis[g->out->partner[forward->value]].name, BACKWARD, &g->scratch));
         }
         g->out->partner[i] = e == NULL ? MATCH_NONE : (uint32_t)e->value;
     }
@@ -428,8 +413,8 @@ msp_align_calls(msp_alignment *out, const msp_align_side sides[2], msp_error *er
     g.use_modules = has_modules(&sides[0]) && has_modules(&sides[1]);
     /* what is left of the streams of the last call is the forward calls' */
     ok = bench_met != NULL && make_room(&g) && index_names(&g) && take_stream(&g, BACKWARD) &&
-         align_stream(&g, bench_met) && take_stream(&g, FORWARD) && align_stream(&g, bench_met) && follow(&g) &&
-         list_gaps(&g, bench_met);
+         align_stream(&g, bench_met) && take_stream(&g, FORWARD) && align_stream(&g, bench_met) &&
+         pair_other_calls(&g) && list_gaps(&g, bench_met);
     for (int side = 0; side < 2; side++) {
         msp_free(g.ids[side]);
         msp_free(g.stream[side]);

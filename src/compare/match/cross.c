@@ -46,15 +46,6 @@ no_memory(msp_error *err)
 
 /* ---- functions ----------------------------------------------------------------------------------------------- */
 
-static bool
-is_digits(const char *p, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (p[i] < '0' || p[i] > '9')
-            return false;
-    return n > 0;
-}
-
 msp_str
 msp_cross_stem(msp_str api)
 {
@@ -69,7 +60,7 @@ msp_cross_stem(msp_str api)
         return none;
     for (number = end; number > 0 && api.p[number - 1] != '.'; number--)
         continue;
-    if (number < 2 || !is_digits(api.p + number, end - number))
+    if (number < 2 || !msp_str_is_digits((msp_str){api.p + number, end - number}))
         return none;
     return (msp_str){api.p, number - 1};
 }
@@ -93,7 +84,7 @@ with_prefix(const char *prefix, msp_str rest, msp_buf *scratch)
 }
 
 static msp_str
-after(msp_str s, size_t n)
+text_after(msp_str s, size_t n)
 {
     return (msp_str){s.p + n, s.len - n};
 }
@@ -114,10 +105,10 @@ msp_cross_builtin(msp_str stem, msp_buf *scratch)
             return msp_str_of(renamed_others[i].is);
     for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
         if (msp_str_starts(stem, prefixes[i].ms))
-            return with_prefix(prefixes[i].pt, after(stem, prefixes[i].ms.len), scratch);
+            return with_prefix(prefixes[i].pt, text_after(stem, prefixes[i].ms.len), scratch);
     if (!msp_str_starts(stem, functional))
         return stem;
-    name = after(stem, functional.len);
+    name = text_after(stem, functional.len);
     for (size_t i = 0; i < sizeof(renamed_functions) / sizeof(renamed_functions[0]); i++)
         if (msp_str_eq(name, msp_str_of(renamed_functions[i].name)))
             return msp_str_of(renamed_functions[i].is);
@@ -415,7 +406,7 @@ add_with_rule(msp_buf *out, const api_rule *r, msp_str rest)
     while (at + len < end && at[len] != '.')
         len++;
     to = paired_position(lists, (msp_str){at, len});
-    if (to == NULL && is_digits(at, len))
+    if (to == NULL && msp_str_is_digits((msp_str){at, len}))
         return false;
     msp_buf_add(out, rest.p, (size_t)(at - rest.p));
     if (to != NULL)
@@ -435,7 +426,7 @@ api_key(const msp_rows *npu, const msp_row *row, msp_buf *scratch, void *ctx)
 
     if (pt.len == 0 || !msp_str_starts(name, stem))
         return name;
-    rest = after(name, stem.len);
+    rest = text_after(name, stem.len);
     msp_buf_str(scratch, pt);
     if (p->rule[row->api] == MSP_CROSS_NONE)
         msp_buf_str(scratch, rest);
@@ -494,7 +485,7 @@ layer_key(const msp_rows *npu, const msp_row *row, msp_buf *scratch, void *ctx)
     if (partner == MSP_CROSS_NONE || !msp_str_starts(name, api))
         return (msp_str){NULL, 0};
     msp_buf_str(scratch, p->sides.bench->apis[partner].name);
-    msp_buf_str(scratch, after(name, api.len));
+    msp_buf_str(scratch, text_after(name, api.len));
     return msp_buf_view(scratch);
 }
 

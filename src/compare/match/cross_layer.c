@@ -12,6 +12,7 @@
 #include "core/alloc.h"
 #include "core/file.h"
 #include "core/path.h"
+#include "dump/construct.h"
 #include "dump/dump_read.h"
 
 static const char TOP_LAYER[] = "TopLayer";
@@ -25,9 +26,7 @@ typedef struct scopes {
     msp_str *type;   /* its class, or its function's name */
     msp_str *state;  /* "forward", "backward", "parameters_grad" */
     msp_map by_name; /* call name: index */
-    msp_json_doc construct;
-    msp_mapping construct_text;
-    msp_map parents; /* call name: member of construct */
+    msp_construct construct;
     msp_stack *stack;
 } scopes;
 
@@ -38,27 +37,6 @@ no_memory(msp_error *err)
 }
 
 /* ---- dotted names -------------------------------------------------------------------------------------------- */
-
-static bool
-is_digits(msp_str s)
-{
-    for (size_t i = 0; i < s.len; i++)
-        if (s.p[i] < '0' || s.p[i] > '9')
-            return false;
-    return s.len > 0;
-}
-
-/* Cut the last part off and return it. */
-static msp_str
-pop_part(msp_str *s)
-{
-    const char *end = s->p + s->len, *p = end;
-
-    while (p > s->p && p[-1] != '.')
-        p--;
-    s->len = p > s->p ? (size_t)(p - s->p) - 1 : 0;
-    return (msp_str){p, (size_t)(end - p)};
-}
 
 static void
 add_part(msp_buf *b, msp_str part)
@@ -83,22 +61,16 @@ is_layer(msp_str name)
 static bool
 split_layer(msp_str name, msp_str *path, msp_str *type, msp_str *state)
 {
-    msp_str rest = name, last = pop_part(&rest);
+    msp_str rest = name, last = msp_str_pop(&rest);
 
-    *state = is_digits(last) ? pop_part(&rest) : last;
-    *type = pop_part(&rest);
+    *state = msp_str_is_digits(last) ? msp_str_pop(&rest) : last;
+    *type = msp_str_pop(&rest);
     msp_str_shift(&rest);
     *path = rest;
     return state->len > 0 && type->len > 0 && rest.len > 0;
 }
 
 /* ---- stacks -------------------------------------------------------------------------------------------------- */
-
-static bool
-has(msp_str s, const char *part)
-{
-    return msp_str_find(s, msp_str_of(part)) != NULL;
-}
 
 /* The file of a frame "File path, line n, in f, \n code", and its function. */
 static msp_str
@@ -125,15 +97,16 @@ frame_function(msp_str frame)
 static bool
 is_framework_file(msp_str file)
 {
-    return has(file, "site-packages/torch") || has(file, "package/torch") || has(file, "site-packages/mindspore") ||
-           has(file, "package/mindspore");
+    return msp_str_has(file, "site-packages/torch") || msp_str_has(file, "package/torch") ||
+           msp_str_has(file, "site-packages/mindspore") || msp_str_has(file, "package/mindspore");
 }
 
 /* The layer's own method: what lies outside of it is no part of the way from the layer to the call. */
 static bool
 ends_layer(msp_str frame, bool mindspore)
 {
-    return mindspore ? has(frame, "construct") : has(frame, "in forward,") || has(frame, "in backward,");
+    return mindspore ? msp_str_has(frame, "construct")
+                     : msp_str_has(frame, "in forward,") || msp_str_has(frame, "in backward,");
 }
 
 /*
@@ -141,7 +114,7 @@ ends_layer(msp_str frame, bool mindspore)
  * inside out, from behind the collector's own wrapper to the layer's method.
  */
 static msp_str
-entrance(const msp_json *frames, bool mindspore)
+entrance_function(const msp_json *frames, bool mindspore)
 {
     size_t n = msp_json_count(frames), first = 0, end = n;
     bool wrapped = false;
@@ -150,7 +123,7 @@ entrance(const msp_json *frames, bool mindspore)
     for (size_t i = 0; i < n && end == n; i++) {
         msp_str f = msp_json_string(msp_json_at(frames, i));
 
-        if (has(f, "Template")) {
+        if (msp_str_has(f, "Template")) {
             wrapped = true;
             first = i + 1;
         } else if (wrapped && ends_layer(f, mindspore)) {
@@ -164,25 +137,13 @@ entrance(const msp_json *frames, bool mindspore)
             break;
         found = f;
     }
-    if (found.len == 0 || has(frame_file(found), "msprobe"))
+    if (found.len == 0 || msp_str_has(frame_file(found), "msprobe"))
         return (msp_str){NULL, 0};
     found = frame_function(found);
-    return has(found, "construct") || has(found, "__call__") ? (msp_str){NULL, 0} : found;
+    return msp_str_has(found, "construct") || msp_str_has(found, "__call__") ? (msp_str){NULL, 0} : found;
 }
 
 /* ---- scopes -------------------------------------------------------------------------------------------------- */
-
-/* The layer that a call runs in; construct.json has its name, or [name, micro step]. */
-static msp_str
-parent_of(const scopes *s, msp_str name)
-{
-    msp_map_entry *e = msp_map_get(&s->parents, name);
-    const msp_json *v = e != NULL ? msp_json_at(s->construct.root, (size_t)e->value) : NULL;
-
-    if (msp_json_kind_of(v) == MSP_JSON_ARRAY)
-        v = msp_json_at(v, 0);
-    return msp_json_string(v);
-}
 
 static bool
 has_no_stack_scope(msp_str name)
@@ -193,18 +154,18 @@ has_no_stack_scope(msp_str name)
 static void
 function_scope(msp_buf *out, scopes *s, size_t i, msp_str name)
 {
-    msp_str parent = parent_of(s, name), path, type, state, rest = name;
+    msp_str parent = msp_construct_parent(&s->construct, name), path, type, state, rest = name;
 
-    s->state[i] = pop_part(&rest);
-    if (is_digits(s->state[i]))
-        s->state[i] = pop_part(&rest);
+    s->state[i] = msp_str_pop(&rest);
+    if (msp_str_is_digits(s->state[i]))
+        s->state[i] = msp_str_pop(&rest);
     else
-        pop_part(&rest); /* the call's number */
-    s->type[i] = pop_part(&rest);
+        msp_str_pop(&rest); /* the call's number */
+    s->type[i] = msp_str_pop(&rest);
     if (parent.len > 0 && split_layer(parent, &path, &type, &state))
         add_part(out, path);
     if (s->stack != NULL && !has_no_stack_scope(name))
-        add_part(out, entrance(msp_stack_frames(s->stack, name), s->mindspore));
+        add_part(out, entrance_function(msp_stack_frames(s->stack, name), s->mindspore));
     add_part(out, s->type[i]);
 }
 
@@ -333,44 +294,6 @@ renumber_stages(scopes *s, msp_buf *scratch, msp_error *err)
 
 /* ---- one side ------------------------------------------------------------------------------------------------ */
 
-static char *
-beside(const char *json_path, const char *name)
-{
-    msp_str dir = msp_path_dir(json_path);
-    msp_buf b = {0};
-
-    msp_buf_str(&b, dir);
-    msp_buf_char(&b, '/');
-    msp_buf_text(&b, name);
-    if (b.failed)
-        msp_buf_release(&b);
-    return b.p;
-}
-
-static msp_status
-read_construct(scopes *s, const char *json_path, msp_error *err)
-{
-    char *path = beside(json_path, "construct.json");
-    msp_status st;
-
-    if (path == NULL)
-        return no_memory(err);
-    st = msp_map_open(&s->construct_text, path, err);
-    if (st == MSP_OK) {
-        st = msp_json_parse(&s->construct, s->construct_text.addr, s->construct_text.size, err);
-        if (st != MSP_OK)
-            msp_error_prefix(err, st, "%s: ", path);
-    }
-    if (st == MSP_OK && msp_json_count(s->construct.root) == 0)
-        st =
-            msp_error_set(err, MSP_E_INVALID, "%s holds no layers: layer mapping needs dumps of level L0 or mix", path);
-    msp_free(path);
-    for (size_t i = 0; st == MSP_OK && i < msp_json_count(s->construct.root); i++)
-        if (msp_map_put(&s->parents, msp_json_key(s->construct.root, i), (int64_t)i, NULL) == NULL)
-            st = no_memory(err);
-    return st;
-}
-
 /*
  * Without a stack the way from the layer to the call is not known, and calls are found by layer and name alone. So are
  * those of dumps whose stacks are in numbered groups, as with 8.3: a wrapper's frame no longer tells where the way
@@ -379,7 +302,7 @@ read_construct(scopes *s, const char *json_path, msp_error *err)
 static msp_status
 read_stack(scopes *s, const char *json_path, msp_error *err)
 {
-    char *path = beside(json_path, "stack.json");
+    char *path = msp_path_beside(json_path, "stack.json");
     msp_status st = MSP_OK;
 
     if (path == NULL)
@@ -397,6 +320,7 @@ read_stack(scopes *s, const char *json_path, msp_error *err)
 static msp_status
 scopes_make(scopes *s, const msp_rows *rows, const char *json_path, msp_error *err)
 {
+    msp_str dir = msp_path_dir(json_path);
     msp_buf scratch = {0};
     msp_status st;
 
@@ -408,7 +332,11 @@ scopes_make(scopes *s, const msp_rows *rows, const char *json_path, msp_error *e
     s->state = msp_arena_alloc_zero(&s->arena, rows->napis, sizeof(*s->state));
     if (s->scope == NULL || s->type == NULL || s->state == NULL)
         return no_memory(err);
-    st = read_construct(s, json_path, err);
+    st = msp_construct_open(&s->construct, json_path, err);
+    if (st == MSP_OK && s->construct.count == 0)
+        st = msp_error_set(err, MSP_E_INVALID,
+                           "%.*s/construct.json holds no layers: layer mapping needs dumps of level L0 or mix",
+                           (int)dir.len, dir.p);
     if (st == MSP_OK)
         st = read_stack(s, json_path, err);
     for (size_t i = 0; st == MSP_OK && i < rows->napis; i++) {
@@ -430,9 +358,7 @@ scopes_release(scopes *s)
 {
     msp_stack_close(s->stack);
     msp_map_release(&s->by_name);
-    msp_map_release(&s->parents);
-    msp_json_doc_release(&s->construct);
-    msp_map_close(&s->construct_text);
+    msp_construct_close(&s->construct);
     msp_arena_release(&s->arena);
 }
 
@@ -494,7 +420,7 @@ type_at(const msp_map *types, const scopes *s, msp_str prefix)
     if (prefix.len == 0)
         return msp_str_of(TOP_LAYER);
     e = msp_map_get(types, prefix);
-    return e != NULL ? s->type[e->value] : pop_part(&whole);
+    return e != NULL ? s->type[e->value] : msp_str_pop(&whole);
 }
 
 /* A scope in the other framework's names. */

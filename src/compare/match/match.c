@@ -5,15 +5,6 @@
 
 /* ---- types ------------------------------------------------------------------------------------------------------- */
 
-static bool
-is_one_of(msp_str s, const char *const *names, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (msp_str_eq(s, msp_str_of(names[i])))
-            return true;
-    return false;
-}
-
 /* "int" for every integer type of either framework, and so on; 0 for what is no element type. */
 static msp_dtype_class
 class_of(msp_str s)
@@ -34,8 +25,8 @@ msp_match_dtypes(msp_str npu, msp_str bench, bool cross_framework)
 
         return c != MSP_CLASS_NONE && c == class_of(bench);
     }
-    return (is_one_of(npu, torch, 3) && is_one_of(bench, torch, 3)) ||
-           (is_one_of(npu, mindspore, 3) && is_one_of(bench, mindspore, 3));
+    return (MSP_STR_IS_ONE_OF(npu, torch) && MSP_STR_IS_ONE_OF(bench, torch)) ||
+           (MSP_STR_IS_ONE_OF(npu, mindspore) && MSP_STR_IS_ONE_OF(bench, mindspore));
 }
 
 /* Types repeat in every row, so each pair of them is judged once. */
@@ -496,7 +487,7 @@ queue_release(queue *q)
 
 /* The newest of either side against everybody who waits on the other. */
 static bool
-meet(queue *n, queue *b, size_t i, uint32_t *nr, uint32_t *br)
+meet_newest(queue *n, queue *b, size_t i, uint32_t *nr, uint32_t *br)
 {
     if (i < n->end) {
         *nr = (uint32_t)i;
@@ -524,7 +515,7 @@ walk_together(msp_match *out, queue *n, queue *b, dtype_gate *gate)
         queue_push(b);
         if ((n->start == n->end) != (b->start == b->end))
             break;
-        if (!meet(n, b, i, &nr, &br))
+        if (!meet_newest(n, b, i, &nr, &br))
             continue;
         if (gate_open(gate, &n->side->rows[nr], &b->side->rows[br]))
             out->bench[nr] = br;
@@ -535,7 +526,7 @@ walk_together(msp_match *out, queue *n, queue *b, dtype_gate *gate)
 
 /* Whoever was left behind meets the k-th namesake that was left behind too. */
 static msp_status
-rescue(msp_match *out, queue *n, queue *b, size_t keys, dtype_gate *gate, msp_error *err)
+match_left_behind(msp_match *out, queue *n, queue *b, size_t keys, dtype_gate *gate, msp_error *err)
 {
     uint8_t *met = msp_alloc_zero(b->side->count, 1);
     chains left = {0};
@@ -581,7 +572,7 @@ msp_match_rows_fuzzy(msp_match *out, const msp_rows *npu, const msp_rows *bench,
         st = no_memory(err);
     if (st == MSP_OK) {
         walk_together(out, &n, &b, &gate);
-        st = rescue(out, &n, &b, keys.table.count, &gate, err);
+        st = match_left_behind(out, &n, &b, keys.table.count, &gate, err);
     }
     if (st == MSP_OK)
         st = count_matches(out, bench->count, err);

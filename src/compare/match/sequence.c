@@ -56,7 +56,7 @@ typedef struct front {
 
 /* One more difference: a diagonal more on either side, as long as the box has them. outside: less than any path. */
 static void
-widen(front *f, int64_t *reach, int64_t least, int64_t most, int64_t outside)
+widen_front(front *f, int64_t *reach, int64_t least, int64_t most, int64_t outside)
 {
     if (f->low > least)
         reach[--f->low - 1] = outside;
@@ -85,7 +85,7 @@ find_middle(aligner *s, const box *o, int64_t *mx, int64_t *my)
     s->ahead[start] = o->x0;
     s->back[end] = o->x1;
     while (s->steps > 0) {
-        widen(&f, s->ahead, least, most, -1);
+        widen_front(&f, s->ahead, least, most, -1);
         for (int64_t d = f.high; d >= f.low; d -= 2) {
             int64_t down = s->ahead[d + 1], right = s->ahead[d - 1] + 1, x = down > right - 1 ? down : right;
 
@@ -99,7 +99,7 @@ find_middle(aligner *s, const box *o, int64_t *mx, int64_t *my)
                 return true;
             }
         }
-        widen(&b, s->back, least, most, INT64_MAX);
+        widen_front(&b, s->back, least, most, INT64_MAX);
         for (int64_t d = b.high; d >= b.low; d -= 2) {
             int64_t up = s->back[d - 1], left = s->back[d + 1], x = up < left ? up : left - 1;
 

@@ -1,4 +1,4 @@
-/* merge_input.c - see merge_input.h. */
+/* input.c - see input.h. */
 #include "compare/merge/input.h"
 
 #include <stdio.h>
@@ -167,7 +167,7 @@ typedef enum name_kind {
 
 /* Take this text, or at least one digit, from the front of s. */
 static bool
-take(msp_str *s, msp_str text)
+take_prefix(msp_str *s, msp_str text)
 {
     if (!msp_str_starts(*s, text))
         return false;
@@ -192,16 +192,16 @@ take_stamp(msp_str s, char stamp[32])
 {
     msp_str digits, more = MSP_STR("0");
 
-    if (!take(&s, MSP_STR("_")) || (digits = take_digits(&s)).len != 14)
+    if (!take_prefix(&s, MSP_STR("_")) || (digits = take_digits(&s)).len != 14)
         return false;
-    if (s.len > 0 && (!take(&s, MSP_STR("_")) || (more = take_digits(&s)).len == 0 || more.len > 9))
+    if (s.len > 0 && (!take_prefix(&s, MSP_STR("_")) || (more = take_digits(&s)).len == 0 || more.len > 9))
         return false;
     snprintf(stamp, 32, "%.14s_%09d", digits.p, atoi(more.p));
     return s.len == 0;
 }
 
 static name_kind
-classify(msp_str name, unsigned long long *rank, char stamp[32])
+classify_name(msp_str name, unsigned long long *rank, char stamp[32])
 {
     bool xlsx = msp_str_ends(name, MSP_STR(".xlsx")), csv = msp_str_ends(name, MSP_STR(".csv"));
     msp_str s = {name.p, name.len - (xlsx ? 5 : csv ? 4 : 0)}, digits;
@@ -210,16 +210,16 @@ classify(msp_str name, unsigned long long *rank, char stamp[32])
     if ((!xlsx && !csv) || msp_str_starts(name, MSP_STR(".")) || msp_str_starts(name, MSP_STR("~$")) ||
         msp_str_starts(name, MSP_STR("job_table_")))
         return NAME_NOT_OURS; /* "~$" is Excel's lock on a file that is open */
-    if (take(&s, MSP_STR("debug_")) || take(&s, MSP_STR("multi_ranks_compare_merge")))
+    if (take_prefix(&s, MSP_STR("debug_")) || take_prefix(&s, MSP_STR("multi_ranks_compare_merge")))
         return xlsx ? NAME_OTHER : NAME_NOT_OURS;
-    if (!take(&s, MSP_STR("compare_result")))
+    if (!take_prefix(&s, MSP_STR("compare_result")))
         return otherwise;
     if (take_stamp(s, stamp))
         return xlsx ? NAME_OTHER : NAME_NOT_OURS; /* of a single card */
-    if (!take(&s, MSP_STR("_rank")))
+    if (!take_prefix(&s, MSP_STR("_rank")))
         return otherwise;
     digits = take_digits(&s);
-    if (take(&s, MSP_STR("-rank")))
+    if (take_prefix(&s, MSP_STR("-rank")))
         take_digits(&s);
     if (!take_stamp(s, stamp))
         return otherwise;
@@ -278,7 +278,7 @@ take_name(msp_merge_files *f, size_t *cap, const char *dir, const char *name, ms
     unsigned long long rank = 0;
     char stamp[32];
 
-    switch (classify(msp_str_of(name), &rank, stamp)) {
+    switch (classify_name(msp_str_of(name), &rank, stamp)) {
     case NAME_NOT_OURS:
         break;
     case NAME_RANK:

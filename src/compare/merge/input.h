@@ -1,4 +1,4 @@
-/* merge_input.h - what merge_result is asked for, and the files it is given. */
+/* input.h - what merge_result is asked for, and the files it is given. */
 #ifndef MSP_COMPARE_MERGE_INPUT_H
 #define MSP_COMPARE_MERGE_INPUT_H
 

@@ -288,7 +288,7 @@ done:
 }
 
 static void
-release(merge *m)
+release_merge(merge *m)
 {
     for (size_t i = 0; i < m->files.count && m->ranks != NULL; i++)
         msp_merge_rank_release(&m->ranks[i]);
@@ -323,7 +323,7 @@ msp_merge_run(msp_merge_result *out, const msp_merge_options *opt, msp_error *er
     if (st == MSP_OK)
         st = write_result(&m, stamp.text, err);
     msp_stamp_release(&stamp);
-    release(&m);
+    release_merge(&m);
     return st;
 }
 

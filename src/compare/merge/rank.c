@@ -1,4 +1,4 @@
-/* merge_rank.c - see merge_rank.h. */
+/* rank.c - see rank.h. */
 #include "compare/merge/rank.h"
 
 #include <stdlib.h>

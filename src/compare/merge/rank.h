@@ -1,4 +1,4 @@
-/* merge_rank.h - what merge_result needs of one rank's table: the rows asked for, and their metrics. */
+/* rank.h - what merge_result needs of one rank's table: the rows asked for, and their metrics. */
 #ifndef MSP_COMPARE_MERGE_RANK_H
 #define MSP_COMPARE_MERGE_RANK_H
 

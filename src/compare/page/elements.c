@@ -31,7 +31,7 @@ write_magnitudes(msp_json_writer *w, const msp_elements *l)
 
 /* 0: equal; 1 to 254: a tenth of a decade and less from 1e-12 to 1e8; 255: NaN or inf on one side. */
 static int64_t
-shade(double err)
+shade_of_error(double err)
 {
     double v;
 
@@ -53,7 +53,7 @@ write_map(msp_json_writer *w, const msp_elements *l)
     msp_json_begin_array(w);
     for (int64_t r = 0; r < l->map_rows; r++)
         for (int64_t c = 0; c < l->map_columns; c++)
-            msp_json_write_i64(w, shade(l->map[r * ELEMENTS_MAP_COLUMNS + c]));
+            msp_json_write_i64(w, shade_of_error(l->map[r * ELEMENTS_MAP_COLUMNS + c]));
     msp_json_end_array(w);
 }
 

@@ -4,8 +4,8 @@
 #include <math.h>
 #include "compare/run/run.h"
 #include "core/alloc.h"
-#include "core/file.h"
 #include "core/log.h"
+#include "dump/construct.h"
 
 msp_status
 msp_page_run_open(msp_page_run *out, const char *dir, const char *timestamp, size_t npairs, msp_error *err)
@@ -145,7 +145,7 @@ typedef struct choice {
 } choice;
 
 static void
-choose(choice *c, size_t row)
+add_choice(choice *c, size_t row)
 {
     for (size_t i = 0; i < c->count; i++)
         if (c->rows[i] == row)
@@ -169,7 +169,7 @@ choose_largest(choice *c, const double *diffs, size_t nrows)
         largest[i] = row;
     }
     for (i = 0; i < n; i++)
-        choose(c, largest[i]);
+        add_choice(c, largest[i]);
 }
 
 size_t
@@ -180,43 +180,27 @@ msp_page_feed_choose(const msp_page_feed *f, size_t out[PAGE_LOOK], const msp_co
     choice c = {f, out, 0};
 
     if (pair->answer.blamed.found)
-        choose(&c, (size_t)pair->answer.blamed.row);
+        add_choice(&c, (size_t)pair->answer.blamed.row);
     for (size_t i = 0; i < v->nresults && c.count < PAGE_LOOK_OWN; i++)
         if (is_wrong_itself(&v->results[i], v))
-            choose(&c, (size_t)v->results[i].row);
+            add_choice(&c, (size_t)v->results[i].row);
     for (size_t i = 0; i < f->nbeyond; i++)
-        choose(&c, f->beyond[i]);
+        add_choice(&c, f->beyond[i]);
     choose_largest(&c, diffs, nrows);
     return c.count;
-}
-
-/* construct.json has a call's parent as its name, [name, micro step] or null. */
-msp_str
-msp_page_parent_of(const msp_json *v)
-{
-    if (msp_json_kind_of(v) == MSP_JSON_ARRAY && msp_json_count(v) > 0)
-        v = msp_json_at(v, 0);
-    return msp_json_kind_of(v) == MSP_JSON_STRING ? msp_json_string(v) : (msp_str){"", 0};
 }
 
 msp_status
 msp_page_feed_construct(msp_page_part *part, const char *json_path, msp_error *err)
 {
-    char *path = msp_plan_beside(json_path, "construct.json");
-    msp_json_doc doc = {0};
-    msp_mapping map = {0};
+    msp_construct c;
     msp_status st = MSP_OK;
 
-    if (path == NULL)
+    if (!msp_construct_open_if_any(&c, json_path))
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
-    if (msp_map_open(&map, path, NULL) == MSP_OK && msp_json_parse(&doc, map.addr, map.size, NULL) == MSP_OK &&
-        msp_json_kind_of(doc.root) == MSP_JSON_OBJECT)
-        for (size_t i = 0; i < msp_json_count(doc.root) && st == MSP_OK; i++)
-            st = msp_page_part_parent(part, msp_json_key(doc.root, i), msp_page_parent_of(msp_json_at(doc.root, i)),
-                                      err);
-    msp_json_doc_release(&doc);
-    msp_map_close(&map);
-    msp_free(path);
+    for (size_t i = 0; i < c.count && st == MSP_OK; i++)
+        st = msp_page_part_parent(part, msp_construct_name(&c, i), msp_construct_parent_at(&c, i), err);
+    msp_construct_close(&c);
     return st;
 }
 

@@ -51,9 +51,6 @@ MSP_CHECK msp_status msp_page_feed_verdict(msp_page_feed *f, const msp_compare_p
 size_t msp_page_feed_choose(const msp_page_feed *f, size_t out[PAGE_LOOK], const msp_compare_pair *pair,
                             const double *diffs, size_t nrows);
 
-/* construct.json has a call's parent as its name, [name, micro step] or null. */
-msp_str msp_page_parent_of(const msp_json *v);
-
 /* Parents of calls from the construct.json beside a dump.json; one that is missing or broken is no error. */
 MSP_CHECK msp_status msp_page_feed_construct(msp_page_part *part, const char *json_path, msp_error *err);
 

@@ -266,7 +266,7 @@ add_stack(reader *r, msp_str call, msp_error *err)
 }
 
 static bool
-describe(msp_compare_suspect *s, const reader *r, const msp_cell *cells, msp_str name, msp_str call)
+describe_suspect(msp_compare_suspect *s, const reader *r, const msp_cell *cells, msp_str name, msp_str call)
 {
     bool output = msp_str_starts((msp_str){name.p + call.len, name.len - call.len}, MSP_STR(".output"));
 
@@ -320,8 +320,8 @@ read_row(const msp_cell *given, size_t count, void *payload, msp_error *err)
     }
     blamed = msp_report_verdict_row(&r->told, name, c->rows - 1) && !r->out->answer.blamed.found;
     wrong = wrong && !r->out->suspect.found;
-    if (st == MSP_OK && ((blamed && !describe(&r->out->answer.blamed, r, cells, name, call)) ||
-                         (wrong && !describe(&r->out->suspect, r, cells, name, call))))
+    if (st == MSP_OK && ((blamed && !describe_suspect(&r->out->answer.blamed, r, cells, name, call)) ||
+                         (wrong && !describe_suspect(&r->out->suspect, r, cells, name, call))))
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     if (st == MSP_OK && (blamed || wrong))
         st = add_stack(r, call, err);
@@ -375,14 +375,14 @@ read_json_sheet(const msp_json *sheet, const msp_table_sink *sink, msp_error *er
     return st;
 }
 
-/* A table, and before it the verdict, which stands in its further sheets. */
+/* A table, and before it the verdict, which stands in its further sheets; verdict NULL: that is passed over. */
 static msp_status
 read_json_sheets(const msp_json *root, const msp_table_sink *verdict, const msp_table_sink *table, msp_error *err)
 {
     const msp_json *sheets = msp_json_get(root, "sheets");
     msp_status st = MSP_OK;
 
-    for (size_t i = 0; st == MSP_OK && i < msp_json_count(sheets); i++)
+    for (size_t i = 0; verdict != NULL && st == MSP_OK && i < msp_json_count(sheets); i++)
         if (msp_str_eq(msp_json_string(msp_json_get(msp_json_at(sheets, i), "name")), MSP_STR("Verdict")))
             st = read_json_sheet(msp_json_at(sheets, i), verdict, err);
     return st == MSP_OK ? read_json_sheet(root, table, err) : st;
@@ -408,21 +408,10 @@ read_json(const char *path, const msp_table_sink *verdict, const msp_table_sink 
     return st;
 }
 
-static msp_status
-ignore_line(const msp_cell *cells, size_t count, void *payload, msp_error *err)
-{
-    (void)cells;
-    (void)count;
-    (void)payload;
-    (void)err;
-    return MSP_OK;
-}
-
 /* "verdict_rank0_<time>.json" beside "compare_result_rank0_<time>.csv", where there is one. */
 static msp_status
 read_verdict_beside(const reader *r, const msp_table_sink *verdict, msp_error *err)
 {
-    msp_table_sink nothing = {ignore_line, ignore_line, NULL};
     msp_str stem = stem_of(r->path), word = MSP_STR("compare_result");
     msp_buf path = {0};
     msp_status st = MSP_OK;
@@ -434,7 +423,7 @@ read_verdict_beside(const reader *r, const msp_table_sink *verdict, msp_error *e
     if (path.failed)
         st = msp_error_set(err, MSP_E_NOMEM, "out of memory");
     else if (msp_path_kind_of(path.p) == MSP_PATH_FILE)
-        st = read_json(path.p, &nothing, verdict, err);
+        st = read_json(path.p, NULL, verdict, err);
     msp_buf_release(&path);
     return st;
 }
@@ -481,7 +470,7 @@ report_table(const char *path, const char *page, const char *dump, size_t ntable
                 .out = out,
                 .told = {.out = out},
                 .max_rows = PAGE_RUN_ROWS / (int64_t)ntables};
-    char *json = dump_file(dump), *stack = json != NULL ? msp_plan_beside(json, "stack.json") : NULL;
+    char *json = dump_file(dump), *stack = json != NULL ? msp_path_beside(json, "stack.json") : NULL;
     msp_status st;
 
     out->step = out->rank = out->bench_step = out->bench_rank = MSP_DUMP_NO_NUMBER;
@@ -545,7 +534,7 @@ report_tables(msp_report_result *out, char **tables, size_t n, const msp_report_
     msp_compare_options shown = {.npu_path = opt->result};
     msp_compare_result result = {0};
     msp_page_run page = {0};
-    char *beside = msp_plan_beside(tables[0], "");
+    char *beside = msp_path_beside(tables[0], "");
     msp_status st = MSP_OK;
 
     result.pairs = msp_alloc_zero(n, sizeof(*result.pairs));

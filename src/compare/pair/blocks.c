@@ -47,7 +47,7 @@ npu_rows(const blocks *s)
 
 /* Room for need items; those that are new are empty, which for all of them is zero bytes. */
 static bool
-reserve(void **items, size_t *cap, size_t need, size_t size)
+reserve_items(void **items, size_t *cap, size_t need, size_t size)
 {
     size_t before = *cap;
 
@@ -61,20 +61,20 @@ reserve(void **items, size_t *cap, size_t need, size_t size)
 static bool
 reserve_judged(block *b, size_t rows)
 {
-    return reserve((void **)&b->judged, &b->cap, rows, sizeof(*b->judged));
+    return reserve_items((void **)&b->judged, &b->cap, rows, sizeof(*b->judged));
 }
 
 static bool
 reserve_shown(block *b, size_t rows)
 {
-    return reserve((void **)&b->shown, &b->cap_shown, rows, sizeof(*b->shown));
+    return reserve_items((void **)&b->shown, &b->cap_shown, rows, sizeof(*b->shown));
 }
 
 /* Room for the texts of so many tasks, each empty. */
 static bool
 block_texts(block *b, size_t tasks)
 {
-    if (!reserve((void **)&b->texts, &b->cap_texts, tasks, sizeof(*b->texts)))
+    if (!reserve_items((void **)&b->texts, &b->cap_texts, tasks, sizeof(*b->texts)))
         return false;
     for (size_t i = 0; i < tasks; i++)
         msp_buf_clear(&b->texts[i]);
@@ -130,7 +130,7 @@ begin_row(const blocks *s, block *b, size_t i)
 /* ---- judging ----------------------------------------------------------------------------------------------------- */
 
 static void
-judge(const blocks *s, msp_judged *j, int threads)
+judge_row(const blocks *s, msp_judged *j, int threads)
 {
     msp_measurer m = s->job->measurer;
 
@@ -197,7 +197,7 @@ judge_large(const blocks *s, block *b)
     for (size_t i = 0; s->has_large && i < b->count && !run->cancelled; i++)
         if (is_large(s, b->first + i)) {
             begin_row(s, b, i);
-            judge(s, &b->judged[i], run->row_threads);
+            judge_row(s, &b->judged[i], run->row_threads);
             count_bytes(s, b->judged[i].bytes);
         }
 }
@@ -244,7 +244,7 @@ judge_api(share *h, const msp_row_api *a)
     for (size_t i = 0; i < a->count; i++)
         if (rows[i].bytes < 0) {
             read_ahead(h, first + i);
-            judge(s, &rows[i], 1);
+            judge_row(s, &rows[i], 1);
             bytes += rows[i].bytes;
         }
     if (s->job->colour)

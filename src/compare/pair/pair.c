@@ -7,12 +7,12 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 #include "compare/explain/advisor.h"
 #include "compare/explain/answer.h"
 #include "compare/explain/call.h"
 #include "core/alloc.h"
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/path.h"
 #include "core/pool.h"
@@ -70,7 +70,7 @@ was_judged(const msp_pair *p)
 }
 
 static msp_status
-advise(msp_pair *p)
+write_advice(msp_pair *p)
 {
     int64_t at = advised_row(p);
     const msp_row *row = at < 0 ? NULL : &p->sides[0].rows.rows[at];
@@ -119,7 +119,7 @@ describe_suspect(msp_pair *p)
 }
 
 static msp_status
-answer(msp_pair *p)
+answer_pair(msp_pair *p)
 {
     msp_suspect_source src = msp_pair_suspect_source(p);
     msp_answer_seen seen = {p->suspect, p->nonfinite, p->suspect_verdict};
@@ -130,7 +130,7 @@ answer(msp_pair *p)
 }
 
 static msp_status
-explain(msp_pair *p)
+explain_row(msp_pair *p)
 {
     msp_suspect_source src = msp_pair_suspect_source(p);
 
@@ -446,11 +446,11 @@ compare_rows(msp_pair *p)
     if (st == MSP_OK)
         st = describe_suspect(p);
     if (st == MSP_OK)
-        st = answer(p);
+        st = answer_pair(p);
     if (st == MSP_OK)
         st = end_page(p);
     if (st == MSP_OK)
-        st = explain(p);
+        st = explain_row(p);
     if (st == MSP_OK)
         st = msp_outputs_verdict_sheet(&p->outputs, p->out, p->err);
     if (st == MSP_OK)
@@ -463,7 +463,7 @@ compare_rows(msp_pair *p)
         !msp_result_add(&p->out->files, &p->out->nfiles, msp_str_of(p->mapping_path)))
         st = msp_pair_no_memory(p);
     if (st == MSP_OK)
-        st = advise(p);
+        st = write_advice(p);
     if (st == MSP_OK)
         st = find_place(p);
     if (st == MSP_OK)
@@ -499,13 +499,13 @@ tensor_dir_of(const msp_pair *p, int i)
     const char *given = i == 0 ? opt->npu_dir : opt->bench_dir;
 
     if (!msp_pair_is_legacy(p))
-        return msp_plan_beside(p->sides[i].path, "dump_tensor_data");
+        return msp_path_beside(p->sides[i].path, "dump_tensor_data");
     return given != NULL && p->plan->label[0] == '\0' ? msp_result_text(msp_str_of(given))
                                                       : msp_legacy_data_dir(p->sides[i].path);
 }
 
 static msp_status
-prepare(msp_pair *p)
+prepare_sides(msp_pair *p)
 {
     const msp_compare_options *opt = p->run->opt;
 
@@ -538,7 +538,7 @@ release_side(size_t i, void *payload)
 
 /* Giving back what a large text was mapped to takes as long as finding its lines: both sides at the same time. */
 static void
-release(msp_pair *p)
+release_pair(msp_pair *p)
 {
     msp_outputs_close(&p->outputs);
     msp_page_part_close(p->page.part);
@@ -558,23 +558,14 @@ release(msp_pair *p)
     msp_stack_close(p->own_stack);
 }
 
-static double
-seconds_now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 void
 msp_pair_compare(msp_run *run, const msp_plan_pair *plan, msp_compare_pair *out, msp_pair_parts *parts)
 {
     msp_error err = {MSP_OK, ""};
     msp_pair p = {.run = run, .plan = plan, .out = out, .err = &err, .measurer.fds = {-1, -1}};
-    double start = seconds_now();
+    double start = msp_clock_seconds();
 
-    out->status = prepare(&p);
+    out->status = prepare_sides(&p);
     if (out->status == MSP_OK)
         out->status = msp_pair_read(&p);
     if (out->status == MSP_OK)
@@ -588,6 +579,6 @@ msp_pair_compare(msp_run *run, const msp_plan_pair *plan, msp_compare_pair *out,
         p.outputs.da = NULL;
     }
     parts->job = p.job;
-    release(&p);
-    out->seconds = seconds_now() - start;
+    release_pair(&p);
+    out->seconds = msp_clock_seconds() - start;
 }

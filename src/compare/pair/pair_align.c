@@ -10,49 +10,33 @@
 #include "core/alloc.h"
 #include "core/path.h"
 #include "core/pool.h"
+#include "dump/construct.h"
 
 /* ---- modules ----------------------------------------------------------------------------------------------------- */
 
-/* What construct.json says of one side's calls. */
+/* The modules in which one side's calls ran. */
 typedef struct modules {
-    msp_mapping map;
-    msp_json_doc doc;
+    msp_construct construct;
     msp_str *of; /* each call's, empty: none */
 } modules;
 
-/* A file that is not there, or broken, says nothing. False: out of memory. */
+/* False: out of memory. */
 static bool
 read_modules(modules *m, const msp_pair_side *side)
 {
-    char *path = msp_plan_beside(side->path, "construct.json");
-    msp_map calls = {0};
-    bool ok = path != NULL;
-
     m->of = msp_alloc_zero(side->rows.napis + 1, sizeof(*m->of));
-    ok = ok && m->of != NULL;
-    if (ok && msp_map_open(&m->map, path, NULL) == MSP_OK &&
-        msp_json_parse(&m->doc, m->map.addr, m->map.size, NULL) == MSP_OK &&
-        msp_json_kind_of(m->doc.root) == MSP_JSON_OBJECT) {
-        for (size_t i = 0; i < side->rows.napis && ok; i++)
-            ok = msp_map_put(&calls, side->rows.apis[i].name, (int64_t)i, NULL) != NULL;
-        for (size_t i = 0; i < msp_json_count(m->doc.root) && ok; i++) {
-            msp_map_entry *e = msp_map_get(&calls, msp_json_key(m->doc.root, i));
-
-            if (e != NULL)
-                m->of[e->value] = msp_page_parent_of(msp_json_at(m->doc.root, i));
-        }
-    }
-    msp_map_release(&calls);
-    msp_free(path);
-    return ok;
+    if (m->of == NULL || !msp_construct_open_if_any(&m->construct, side->path))
+        return false;
+    for (size_t i = 0; i < side->rows.napis; i++)
+        m->of[i] = msp_construct_parent(&m->construct, side->rows.apis[i].name);
+    return true;
 }
 
 static void
 close_modules(modules *m)
 {
     msp_free(m->of);
-    msp_json_doc_release(&m->doc);
-    msp_map_close(&m->map);
+    msp_construct_close(&m->construct);
 }
 
 /* ---- what has other partners than in the table ------------------------------------------------------------------- */
@@ -156,7 +140,7 @@ can_be_aligned(const msp_pair *p)
 }
 
 static msp_status
-align(msp_pair *p, const msp_align_side sides[2])
+align_calls(msp_pair *p, const msp_align_side sides[2])
 {
     const msp_rows *const rows[2] = {sides[0].rows, sides[1].rows};
     msp_alignment a;
@@ -180,7 +164,7 @@ align(msp_pair *p, const msp_align_side sides[2])
 static msp_stack *
 open_bench_stack(const msp_pair *p)
 {
-    char *path = msp_plan_beside(p->sides[1].path, "stack.json");
+    char *path = msp_path_beside(p->sides[1].path, "stack.json");
     msp_stack *s = NULL;
 
     if (path != NULL && msp_path_kind_of(path) == MSP_PATH_FILE && msp_stack_open(&s, path, NULL) != MSP_OK)
@@ -205,7 +189,7 @@ msp_pair_align(msp_pair *p)
     for (int side = 0; side < 2; side++)
         sides[side].modules = in[side].of;
     if (st == MSP_OK)
-        st = align(p, sides);
+        st = align_calls(p, sides);
     msp_stack_close(bench);
     for (int side = 0; side < 2; side++)
         close_modules(&in[side]);

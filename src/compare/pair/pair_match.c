@@ -30,7 +30,7 @@ open_stack(msp_pair *p)
     }
     if (opt->stack_path != NULL && p->plan->label[0] == '\0')
         return opt->stack_mode ? open_stack_file(p, opt->stack_path) : MSP_OK;
-    beside = msp_plan_beside(p->sides[0].path, "stack.json");
+    beside = msp_path_beside(p->sides[0].path, "stack.json");
     if (beside == NULL)
         return msp_pair_no_memory(p);
     if (msp_path_kind_of(beside) == MSP_PATH_FILE)

@@ -30,7 +30,7 @@ skips_for_advice(const msp_pair *p, const msp_judged *j)
 
 /* Any difference at all, within limits or not. Texts are left out: those of a device differ in every call. */
 static bool
-differs(const msp_pair *p, const msp_judged *j)
+row_differs(const msp_pair *p, const msp_judged *j)
 {
     double x, y;
 
@@ -54,7 +54,7 @@ differs(const msp_pair *p, const msp_judged *j)
 static void
 note_difference(msp_pair *p, const msp_judged *j, int64_t row)
 {
-    if (!differs(p, j) || p->out->counts.differ++ > 0)
+    if (!row_differs(p, j) || p->out->counts.differ++ > 0)
         return;
     p->out->first_differs = msp_result_text(msp_row_name(j->n));
     p->out->first_differs_row = row;

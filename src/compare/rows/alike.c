@@ -137,7 +137,7 @@ same_bytes(const char *a, const char *b, size_t n)
 
 /* What stands there must have been met before, so that nothing has to be known about it here. */
 static const char *
-recall(msp_recent *all, uint32_t *id, msp_str raw)
+recall_part(msp_recent *all, uint32_t *id, msp_str raw)
 {
     const msp_recent *r = raw.len > 0 ? msp_recent_of(all, raw) : NULL;
 
@@ -161,7 +161,7 @@ read_dtype(msp_alike *a, uint32_t *id, const msp_alike_place *place, const char 
 
     if (is_models(place, at, end))
         return at + place->len;
-    return read_text(&text, at, end) == NULL ? NULL : recall(a->dtypes, id, text);
+    return read_text(&text, at, end) == NULL ? NULL : recall_part(a->dtypes, id, text);
 }
 
 static const char *
@@ -174,7 +174,7 @@ read_shape(msp_alike *a, uint32_t *id, const msp_alike_place *place, const char 
     to = memchr(at, ']', (size_t)(end - at));
     while (to != NULL && to > at && json_is_space(to[-1]))
         to--;
-    return to == NULL ? NULL : recall(a->shapes, id, (msp_str){at, (size_t)(to - at)});
+    return to == NULL ? NULL : recall_part(a->shapes, id, (msp_str){at, (size_t)(to - at)});
 }
 
 static const char *

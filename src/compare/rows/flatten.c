@@ -35,7 +35,7 @@ no_memory(flattener *f)
 
 /* Text that lives as long as the rows: a view of the file, or a copy. */
 static const char *
-keep(flattener *f, msp_str s)
+keep_text(flattener *f, msp_str s)
 {
     return s.len > 0 && f->dump != NULL && msp_dump_owns(f->dump, s.p) ? s.p
                                                                        : msp_arena_text(&f->out->arena, s.p, s.len);
@@ -44,7 +44,7 @@ keep(flattener *f, msp_str s)
 static bool
 val_text(flattener *f, msp_val *out, msp_str s)
 {
-    const char *p = s.len > UINT32_MAX ? NULL : keep(f, s);
+    const char *p = s.len > UINT32_MAX ? NULL : keep_text(f, s);
 
     if (p == NULL)
         return false;
@@ -115,7 +115,7 @@ can_recall(const flattener *f, msp_str raw)
 
 /* In records like this one the part of the row may be different. */
 static void
-note(flattener *f, msp_alike_part part, msp_str raw)
+note_part(flattener *f, msp_alike_part part, msp_str raw)
 {
     if (can_recall(f, raw))
         msp_alike_note(f->alike, f->out->count - f->out->apis[f->api].first, part, raw);
@@ -129,7 +129,7 @@ intern_dtype(flattener *f, const msp_json *dtype, uint32_t *id)
     size_t before = f->out->ntexts;
     msp_str text;
 
-    note(f, ALIKE_DTYPE, raw);
+    note_part(f, ALIKE_DTYPE, raw);
     if (r != NULL && msp_str_eq(r->raw, raw)) {
         *id = r->id;
         return true;
@@ -172,7 +172,7 @@ intern_shape(flattener *f, const msp_json *shape, uint32_t *id)
     msp_recent *r = can_recall(f, raw) ? msp_recent_of(f->alike->shapes, raw) : NULL;
     int64_t numel = 1, size;
 
-    note(f, ALIKE_SHAPE, raw);
+    note_part(f, ALIKE_SHAPE, raw);
     if (r != NULL && msp_str_eq(r->raw, raw)) {
         *id = r->id;
         return true;
@@ -263,7 +263,7 @@ name_row_by_file(flattener *f, msp_row *r, msp_str file)
 {
     if (file.len == 0)
         return name_row(f, r);
-    file.p = file.len > UINT32_MAX ? NULL : keep(f, file);
+    file.p = file.len > UINT32_MAX ? NULL : keep_text(f, file);
     if (file.p == NULL)
         return no_memory(f);
     msp_row_set_file(r, file);
@@ -371,7 +371,7 @@ fill_plain(flattener *f, msp_row *r, const leaf_parts *p)
     if (!val_of(f, &text, value))
         return false;
     if (text.kind == VAL_INT && p->md5 == NULL) /* a checksum of its own, wherever it stands, counts more than ours */
-        note(f, ALIKE_VALUE, msp_json_number_text(value));
+        note_part(f, ALIKE_VALUE, msp_json_number_text(value));
     return set_stats(r, text) && fill_texts(f, r, msp_str_of(msp_py_class(value)), MSP_STR("[]"));
 }
 
@@ -404,11 +404,11 @@ fill_tensor(flattener *f, msp_row *r, const leaf_parts *p)
     if (p->shape != NULL && msp_json_kind_of(p->shape) == MSP_JSON_ARRAY && !intern_shape(f, p->shape, &r->shape))
         return false;
     for (int i = 0; i < MSP_NSTATS; i++) {
-        note(f, (msp_alike_part)i, msp_json_number_text(p->stats[i]));
+        note_part(f, (msp_alike_part)i, msp_json_number_text(p->stats[i]));
         if (!stat_of(f, &r->stats[i], p->stats[i]))
             return false;
     }
-    note(f, ALIKE_FILE, msp_json_string(p->data_name));
+    note_part(f, ALIKE_FILE, msp_json_string(p->data_name));
     return p->md5 != NULL || set_value_crc(f, r, NULL, false);
 }
 
@@ -423,7 +423,7 @@ fill_leaf(flattener *f, msp_row *r, const leaf_parts *p)
     if (p->md5 == NULL)
         return true;
     f->out->has_md5 |= md5 != MSP_JSON_NULL;
-    note(f, ALIKE_MD5, msp_json_string(p->md5));
+    note_part(f, ALIKE_MD5, msp_json_string(p->md5));
     return md5 == MSP_JSON_NULL || val_str(f, &r->md5, p->md5);
 }
 
@@ -466,7 +466,7 @@ add_p2p(flattener *f, const msp_json *v)
 
 /* ---- the walk ---------------------------------------------------------------------------------------------------- */
 
-static msp_status walk(flattener *f, const msp_json *v, int depth);
+static msp_status flatten_value(flattener *f, const msp_json *v, int depth);
 
 static void
 add_number(msp_buf *out, size_t n)
@@ -495,14 +495,14 @@ walk_children(flattener *f, const msp_json *v, int depth)
             msp_buf_char(&f->name, '.');
             add_number(&f->name, i);
         }
-        st = f->name.failed ? no_memory(f) : walk(f, msp_json_at(v, i), depth + 1);
+        st = f->name.failed ? no_memory(f) : flatten_value(f, msp_json_at(v, i), depth + 1);
         f->name.len = at;
     }
     return st;
 }
 
 static msp_status
-walk(flattener *f, const msp_json *v, int depth)
+flatten_value(flattener *f, const msp_json *v, int depth)
 {
     leaf_parts parts;
 
@@ -531,7 +531,7 @@ walk_as(flattener *f, const msp_json *v, msp_row_state state, msp_str suffix)
 
     f->state = state;
     msp_buf_str(&f->name, suffix);
-    st = f->name.failed ? no_memory(f) : walk(f, v, 0);
+    st = f->name.failed ? no_memory(f) : flatten_value(f, v, 0);
     f->name.len = at;
     return st;
 }

@@ -27,20 +27,6 @@ msp_run_proposed_path(const msp_run *run, const char *output_dir)
     return wanted ? msp_plan_file(output_dir, "layout", run->timestamp, "yaml") : NULL;
 }
 
-static msp_status
-write_text(const char *path, const msp_buf *text, msp_error *err)
-{
-    msp_file file = MSP_FILE_NONE;
-    msp_status st = msp_file_create(&file, path, 0640, err);
-
-    if (st == MSP_OK)
-        st = msp_file_write(&file, text->p, text->len, err);
-    if (st == MSP_OK)
-        st = msp_file_commit(&file, err);
-    msp_file_abandon(&file);
-    return st;
-}
-
 msp_status
 msp_run_propose_layout(msp_run *run, msp_layout *layout, const char *output_dir, msp_compare_result *out,
                        msp_error *err)
@@ -63,7 +49,7 @@ msp_run_propose_layout(msp_run *run, msp_layout *layout, const char *output_dir,
     if (st == MSP_OK)
         st = msp_path_make_dirs(output_dir, err);
     if (st == MSP_OK)
-        st = write_text(path, &text, err);
+        st = msp_file_save(path, text.p, text.len, 0640, err);
     if (st == MSP_OK)
         st = msp_run_open_layout(run, layout, path, err);
     if (st == MSP_OK && !msp_result_add(&out->files, &out->nfiles, msp_str_of(path)))

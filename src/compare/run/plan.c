@@ -65,21 +65,6 @@ msp_plan_weight(const msp_plan_pair *pair)
     return file_size(pair->npu) + file_size(pair->bench);
 }
 
-char *
-msp_plan_beside(const char *path, const char *name)
-{
-    msp_str dir = msp_path_dir(path);
-    msp_buf b = {0};
-
-    msp_buf_str(&b, dir);
-    if (dir.p[dir.len - 1] != '/')
-        msp_buf_char(&b, '/');
-    msp_buf_text(&b, name);
-    if (b.failed)
-        msp_buf_release(&b);
-    return b.p;
-}
-
 /* ---- one pair ---------------------------------------------------------------------------------------------------- */
 
 static char *
@@ -200,7 +185,7 @@ run_length(const level *l, run_of places)
 
 /* The runs that places consist of; NULL when there is no memory. */
 static run_of *
-split(const level *l, run_of places, size_t *count)
+split_runs(const level *l, run_of places, size_t *count)
 {
     run_of *runs = msp_alloc(places.count, sizeof(*runs));
 
@@ -225,7 +210,7 @@ add_lonely(planner *p, run_of places, bool npu)
 }
 
 static bool
-agree(const level *l, const msp_dump_place *a, const msp_dump_place *b)
+same_level(const level *l, const msp_dump_place *a, const msp_dump_place *b)
 {
     return l->number(a) == l->number(b) && (l->number(a) != MSP_DUMP_NO_NUMBER || same_item(l, a, b));
 }
@@ -237,7 +222,7 @@ count_common(const level *l, const run_of *n, size_t nn, const run_of *b, size_t
 
     for (size_t i = 0; i < nn; i++)
         for (size_t k = 0; k < nb; k++)
-            common += agree(l, n[i].first, b[k].first);
+            common += same_level(l, n[i].first, b[k].first);
     return common;
 }
 
@@ -267,14 +252,14 @@ pair_by_number(planner *p, const level *l, const run_of *n, size_t nn, const run
     for (size_t i = 0; i < nn && st == MSP_OK; i++) {
         size_t k = 0;
 
-        while (k < nb && !agree(l, n[i].first, b[k].first))
+        while (k < nb && !same_level(l, n[i].first, b[k].first))
             k++;
         st = k < nb ? l->pair(p, n[i], b[k]) : add_lonely(p, n[i], true);
     }
     for (size_t k = 0; k < nb && st == MSP_OK; k++) {
         size_t i = 0;
 
-        while (i < nn && !agree(l, n[i].first, b[k].first))
+        while (i < nn && !same_level(l, n[i].first, b[k].first))
             i++;
         if (i == nn)
             st = add_lonely(p, b[k], false);
@@ -302,7 +287,7 @@ static msp_status
 pair_level(planner *p, const level *l, run_of npu, run_of bench)
 {
     size_t nn, nb;
-    run_of *n = split(l, npu, &nn), *b = split(l, bench, &nb);
+    run_of *n = split_runs(l, npu, &nn), *b = split_runs(l, bench, &nb);
     msp_status st = n == NULL || b == NULL ? no_memory(p) : MSP_OK;
 
     if (st == MSP_OK && nn != nb && count_common(l, n, nn, b, nb) == 0) {

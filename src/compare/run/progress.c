@@ -1,21 +1,12 @@
 /* progress.c - what the pairs of a run have done together, and telling the caller of it now and then. */
-#include <time.h>
 #include "compare/run/run.h"
-
-static double
-seconds_now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
+#include "core/clock.h"
 
 /* With the lock held. */
 static void
-report(msp_run *run, bool always)
+report_progress(msp_run *run, bool always)
 {
-    double now = seconds_now();
+    double now = msp_clock_seconds();
 
     if (run->opt->progress == NULL || (!always && now - run->last_report < 0.1))
         return;
@@ -32,7 +23,7 @@ msp_run_progress(msp_run *run, const char *phase, const char *rank, int64_t rows
     run->progress.rank = rank;
     run->progress.rows_done += rows;
     run->progress.bytes_done += bytes;
-    report(run, false);
+    report_progress(run, false);
     pthread_mutex_unlock(&run->lock);
     return !run->cancelled;
 }
@@ -41,7 +32,7 @@ bool
 msp_run_tick(msp_run *run)
 {
     pthread_mutex_lock(&run->lock);
-    report(run, false);
+    report_progress(run, false);
     pthread_mutex_unlock(&run->lock);
     return !run->cancelled;
 }
@@ -85,7 +76,7 @@ msp_run_pair_done(msp_run *run)
 {
     pthread_mutex_lock(&run->lock);
     run->progress.pairs_done++;
-    report(run, run->progress.pairs_done == run->progress.pairs_total);
+    report_progress(run, run->progress.pairs_done == run->progress.pairs_total);
     pthread_mutex_unlock(&run->lock);
     return !run->cancelled;
 }

@@ -80,9 +80,6 @@ int64_t msp_plan_weight(const msp_plan_pair *pair);
 /* "<dir>/<stem>_<time>.<ext>", or "<dir>/<stem>.<ext>" without a time (NULL); NULL when there is no memory. */
 char *msp_plan_file(const char *dir, const char *stem, const char *timestamp, const char *ext);
 
-/* "<folder of path>/<name>"; NULL when there is no memory. */
-char *msp_plan_beside(const char *path, const char *name);
-
 /* What a pair leaves for the answers about all of them; NULL: nothing. */
 typedef struct msp_pair_parts {
     msp_da_rank *da; /* with diff_analyze: the rank's part of the analysis, finished */

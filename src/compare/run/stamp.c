@@ -44,7 +44,7 @@ msp_stamp_check(const char *given, msp_error *err)
 }
 
 static void
-begin(char text[16], const char *given)
+first_stamp(char text[16], const char *given)
 {
     time_t now = time(NULL);
     struct tm tm;
@@ -95,7 +95,7 @@ lock_claim(int fd, const char *path, bool made)
 
 /* MSP_E_LIMIT: another run has it. */
 static msp_status
-claim(msp_stamp_place *p, const char *dir, const char *text, msp_error *err)
+claim_place(msp_stamp_place *p, const char *dir, const char *text, msp_error *err)
 {
     msp_buf path = {0};
     bool made = true;
@@ -152,7 +152,7 @@ is_claim(const char *name)
 
 /* Take away what killed runs have left in dir: empty claims that nobody has locked. */
 static void
-sweep(const char *dir)
+sweep_claims(const char *dir)
 {
     DIR *d = opendir(dir);
     struct dirent *e;
@@ -177,7 +177,7 @@ make_dir(msp_stamp_place *p, const char *dir, msp_error *err)
     msp_status st;
 
     if (msp_path_kind_of(dir) == MSP_PATH_DIR) {
-        sweep(dir);
+        sweep_claims(dir);
         return MSP_OK;
     }
     st = msp_path_make_dirs(dir, err);
@@ -198,7 +198,7 @@ is_named_twice(const msp_stamp *s, size_t i)
 }
 
 static msp_status
-identify(msp_stamp_place *p, const char *dir, msp_error *err)
+identify_place(msp_stamp_place *p, const char *dir, msp_error *err)
 {
     struct stat st;
 
@@ -210,7 +210,7 @@ identify(msp_stamp_place *p, const char *dir, msp_error *err)
 }
 
 static msp_status
-prepare(msp_stamp *s, const char *const *dirs, size_t n, msp_error *err)
+prepare_places(msp_stamp *s, const char *const *dirs, size_t n, msp_error *err)
 {
     msp_status st = MSP_OK;
 
@@ -221,7 +221,7 @@ prepare(msp_stamp *s, const char *const *dirs, size_t n, msp_error *err)
     for (size_t i = 0; i < n && st == MSP_OK; i++) {
         st = make_dir(&s->places[i], dirs[i], err);
         if (st == MSP_OK)
-            st = identify(&s->places[i], dirs[i], err);
+            st = identify_place(&s->places[i], dirs[i], err);
     }
     return st;
 }
@@ -235,13 +235,13 @@ msp_stamp_claim(msp_stamp *out, const char *const *dirs, size_t n, const char *g
     *out = (msp_stamp){0};
     st = msp_stamp_check(given, err);
     if (st == MSP_OK)
-        st = prepare(out, dirs, n, err);
+        st = prepare_places(out, dirs, n, err);
     if (st != MSP_OK)
         return st;
-    begin(out->text, given);
+    first_stamp(out->text, given);
     for (int i = 0; i < MAX_TRIES; i++, next_second(out->text)) {
         for (size_t k = 0; k < n && st == MSP_OK; k++)
-            st = is_named_twice(out, k) ? MSP_OK : claim(&out->places[k], dirs[k], out->text, err);
+            st = is_named_twice(out, k) ? MSP_OK : claim_place(&out->places[k], dirs[k], out->text, err);
         if (st == MSP_OK && !taken(out->text, payload))
             return MSP_OK;
         if (st != MSP_OK && st != MSP_E_LIMIT)

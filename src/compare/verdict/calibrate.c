@@ -137,7 +137,7 @@ kind_of(kinds *k, const msp_evidence *e, bool place)
 typedef enum grouping { BY_CLASS, BY_FAMILY, BY_KIND } grouping;
 
 static size_t
-gather(member *m, const msp_evidence_list *list, grouping how, msp_call_class cls, kinds *k)
+gather_members(member *m, const msp_evidence_list *list, grouping how, msp_call_class cls, kinds *k)
 {
     size_t n = 0;
 
@@ -248,8 +248,8 @@ msp_verdict_calibrate(msp_evidence_list *list, uint32_t until, msp_error *err)
     for (size_t i = 0; i < list->count; i++)
         list->items[i].added = added_error(&list->items[i]), list->items[i].noise = 0;
     for (int c = 0; ok && c < MSP_CALL_MOVE; c++) {
-        spread_noise(m, gather(m, list, BY_CLASS, c, &k), quantile[c], until);
-        spread_noise(m, gather(m, list, c == MSP_CALL_MATMUL ? BY_FAMILY : BY_KIND, c, &k), 0.4, until);
+        spread_noise(m, gather_members(m, list, BY_CLASS, c, &k), quantile[c], until);
+        spread_noise(m, gather_members(m, list, c == MSP_CALL_MATMUL ? BY_FAMILY : BY_KIND, c, &k), 0.4, until);
     }
     if (ok)
         compare_peers(list, m, &k);

@@ -2,15 +2,6 @@
 #include "compare/verdict/verdict.h"
 
 static bool
-is_one_of(msp_str word, const char *const *list, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (msp_str_eq(word, msp_str_of(list[i])))
-            return true;
-    return false;
-}
-
-static bool
 has_any(msp_str word, const char *const *list, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -19,7 +10,6 @@ has_any(msp_str word, const char *const *list, size_t n)
     return false;
 }
 
-#define IS(word, list)  is_one_of(word, list, sizeof(list) / sizeof((list)[0]))
 #define HAS(word, list) has_any(word, list, sizeof(list) / sizeof((list)[0]))
 
 /* "linear" of "Functional.linear.0.forward"; of Module.layer1.fc.Linear.forward.0 the class: "Linear". */
@@ -65,7 +55,7 @@ family_of(msp_str op)
         return MSP_FAMILY_ATTENTION;
     if (HAS(op, recurrent))
         return MSP_FAMILY_RECURRENT;
-    return IS(op, whole) || HAS(op, product) ? MSP_FAMILY_PRODUCT : MSP_FAMILY_NONE;
+    return MSP_STR_IS_ONE_OF(op, whole) || HAS(op, product) ? MSP_FAMILY_PRODUCT : MSP_FAMILY_NONE;
 }
 
 bool
@@ -163,7 +153,7 @@ msp_verdict_is_move(msp_str op)
                                        "diag",
                                        "broadcast_to"};
 
-    return IS(op, move);
+    return MSP_STR_IS_ONE_OF(op, move);
 }
 
 msp_call_nature
@@ -185,7 +175,7 @@ msp_verdict_nature(msp_str api, msp_str at)
     msp_str op = msp_verdict_operation(api);
     msp_call_nature n = {.family = family_of(op), .backward = is_backward(api)};
     /* a bias's gradient is a sum, not a product */
-    bool bias = n.backward && (IS(op, biased) || n.family == MSP_FAMILY_CONVOLUTION) &&
+    bool bias = n.backward && (MSP_STR_IS_ONE_OF(op, biased) || n.family == MSP_FAMILY_CONVOLUTION) &&
                 msp_str_ends(at, MSP_STR(".2")) && !msp_str_eq(op, MSP_STR("addmm"));
 
     bias = bias || (n.backward && msp_str_eq(op, MSP_STR("addmm")) && msp_str_ends(at, MSP_STR(".0")));
@@ -195,13 +185,13 @@ msp_verdict_nature(msp_str api, msp_str at)
         n.cls = msp_verdict_is_move(op) && !n.backward ? MSP_CALL_MOVE : MSP_CALL_VECTOR;
     if (bias)
         n.family = MSP_FAMILY_NONE;
-    n.hands_on = IS(op, casts);
-    n.from_result = IS(op, from_result);
-    n.chance =
-        IS(op, chance) || msp_str_find(op, MSP_STR("dropout")) != NULL || msp_str_find(op, MSP_STR("Dropout")) != NULL;
-    n.rounds_once = !n.backward && IS(op, ieee);
-    n.sums = !IS(op, exponential) &&
-             (n.backward || msp_str_eq(op, MSP_STR("parameters_grad")) || n.family != MSP_FAMILY_NONE || IS(op, sums));
+    n.hands_on = MSP_STR_IS_ONE_OF(op, casts);
+    n.from_result = MSP_STR_IS_ONE_OF(op, from_result);
+    n.chance = MSP_STR_IS_ONE_OF(op, chance) || msp_str_find(op, MSP_STR("dropout")) != NULL ||
+               msp_str_find(op, MSP_STR("Dropout")) != NULL;
+    n.rounds_once = !n.backward && MSP_STR_IS_ONE_OF(op, ieee);
+    n.sums = !MSP_STR_IS_ONE_OF(op, exponential) && (n.backward || msp_str_eq(op, MSP_STR("parameters_grad")) ||
+                                                     n.family != MSP_FAMILY_NONE || MSP_STR_IS_ONE_OF(op, sums));
     return n;
 }
 

@@ -5,15 +5,6 @@
 
 enum { MOST_STEPS = 1 << 26 }; /* elements that are looked at for one result: a second at most */
 
-static bool
-is_one_of(msp_str word, const char *const *list, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (msp_str_eq(word, msp_str_of(list[i])))
-            return true;
-    return false;
-}
-
 msp_decision
 msp_decision_of(msp_str op)
 {
@@ -27,11 +18,11 @@ msp_decision_of(msp_str op)
                                         "sign",      "sgn",          "int",      "long",  "floor_divide",
                                         "bucketize", "searchsorted", "heaviside"};
 
-    if (is_one_of(op, steps, sizeof(steps) / sizeof(*steps)))
+    if (MSP_STR_IS_ONE_OF(op, steps))
         return MSP_DECIDES_STEP;
-    if (is_one_of(op, positions, sizeof(positions) / sizeof(*positions)))
+    if (MSP_STR_IS_ONE_OF(op, positions))
         return MSP_DECIDES_POSITION;
-    return is_one_of(op, orders, sizeof(orders) / sizeof(*orders)) ? MSP_DECIDES_ORDER : MSP_DECIDES_NOTHING;
+    return MSP_STR_IS_ONE_OF(op, orders) ? MSP_DECIDES_ORDER : MSP_DECIDES_NOTHING;
 }
 
 /* ---- places ------------------------------------------------------------------------------------------------------ */

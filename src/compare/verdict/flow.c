@@ -48,7 +48,7 @@ msp_flow_is_view(msp_str op)
                                        "unflatten", "squeeze",   "t",       "movedim", "swapaxes",   "unsqueeze",
                                        "float",     "to",        "type_as", "flip",    "roll",       "clone"};
 
-    return MSP_FLOW_IS(op, list);
+    return MSP_STR_IS_ONE_OF(op, list);
 }
 
 bool
@@ -56,7 +56,7 @@ msp_flow_is_parts(msp_str op)
 {
     static const char *const list[] = {"chunk", "split", "unbind", "cat", "concat", "stack", "tensor_split"};
 
-    return MSP_FLOW_IS(op, list);
+    return MSP_STR_IS_ONE_OF(op, list);
 }
 
 static bool
@@ -64,7 +64,7 @@ hands_elements_on(msp_str op)
 {
     static const char *const list[] = {"expand", "repeat", "repeat_interleave", "getitem"};
 
-    return msp_flow_is_view(op) || msp_flow_is_parts(op) || MSP_FLOW_IS(op, list);
+    return msp_flow_is_view(op) || msp_flow_is_parts(op) || MSP_STR_IS_ONE_OF(op, list);
 }
 
 static bool
@@ -72,7 +72,7 @@ is_norm(msp_str op)
 {
     static const char *const list[] = {"layer_norm", "batch_norm", "group_norm", "instance_norm", "rms_norm"};
 
-    return MSP_FLOW_IS(op, list);
+    return MSP_STR_IS_ONE_OF(op, list);
 }
 
 /* A relative error of the result is an absolute one of the input. */
@@ -82,7 +82,7 @@ is_exponential(msp_str op)
     static const char *const list[] = {"softmax",       "log_softmax", "logsumexp", "exp",
                                        "cross_entropy", "sigmoid",     "exp2",      "expm1"};
 
-    return MSP_FLOW_IS(op, list);
+    return MSP_STR_IS_ONE_OF(op, list);
 }
 
 /* An absolute error of the result is an absolute one of the input. */
@@ -91,26 +91,26 @@ is_logarithmic(msp_str op)
 {
     static const char *const list[] = {"log_softmax", "logsumexp", "cross_entropy", "nll_loss"};
 
-    return MSP_FLOW_IS(op, list);
+    return MSP_STR_IS_ONE_OF(op, list);
 }
 
 /* Near a tie or a corner the gradient takes another way altogether. */
 static bool
-chooses(msp_str op)
+chooses_elements(msp_str op)
 {
     static const char *const list[] = {"relu",       "relu6",      "leaky_relu", "amax", "amin",    "max",
                                        "min",        "max_pool1d", "max_pool2d", "abs",  "maximum", "minimum",
                                        "max_pool3d", "hardtanh",   "clamp",      "sort", "topk"};
 
-    return MSP_FLOW_IS(op, list);
+    return MSP_STR_IS_ONE_OF(op, list);
 }
 
 static bool
-adds(msp_str op)
+is_addition(msp_str op)
 {
     static const char *const list[] = {"add", "sub", "iadd", "isub", "radd", "rsub"};
 
-    return MSP_FLOW_IS(op, list);
+    return MSP_STR_IS_ONE_OF(op, list);
 }
 
 /* ---- one tensor -------------------------------------------------------------------------------------------------- */
@@ -189,25 +189,10 @@ value_of(flow *f, size_t row)
     return entry == NULL ? NULL : &f->values[entry->value];
 }
 
-static const msp_row_api *
-forward_of(flow *f, msp_str name)
-{
-    msp_map_entry *entry;
-
-    if (!msp_str_ends(name, MSP_STR(".backward")))
-        return NULL;
-    f->scratch.len = 0;
-    msp_buf_add(&f->scratch, name.p, name.len - 8);
-    msp_buf_text(&f->scratch, "forward");
-    f->failed = f->failed || f->scratch.failed;
-    entry = f->scratch.failed ? NULL : msp_map_get(&f->calls, msp_buf_view(&f->scratch));
-    return entry == NULL ? NULL : &f->src->npu->apis[entry->value];
-}
-
 /* ---- what a call takes ------------------------------------------------------------------------------------------- */
 
 static uint32_t
-later(uint32_t a, uint32_t b)
+later_call(uint32_t a, uint32_t b)
 {
     return a == MSP_NO_CALL ? b : b == MSP_NO_CALL || a > b ? a : b;
 }
@@ -243,7 +228,7 @@ take_row(taken *in, flow *f, size_t row, bool forward)
     in->big = fmax(in->big, t.big);
     if (in->latest == MSP_NO_CALL && in->first == MSP_NO_CALL)
         in->first = v->maker;
-    in->latest = later(in->latest, v->maker);
+    in->latest = later_call(in->latest, v->maker);
 }
 
 static bool
@@ -262,9 +247,10 @@ static taken
 take_inputs(flow *f, const msp_row_api *api, msp_str op)
 {
     taken in = {.first = MSP_NO_CALL, .latest = MSP_NO_CALL};
-    const msp_row_api *forward = forward_of(f, api->name);
+    const msp_row_api *forward = msp_evidence_forward(f->src, &f->calls, api->name, &f->scratch);
     double absolute;
 
+    f->failed = f->failed || f->scratch.failed;
     f->as_many = has_as_many(f, api);
     for (size_t i = api->first; i < api->first + api->count; i++)
         if (f->src->npu->rows[i].state < STATE_OUTPUT)
@@ -282,7 +268,8 @@ take_inputs(flow *f, const msp_row_api *api, msp_str op)
 static double
 noise_of_result(const taken *in, const msp_tensor_pair *t, msp_str op, bool backward)
 {
-    if (backward && chooses(op)) /* a share of the elements, and of the energy, that is as large as the noise */
+    if (backward &&
+        chooses_elements(op)) /* a share of the elements, and of the energy, that is as large as the noise */
         return fmax(in->noise, fmin(sqrt(in->noise), 1));
     if (!backward && is_logarithmic(op) && t->big > 0)
         return fmax(in->noise, (in->absolute + 4 * t->unit * in->big) / t->big);
@@ -295,11 +282,11 @@ hidden_in_result(const taken *in, double noise, const msp_tensor_pair *t, msp_st
 {
     if (in->chosen)
         return t->big;
-    if (is_norm(op) || (backward && chooses(op)))
+    if (is_norm(op) || (backward && chooses_elements(op)))
         return fmin(noise, 1) * t->big;
     if (backward)
-        return move || adds(op) ? fmin(noise, 1) * t->big : 0;
-    return move || adds(op) ? in->absolute : 0;
+        return move || is_addition(op) ? fmin(noise, 1) * t->big : 0;
+    return move || is_addition(op) ? in->absolute : 0;
 }
 
 static void
@@ -324,13 +311,13 @@ give_row(flow *f, const msp_row_api *api, const taken *in, size_t row, uint32_t 
  * which a mean is taken off; of a difference.
  */
 static double
-amplified(const taken *in, const msp_evidence *e, const msp_tensor_pair *t)
+amplification(const taken *in, const msp_evidence *e, const msp_tensor_pair *t)
 {
     enum { PART = 4, MOST = 1000 }; /* a few times that is within the limit */
     static const char *const centred[] = {"softmax", "log_softmax"};
     msp_str op = msp_verdict_operation(msp_evidence_name(e));
     bool summed = e->nature.backward && e->nature.cls == MSP_CALL_VECTOR && t->n < in->n;
-    bool cancels = e->nature.backward ? summed || MSP_FLOW_IS(op, centred) : adds(op);
+    bool cancels = e->nature.backward ? summed || MSP_STR_IS_ONE_OF(op, centred) : is_addition(op);
 
     return cancels && t->norm > 0 ? fmin(fmax(in->norm / t->norm / PART, 1), MOST) : 1;
 }
@@ -343,7 +330,7 @@ see_result(flow *f, msp_evidence *e, const taken *in, double noise)
     e->seen = (msp_seen){.known = t.known && t.number && !t.one_side && t.big > 0 && t.norm > 0,
                          .chosen = in->chosen || t.resized,
                          .broken = in->broken,
-                         .taken = noise * amplified(in, e, &t),
+                         .taken = noise * amplification(in, e, &t),
                          .big = t.big,
                          .norm = t.norm,
                          .law = -1,

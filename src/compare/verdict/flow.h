@@ -27,15 +27,4 @@ bool msp_flow_is_parts(msp_str op);
 /* laws.c: fills law, law_off and holds of a result. nth: which of the call's nfloats results in floating point. */
 void msp_law_check(msp_seen *out, const msp_evidence_source *src, const msp_row_api *api, size_t row, size_t nth);
 
-static inline bool
-msp_flow_is_one_of(msp_str op, const char *const *list, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (msp_str_eq(op, msp_str_of(list[i])))
-            return true;
-    return false;
-}
-
-#define MSP_FLOW_IS(op, list) msp_flow_is_one_of(op, list, sizeof(list) / sizeof((list)[0]))
-
 #endif

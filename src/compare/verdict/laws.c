@@ -89,9 +89,9 @@ forward_law(msp_str op)
         return LAW_COPY;
     if (msp_flow_is_parts(op))
         return LAW_PARTS;
-    if (MSP_FLOW_IS(op, adds))
+    if (MSP_STR_IS_ONE_OF(op, adds))
         return LAW_ADD;
-    if (MSP_FLOW_IS(op, means))
+    if (MSP_STR_IS_ONE_OF(op, means))
         return LAW_MEAN;
     return msp_str_eq(op, MSP_STR("sum"))       ? LAW_SUM
            : msp_str_eq(op, MSP_STR("pow"))     ? LAW_SQUARE
@@ -113,9 +113,10 @@ backward_law(msp_str op, bool bias, size_t nth)
         return LAW_COPY;
     if (msp_flow_is_parts(op))
         return LAW_PARTS;
-    if (MSP_FLOW_IS(op, adds) || (bias && MSP_FLOW_IS(op, biased)) || (nth == 0 && MSP_FLOW_IS(op, scatter)))
+    if (MSP_STR_IS_ONE_OF(op, adds) || (bias && MSP_STR_IS_ONE_OF(op, biased)) ||
+        (nth == 0 && MSP_STR_IS_ONE_OF(op, scatter)))
         return LAW_SUM;
-    return nth == 0 && MSP_FLOW_IS(op, centred) ? LAW_ZERO : LAW_NONE;
+    return nth == 0 && MSP_STR_IS_ONE_OF(op, centred) ? LAW_ZERO : LAW_NONE;
 }
 
 /* The size of the dimension over which the bench's softmax was taken, 0: none fits. */
@@ -137,7 +138,8 @@ softmax_size(const msp_evidence_source *src, size_t row, double mean)
 
 /* How far either side is from the law, and what roundings are measured by. False: it does not apply. */
 static bool
-distance(double off[2], double *scale, law_kind law, const msp_evidence_source *src, const msp_row_api *api, size_t row)
+distance_from_law(double off[2], double *scale, law_kind law, const msp_evidence_source *src, const msp_row_api *api,
+                  size_t row)
 {
     msp_tensor_pair out = msp_flow_pair(src, row);
     sums in = add_all(src, api, false, law == LAW_ADD ? out.n : 0), given = add_all(src, api, true, 0);
@@ -178,7 +180,8 @@ msp_law_check(msp_seen *out, const msp_evidence_source *src, const msp_row_api *
     law_kind law = backward ? backward_law(op, is_bias(src, api, row, nth), nth) : forward_law(op);
     double off[2], scale, change;
 
-    if (law == LAW_NONE || !distance(off, &scale, law, src, api, row) || !(off[1] <= ROUNDINGS * scale) || scale <= 0)
+    if (law == LAW_NONE || !distance_from_law(off, &scale, law, src, api, row) || !(off[1] <= ROUNDINGS * scale) ||
+        scale <= 0)
         return;
     out->law = off[0] / (ROUNDINGS * scale + 4 * off[1]);
     out->law_off = out->norm > 0 ? off[0] / out->norm : 0;

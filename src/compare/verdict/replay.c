@@ -4,9 +4,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 #include "core/alloc.h"
+#include "core/clock.h"
 #include "core/file.h"
 
 /* "Functional.relu.0" of "Functional.relu.0.forward"; empty for what is no call of a function. */
@@ -142,15 +142,6 @@ remove_folder(const char *folder)
     rmdir(folder);
 }
 
-static double
-seconds_now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static msp_status
 run_in_folder(msp_measurements *m, const msp_buf *text, size_t ncalls, const msp_compare_options *opt,
               const char *const paths[2], msp_error *err)
@@ -178,7 +169,7 @@ msp_status
 msp_verdict_run_again(msp_verdict_replay *out, msp_evidence_list *list, const msp_compare_options *opt,
                       const char *const paths[2], msp_error *err)
 {
-    double start = seconds_now();
+    double start = msp_clock_seconds();
     msp_buf text = {0};
     msp_error why;
     msp_status st = list_calls(&text, &out->calls, list, opt, err);
@@ -198,7 +189,7 @@ msp_verdict_run_again(msp_verdict_replay *out, msp_evidence_list *list, const ms
     for (size_t i = 0; i < out->measured.ncalls; i++)
         out->done += out->measured.calls[i].reason.len == 0;
     msp_buf_release(&text);
-    out->seconds = out->calls > 0 ? seconds_now() - start : 0;
+    out->seconds = out->calls > 0 ? msp_clock_seconds() - start : 0;
     return st;
 }
 

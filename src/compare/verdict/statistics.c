@@ -137,31 +137,31 @@ module_difference(const msp_evidence_source *src, const msp_map *calls, msp_str 
     }
 }
 
-/* The forward call of a backward call, where it was recorded; else the call itself. */
-static const msp_row_api *
-forward_of(const msp_evidence_source *src, const msp_map *calls, const msp_row_api *api, msp_buf *scratch)
+const msp_row_api *
+msp_evidence_forward(const msp_evidence_source *src, const msp_map *calls, msp_str name, msp_buf *scratch)
 {
+    msp_str stem = name;
     msp_map_entry *e;
 
-    if (!msp_str_ends(api->name, MSP_STR(".backward")))
-        return api;
+    if (!msp_str_eq(msp_str_pop(&stem), MSP_STR("backward")))
+        return NULL;
     msp_buf_clear(scratch);
-    msp_buf_add(scratch, api->name.p, api->name.len - 8);
-    msp_buf_text(scratch, "forward");
+    msp_buf_str(scratch, stem);
+    msp_buf_text(scratch, ".forward");
     e = scratch->failed ? NULL : msp_map_get(calls, msp_buf_view(scratch));
-    return e == NULL ? api : &src->npu->apis[e->value];
+    return e == NULL ? NULL : &src->npu->apis[e->value];
 }
 
 /* A gradient depends on what the forward call took and gave as well. */
 static double
 inputs_difference(const msp_evidence_source *src, const msp_map *calls, const msp_row_api *api, msp_buf *scratch)
 {
-    const msp_row_api *forward = forward_of(src, calls, api, scratch);
+    const msp_row_api *forward = msp_evidence_forward(src, calls, api->name, scratch);
     double most = call_difference(src, api, false);
 
     if (msp_str_find(api->name, MSP_STR(".parameters_grad")) != NULL)
         return module_difference(src, calls, api->name, scratch);
-    return forward == api ? most : fmax(most, call_difference(src, forward, true));
+    return forward == NULL ? most : fmax(most, call_difference(src, forward, true));
 }
 
 static bool
@@ -172,7 +172,7 @@ is_float(msp_dtype t)
 
 /* Of two types the one with fewer bits after the point: the enum is in that order. */
 static msp_dtype
-coarser(msp_dtype a, msp_dtype b)
+coarser_type(msp_dtype a, msp_dtype b)
 {
     return is_float(a) && is_float(b) && b > a ? b : a;
 }
@@ -198,12 +198,12 @@ inputs_norm(const msp_evidence_source *src, const msp_row_api *api)
  * its terms are a generous bound for that.
  */
 static bool
-cancels(const msp_row *n, const msp_row *b, double norm_in, msp_dtype type)
+cancels_to_rounding(const msp_row *n, const msp_row *b, double norm_in, msp_dtype type)
 {
-    double unit = type == MSP_BF16 ? 0x1p-8 : type == MSP_F16 ? 0x1p-11 : type == MSP_F32 ? 0x1p-24 : 0x1p-53, x, y;
+    double x, y;
 
     return msp_val_number(&n->stats[MSP_STAT_NORM], &x) && msp_val_number(&b->stats[MSP_STAT_NORM], &y) &&
-           fmax(fabs(x), fabs(y)) < 64 * unit * norm_in;
+           fmax(fabs(x), fabs(y)) < 64 * msp_local_roundoff(type) * norm_in;
 }
 
 /* "output.0" of "Functional.relu.0.forward.output.0". */
@@ -236,7 +236,7 @@ fill_evidence(msp_evidence *e, const msp_evidence_source *src, size_t row, doubl
     e->bench = src->bench->apis[b->api].name;
     e->types[1] = src->bench->texts[b->dtype].dtype;
     e->one_type = e->types[1] == e->dtype;
-    e->dtype = coarser(e->dtype, e->types[1]);
+    e->dtype = coarser_type(e->dtype, e->types[1]);
     d = difference_of(src, row);
     e->diff_out = d.value;
     e->nonfinite = d.nonfinite;
@@ -245,7 +245,7 @@ fill_evidence(msp_evidence *e, const msp_evidence_source *src, size_t row, doubl
         e->not_judged = "no statistics";
     else if (!is_float(e->dtype) && !d.nonfinite)
         e->not_judged = "no floating-point numbers";
-    else if (!d.nonfinite && e->nature.sums && cancels(n, b, norm_in, e->dtype))
+    else if (!d.nonfinite && e->nature.sums && cancels_to_rounding(n, b, norm_in, e->dtype))
         e->not_judged = "cancels to rounding";
 }
 
@@ -378,7 +378,7 @@ fill_replaced(msp_evidence *e, const msp_evidence_source *src, const msp_replace
                         .inherited = NAN,
                         .instead = {src->npu->apis[r->first[0]].name, src->bench->apis[r->first[1]].name},
                         .steps = r->ncalls[0] > r->ncalls[1] ? r->ncalls[0] : r->ncalls[1]};
-    e->dtype = coarser(e->types[0], e->types[1]);
+    e->dtype = coarser_type(e->types[0], e->types[1]);
     e->one_type = e->types[0] == e->types[1];
     if (!d.known)
         e->not_judged = "no statistics";
@@ -416,11 +416,12 @@ collect_evidence(msp_evidence_list *out, const msp_evidence_source *src, const m
 
     for (size_t a = 0; a < src->npu->napis; a++) {
         const msp_row_api *api = &src->npu->apis[a];
+        const msp_row_api *forward = msp_evidence_forward(src, calls, api->name, &scratch);
         const msp_row_api *gave = module_record(src, calls, api->name, "backward", 0, &scratch);
         double in = inputs_difference(src, calls, api, &scratch);
         double norm_in = inputs_norm(src, gave != NULL ? gave : api);
         const msp_flip *flip = flip_of(src, api, &next_flip);
-        const char *flipped = takes_flipped(src, forward_of(src, calls, api, &scratch), &unknown);
+        const char *flipped = takes_flipped(src, forward != NULL ? forward : api, &unknown);
         uint32_t slot = 0;
 
         note_doubtful(&unknown, src, api, in);

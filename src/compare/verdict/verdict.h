@@ -183,6 +183,11 @@ double msp_evidence_difference(const msp_evidence_source *src, size_t row);
  * NaN: there are none. */
 double msp_verdict_row_difference(const msp_rows *npu, const msp_row *n, const msp_row *b);
 
+/* The forward call of the backward call of this name; NULL: it is none, or its forward call was not recorded, or
+ * scratch has no memory. calls: the number of every call of the NPU side by its name. */
+const msp_row_api *msp_evidence_forward(const msp_evidence_source *src, const msp_map *calls, msp_str name,
+                                        msp_buf *scratch);
+
 /* The key of a value: its four statistics and its type. Views have that of what they show. False: it has none. */
 bool msp_verdict_value_key(msp_buf *out, const msp_row *row);
 

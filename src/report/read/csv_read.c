@@ -119,7 +119,7 @@ msp_status
 msp_csv_read(const char *text, size_t size, const msp_table_sink *sink, msp_error *err)
 {
     csv_reader r = {.at = text, .end = text + size, .line = 1};
-    msp_table_row_fn *take = sink->header;
+    msp_table_row_fn *take_row = sink->header;
     msp_status st = MSP_OK;
 
     if (size >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0)
@@ -128,8 +128,9 @@ msp_csv_read(const char *text, size_t size, const msp_table_sink *sink, msp_erro
         st = read_row(&r, err);
         if (st != MSP_OK || (r.count == 1 && r.cells[0].kind == MSP_CELL_EMPTY))
             continue; /* an empty line is no row */
-        st = take(r.cells, r.count, sink->payload, err);
-        take = sink->row;
+        if (take_row != NULL)
+            st = take_row(r.cells, r.count, sink->payload, err);
+        take_row = sink->row;
     }
     msp_arena_release(&r.row);
     msp_buf_release(&r.field);

@@ -14,7 +14,7 @@
 typedef msp_status msp_table_row_fn(const msp_cell *cells, size_t count, void *payload, msp_error *err);
 
 typedef struct msp_table_sink {
-    msp_table_row_fn *header; /* the first row */
+    msp_table_row_fn *header; /* the first row; NULL: it is passed over */
     msp_table_row_fn *row;    /* every later one that is not empty; count may differ from the header's */
     void *payload;
 } msp_table_sink;

@@ -207,7 +207,7 @@ end_row(sheet *s, msp_error *err)
     s->first_row = false;
     if (!first)
         return sink->row(s->cells, s->count, sink->payload, err);
-    if (s->header_seen)
+    if (s->header_seen || sink->header == NULL)
         return MSP_OK;
     s->header_seen = true;
     return sink->header(s->cells, s->count, sink->payload, err);

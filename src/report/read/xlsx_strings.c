@@ -14,7 +14,7 @@ hex_value(char c)
 
 /* "_x0041_" at p: the character it stands for, or -1. */
 static int32_t
-escaped(const char *p, const char *end)
+escaped_char(const char *p, const char *end)
 {
     int32_t c = 0;
 
@@ -39,7 +39,7 @@ msp_xlsx_unescape(msp_buf *s)
     if (s->len < 7 || memchr(p, '_', s->len) == NULL || msp_str_find(msp_buf_view(s), MSP_STR("_x")) == NULL)
         return;
     for (end = p + s->len; p < end;) {
-        int32_t c = escaped(p, end);
+        int32_t c = escaped_char(p, end);
 
         if (c >= 0)
             msp_text_put(&out, (uint32_t)c);

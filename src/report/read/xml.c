@@ -7,7 +7,7 @@
 #include "report/text.h"
 
 static msp_status
-wrong(const msp_xml *x, size_t at, const char *what, msp_error *err)
+error_at(const msp_xml *x, size_t at, const char *what, msp_error *err)
 {
     return msp_error_set(err, MSP_E_FORMAT, "%s at byte %" PRIu64 " of the XML", what, x->consumed + at);
 }
@@ -32,7 +32,7 @@ msp_xml_close(msp_xml *x)
 
 /* Move what is unread to the front and read more behind it. */
 static msp_status
-refill(msp_xml *x, msp_error *err)
+refill_buffer(msp_xml *x, msp_error *err)
 {
     size_t got = 0;
     msp_status st;
@@ -55,7 +55,7 @@ refill(msp_xml *x, msp_error *err)
 
 /* Have the terminator in the buffer, from `from` bytes after at on: *end is where it stands, counted from at. */
 static msp_status
-need(msp_xml *x, size_t from, const char *terminator, size_t *end, msp_error *err)
+find_terminator(msp_xml *x, size_t from, const char *terminator, size_t *end, msp_error *err)
 {
     size_t size = strlen(terminator), seen = from;
 
@@ -69,10 +69,10 @@ need(msp_xml *x, size_t from, const char *terminator, size_t *end, msp_error *er
             return MSP_OK;
         }
         if (x->at_end)
-            return wrong(x, x->len, "markup without its end", err);
+            return error_at(x, x->len, "markup without its end", err);
         if (x->len - x->at >= from + size)
             seen = x->len - x->at - size + 1; /* what was searched needs no second look */
-        st = refill(x, err);
+        st = refill_buffer(x, err);
         if (st != MSP_OK)
             return st;
     }
@@ -80,12 +80,12 @@ need(msp_xml *x, size_t from, const char *terminator, size_t *end, msp_error *er
 
 /* Have at least n bytes, or all that there are. */
 static msp_status
-have(msp_xml *x, size_t n, msp_error *err)
+have_bytes(msp_xml *x, size_t n, msp_error *err)
 {
     msp_status st = MSP_OK;
 
     while (st == MSP_OK && x->len - x->at < n && !x->at_end)
-        st = refill(x, err);
+        st = refill_buffer(x, err);
     return st;
 }
 
@@ -143,7 +143,7 @@ digit_value(char c)
 
 /* The character of "#65" or "#x41", what stands between & and ;. 0 when it is none that XML has. */
 static uint32_t
-numbered(msp_str s)
+numeric_reference(msp_str s)
 {
     int base = s.len > 1 && s.p[1] == 'x' ? 16 : 10;
     uint32_t c = 0;
@@ -172,7 +172,7 @@ is_plain(char c, bool literal)
 }
 
 static uint32_t
-reference(msp_str s)
+resolve_reference(msp_str s)
 {
     static const struct {
         const char *name;
@@ -180,7 +180,7 @@ reference(msp_str s)
     } known[] = {{"amp", '&'}, {"lt", '<'}, {"gt", '>'}, {"quot", '"'}, {"apos", '\''}};
 
     if (s.len > 0 && s.p[0] == '#')
-        return numbered(s);
+        return numeric_reference(s);
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
         if (msp_str_eq(s, msp_str_of(known[i].name)))
             return (uint32_t)known[i].c;
@@ -192,7 +192,7 @@ reference(msp_str s)
  * character that may not be there, or s.len.
  */
 static size_t
-decode(msp_buf *out, msp_str s, bool literal)
+decode_text(msp_buf *out, msp_str s, bool literal)
 {
     size_t at = 0;
 
@@ -212,7 +212,7 @@ decode(msp_buf *out, msp_str s, bool literal)
             continue;
         }
         semicolon = s.p[at] == '&' ? memchr(s.p + at, ';', s.len - at) : NULL;
-        c = semicolon == NULL ? 0 : reference((msp_str){s.p + at + 1, (size_t)(semicolon - s.p) - at - 1});
+        c = semicolon == NULL ? 0 : resolve_reference((msp_str){s.p + at + 1, (size_t)(semicolon - s.p) - at - 1});
         if (c == 0)
             return at;
         msp_text_put(out, c);
@@ -233,12 +233,12 @@ find_tag_end(msp_xml *x, size_t *end, msp_error *err)
         char c;
 
         if (x->at + i == x->len) {
-            msp_status st = refill(x, err);
+            msp_status st = refill_buffer(x, err);
 
             if (st != MSP_OK)
                 return st;
             if (x->at + i == x->len)
-                return wrong(x, x->len, "a tag without its end", err);
+                return error_at(x, x->len, "a tag without its end", err);
         }
         c = x->buffer[x->at + i];
         if (quote != '\0')
@@ -246,7 +246,7 @@ find_tag_end(msp_xml *x, size_t *end, msp_error *err)
         else if (c == '"' || c == '\'')
             quote = c;
         else if (c == '<')
-            return wrong(x, x->at + i, "a '<' inside a tag", err);
+            return error_at(x, x->at + i, "a '<' inside a tag", err);
         else if (c == '>') {
             *end = i;
             return MSP_OK;
@@ -301,12 +301,12 @@ check_attributes(msp_xml *x, msp_error *err)
         size_t bad;
 
         if (!take_attribute(&rest, &name, &value))
-            return wrong(x, (size_t)(start - x->buffer), "a malformed attribute", err);
+            return error_at(x, (size_t)(start - x->buffer), "a malformed attribute", err);
         msp_buf_clear(&x->decoded);
-        bad = decode(&x->decoded, value, false);
+        bad = decode_text(&x->decoded, value, false);
         if (bad < value.len)
-            return wrong(x, (size_t)(value.p - x->buffer) + bad, "a character or reference that XML does not have",
-                         err);
+            return error_at(x, (size_t)(value.p - x->buffer) + bad, "a character or reference that XML does not have",
+                            err);
         rest = skip_space(rest);
     }
     return msp_buf_status(&x->decoded, err);
@@ -320,7 +320,7 @@ msp_xml_attribute(msp_xml *x, const char *wanted, msp_str *out)
     while (rest.len > 0 && take_attribute(&rest, &name, &value)) {
         if (msp_str_eq(local_name(name), msp_str_of(wanted))) {
             msp_buf_clear(&x->decoded);
-            decode(&x->decoded, value, false);
+            decode_text(&x->decoded, value, false);
             *out = msp_buf_view(&x->decoded);
             return !x->decoded.failed;
         }
@@ -364,12 +364,12 @@ start_tag(msp_xml *x, size_t end, msp_error *err)
     msp_status st;
 
     if (x->ended)
-        return wrong(x, x->at, "a second root element", err);
+        return error_at(x, x->at, "a second root element", err);
     x->empty_element = inside.len > 0 && inside.p[inside.len - 1] == '/';
     inside.len -= x->empty_element;
     name = (msp_str){inside.p, name_length(inside)};
     if (name.len == 0 || (name.len < inside.len && !is_space(inside.p[name.len])))
-        return wrong(x, x->at, "a malformed tag", err);
+        return error_at(x, x->at, "a malformed tag", err);
     st = push_name(x, name, err);
     if (st != MSP_OK)
         return st;
@@ -388,16 +388,16 @@ end_tag(msp_xml *x, size_t end, msp_error *err)
     msp_str name = {inside.p, name_length(inside)};
 
     if (skip_space((msp_str){inside.p + name.len, inside.len - name.len}).len > 0)
-        return wrong(x, x->at, "a malformed end tag", err);
+        return error_at(x, x->at, "a malformed end tag", err);
     if (x->depth == 0 || !msp_str_eq(top_name(x), name))
-        return wrong(x, x->at, "an end tag that closes nothing", err);
+        return error_at(x, x->at, "an end tag that closes nothing", err);
     pop_name(x);
     x->at += end + 1;
     return MSP_OK;
 }
 
 static msp_status
-tag(msp_xml *x, msp_xml_event *event, msp_error *err)
+read_tag(msp_xml *x, msp_xml_event *event, msp_error *err)
 {
     msp_status st;
     size_t end = 0; /* set with MSP_OK, which gcc does not see in every build */
@@ -415,10 +415,10 @@ tag(msp_xml *x, msp_xml_event *event, msp_error *err)
 
 /* Skip something that begins with `start` bytes of opening and ends with this text. */
 static msp_status
-skip(msp_xml *x, size_t start, const char *terminator, msp_error *err)
+skip_markup(msp_xml *x, size_t start, const char *terminator, msp_error *err)
 {
     size_t end;
-    msp_status st = need(x, start, terminator, &end, err);
+    msp_status st = find_terminator(x, start, terminator, &end, err);
 
     if (st == MSP_OK)
         x->at += end + strlen(terminator);
@@ -427,13 +427,13 @@ skip(msp_xml *x, size_t start, const char *terminator, msp_error *err)
 
 /* <?xml version="1.0" encoding="UTF-8"?> or any other instruction, which is skipped. */
 static msp_status
-instruction(msp_xml *x, msp_error *err)
+read_instruction(msp_xml *x, msp_error *err)
 {
     msp_str rest, name, value;
     msp_status st;
     size_t end;
 
-    st = need(x, 2, "?>", &end, err);
+    st = find_terminator(x, 2, "?>", &end, err);
     if (st != MSP_OK)
         return st;
     rest = (msp_str){x->buffer + x->at + 2, end - 2};
@@ -485,40 +485,40 @@ text_event(msp_xml *x, msp_str raw, bool literal, msp_error *err)
     size_t bad;
 
     if (x->depth == 0 && !is_blank(raw))
-        return wrong(x, x->at, "text outside the root element", err);
+        return error_at(x, x->at, "text outside the root element", err);
     msp_buf_clear(&x->decoded);
-    bad = decode(&x->decoded, raw, literal);
+    bad = decode_text(&x->decoded, raw, literal);
     if (bad < raw.len)
-        return wrong(x, (size_t)(raw.p - x->buffer) + bad, "a character or reference that XML does not have", err);
+        return error_at(x, (size_t)(raw.p - x->buffer) + bad, "a character or reference that XML does not have", err);
     x->text = msp_buf_view(&x->decoded);
     return msp_buf_status(&x->decoded, err);
 }
 
 static msp_status
-text(msp_xml *x, msp_error *err)
+read_text(msp_xml *x, msp_error *err)
 {
     msp_status st = MSP_OK;
     size_t n;
 
     while (st == MSP_OK && (n = text_length(x)) == 0 && !x->at_end)
-        st = refill(x, err);
+        st = refill_buffer(x, err);
     if (st != MSP_OK)
         return st;
     if (n == 0) /* half a reference at the end of the document */
-        return wrong(x, x->at, "a character or reference that XML does not have", err);
+        return error_at(x, x->at, "a character or reference that XML does not have", err);
     st = text_event(x, (msp_str){x->buffer + x->at, n}, false, err);
     x->at += n;
     return st;
 }
 
 static msp_status
-cdata(msp_xml *x, msp_error *err)
+read_cdata(msp_xml *x, msp_error *err)
 {
     const size_t start = sizeof("<![CDATA[") - 1;
     msp_status st;
     size_t end;
 
-    st = need(x, start, "]]>", &end, err);
+    st = find_terminator(x, start, "]]>", &end, err);
     if (st != MSP_OK)
         return st;
     st = text_event(x, (msp_str){x->buffer + x->at + start, end - start}, true, err);
@@ -529,9 +529,9 @@ cdata(msp_xml *x, msp_error *err)
 /* ---- events ----------------------------------------------------------------------------------------------------- */
 
 static msp_status
-begin(msp_xml *x, msp_error *err)
+begin_document(msp_xml *x, msp_error *err)
 {
-    msp_status st = have(x, 3, err);
+    msp_status st = have_bytes(x, 3, err);
 
     if (st != MSP_OK)
         return st;
@@ -544,25 +544,25 @@ begin(msp_xml *x, msp_error *err)
 
 /* One event, or nothing (*event unchanged, *none set) after what is only skipped. */
 static msp_status
-step(msp_xml *x, msp_xml_event *event, bool *none, msp_error *err)
+next_token(msp_xml *x, msp_xml_event *event, bool *none, msp_error *err)
 {
     *none = false;
     if (!next_is(x, "<")) {
         *event = MSP_XML_TEXT;
-        return text(x, err);
+        return read_text(x, err);
     }
     if (next_is(x, "<![CDATA[")) {
         *event = MSP_XML_TEXT;
-        return cdata(x, err);
+        return read_cdata(x, err);
     }
     if (next_is(x, "<!--") || next_is(x, "<?")) {
         *none = true;
-        return next_is(x, "<?") ? instruction(x, err) : skip(x, 4, "-->", err);
+        return next_is(x, "<?") ? read_instruction(x, err) : skip_markup(x, 4, "-->", err);
     }
     if (next_is(x, "<!"))
         return msp_error_set(err, MSP_E_UNSUPPORTED, "a document type declaration at byte %" PRIu64 " of the XML",
                              x->consumed + x->at);
-    return tag(x, event, err);
+    return read_tag(x, event, err);
 }
 
 msp_status
@@ -579,16 +579,16 @@ msp_xml_next(msp_xml *x, msp_xml_event *event, msp_error *err)
         return MSP_OK;
     }
     if (!x->started && x->consumed == 0 && x->at == 0)
-        st = begin(x, err);
+        st = begin_document(x, err);
     while (st == MSP_OK && none) {
-        st = have(x, sizeof("<![CDATA[") - 1, err);
+        st = have_bytes(x, sizeof("<![CDATA[") - 1, err);
         if (st != MSP_OK)
             break;
         if (x->at == x->len) {
             *event = MSP_XML_DONE;
-            return x->ended ? MSP_OK : wrong(x, x->len, "the document ends before its root element does", err);
+            return x->ended ? MSP_OK : error_at(x, x->len, "the document ends before its root element does", err);
         }
-        st = step(x, event, &none, err);
+        st = next_token(x, event, &none, err);
     }
     return st;
 }

@@ -9,7 +9,7 @@ typedef uint64_t two __attribute__((vector_size(16)));
 #define FILL UINT64_C(0x2020202020202020)
 
 static inline bool
-any(sixteen v)
+any_lane(sixteen v)
 {
     return (((two)v)[0] | ((two)v)[1]) != 0;
 }
@@ -18,14 +18,15 @@ any(sixteen v)
 static inline bool
 has_odd(sixteen v)
 {
-    return any((sixteen)(v == ',') | (sixteen)(v == '"') | (sixteen)(v < 0x20) | (sixteen)(v == 0x7f) | (v & 0x80));
+    return any_lane((sixteen)(v == ',') | (sixteen)(v == '"') | (sixteen)(v < 0x20) | (sixteen)(v == 0x7f) |
+                    (v & 0x80));
 }
 
 /* One that quotes around the text do not do for? */
 static inline bool
 has_hard(sixteen v)
 {
-    return any((sixteen)(v == '"') | (sixteen)(v < 0x20) | (sixteen)(v == 0x7f) | (v & 0x80));
+    return any_lane((sixteen)(v == '"') | (sixteen)(v < 0x20) | (sixteen)(v == 0x7f) | (v & 0x80));
 }
 
 /* Does no part of the text have such characters? Short texts are filled up with spaces. */

@@ -49,7 +49,7 @@ add_base64(msp_buf *out, const unsigned char *p, size_t n)
 }
 
 static msp_status
-pack(msp_buf *out, msp_str bytes, msp_error *err)
+pack_bytes(msp_buf *out, msp_str bytes, msp_error *err)
 {
     z_stream s = {.zalloc = msp_zlib_alloc, .zfree = msp_zlib_free};
     uLong most;
@@ -81,7 +81,7 @@ pack(msp_buf *out, msp_str bytes, msp_error *err)
 msp_status
 msp_page_block(msp_buf *out, msp_buf *packed, const char *name, msp_str bytes, msp_error *err)
 {
-    msp_status st = pack(packed, bytes, err);
+    msp_status st = pack_bytes(packed, bytes, err);
 
     if (st != MSP_OK)
         return st;

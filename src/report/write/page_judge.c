@@ -59,7 +59,7 @@ find_beginning(const msp_page_call *calls, size_t wrong, const msp_page_kept *ro
 
 /* By the limits alone, of a call after the first wrong one: is it off because of that? */
 static bool
-inherits(const msp_page_call *c, const msp_page_kept *rows, float before)
+inherits_error(const msp_page_call *c, const msp_page_kept *rows, float before)
 {
     return (c->marks & PAGE_MARK_BACKWARD) != 0 || c->input_error > before || any_wrong(c, rows, false);
 }
@@ -92,7 +92,7 @@ msp_page_settle(msp_page_call *calls, size_t ncalls, msp_page_kept *rows, bool o
 
     for (size_t i = wrong < ncalls ? find_beginning(calls, wrong, rows, &before) : ncalls; i < ncalls; i++) {
         msp_page_call *c = &calls[i];
-        bool wrong_follows = !own && i > wrong && inherits(c, rows, before);
+        bool wrong_follows = !own && i > wrong && inherits_error(c, rows, before);
 
         for (size_t k = 0; k < c->rows; k++) {
             msp_page_kept *row = &rows[c->first + k];

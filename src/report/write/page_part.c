@@ -13,7 +13,7 @@
 #include "report/write/page_block.h"
 #include "report/write/page_flow.h"
 #include "report/write/page_judge.h"
-#include "report/write/page_rows.h"
+#include "report/write/page_packer.h"
 
 enum { NFIELDS = 7 }; /* numbers of a msp_page_result */
 
@@ -39,7 +39,7 @@ struct msp_page_part {
     msp_page_texts stacks;
     msp_page_flow flow;
 
-    msp_page_rows rows; /* the chunk that is being filled */
+    msp_page_packer rows; /* the chunk that is being filled */
     size_t chunk;
     msp_page_kept *kept; /* all rows that are in the page */
     size_t nkept, cap_kept, nfed;
@@ -96,7 +96,7 @@ msp_page_part_open(msp_page_part **out, const char *beside, const msp_column *co
         return no_memory(err);
     p->file = MSP_FILE_NONE;
     p->max_rows = max_rows;
-    st = !msp_page_rows_init(&p->rows, columns, ncolumns) ||
+    st = !msp_page_packer_init(&p->rows, columns, ncolumns) ||
                  !msp_page_texts_add(&p->stacks, MSP_STR("[]"), SIZE_MAX, &id)
              ? no_memory(err)
              : msp_file_create(&p->file, beside, 0640, err);
@@ -162,7 +162,7 @@ flush_chunk(msp_page_part *p, msp_error *err)
 
     if (p->rows.filled == 0)
         return MSP_OK;
-    msp_page_rows_take(&p->rows, &p->raw);
+    msp_page_packer_pack(&p->rows, &p->raw);
     snprintf(name, sizeof(name), "rows%zu", p->chunk++);
     return write_raw(p, name, err);
 }
@@ -228,7 +228,7 @@ msp_page_part_row(msp_page_part *p, msp_str name, const msp_cell *cells, msp_row
         c->verdict = row.verdict > c->verdict ? row.verdict : c->verdict;
         return MSP_OK;
     }
-    if (!msp_page_rows_add(&p->rows, number, rest, cells) ||
+    if (!msp_page_packer_add_row(&p->rows, number, rest, cells) ||
         !msp_vec_grow((void **)&p->kept, &p->cap_kept, p->nkept + 1, sizeof(*p->kept)))
         return no_memory(err);
     p->kept[p->nkept++] = row;
@@ -461,7 +461,7 @@ write_texts(msp_page_part *p, const char *name, const msp_page_texts *texts, msp
 static msp_status
 write_percent(msp_page_part *p, msp_error *err)
 {
-    msp_page_rows_write_percent(&p->rows, &p->raw);
+    msp_page_packer_write_percent(&p->rows, &p->raw);
     return write_raw(p, "percent", err);
 }
 
@@ -482,7 +482,7 @@ write_nodes(msp_page_part *p, msp_error *err)
 static void
 release_work(msp_page_part *p)
 {
-    msp_page_rows_release(&p->rows);
+    msp_page_packer_release(&p->rows);
     msp_page_flow_release(&p->flow);
     msp_page_texts_release(&p->stacks);
     msp_page_texts_release(&p->nodes);
@@ -541,7 +541,7 @@ copy_text(const char *s, size_t len)
 
 /* Take out what the page's head says of the part, and give everything else back. */
 static msp_status
-reduce(msp_page_part *p, msp_error *err)
+reduce_part(msp_page_part *p, msp_error *err)
 {
     msp_page_rest *r = &p->rest;
     const msp_str *name = NULL;
@@ -605,7 +605,7 @@ msp_page_part_finish(msp_page_part *p, msp_error *err)
             st = msp_file_cannot_write(p->file.path, errno, err);
     }
     if (st == MSP_OK)
-        st = reduce(p, err);
+        st = reduce_part(p, err);
     release_work(p);
     return st;
 }

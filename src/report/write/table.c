@@ -23,7 +23,7 @@ kind_of(msp_table_format format)
 }
 
 static msp_status
-remember(msp_table *t, msp_status st, const msp_error *e, msp_error *err)
+remember_error(msp_table *t, msp_status st, const msp_error *e, msp_error *err)
 {
     if (st == MSP_OK)
         return MSP_OK;
@@ -57,7 +57,7 @@ begin_sheet(msp_table *t, const char *name, const msp_column *columns, size_t nc
 }
 
 static msp_status
-start(msp_table *t, const msp_column *columns, size_t ncolumns, const msp_table_options *opt, msp_error *err)
+start_table(msp_table *t, const msp_column *columns, size_t ncolumns, const msp_table_options *opt, msp_error *err)
 {
     msp_status st = MSP_OK;
 
@@ -87,7 +87,7 @@ msp_table_open(msp_table **out, const char *path, msp_table_format format, const
     t->file = MSP_FILE_NONE;
     st = msp_file_create(&t->file, path, 0640, err);
     if (st == MSP_OK)
-        st = start(t, columns, ncolumns, opt != NULL ? opt : &defaults, err);
+        st = start_table(t, columns, ncolumns, opt != NULL ? opt : &defaults, err);
     if (st == MSP_OK)
         *out = t;
     else
@@ -102,8 +102,8 @@ msp_table_row(msp_table *t, const msp_cell *cells, msp_row_colour colour, msp_er
 
     assert(!t->finished);
     if (t->failure.status != MSP_OK)
-        return remember(t, t->failure.status, &t->failure, err);
-    return remember(t, t->kind->row(t, cells, colour, &e), &e, err);
+        return remember_error(t, t->failure.status, &t->failure, err);
+    return remember_error(t, t->kind->row(t, cells, colour, &e), &e, err);
 }
 
 static msp_status
@@ -120,8 +120,8 @@ msp_table_lines(msp_table *t, msp_str lines, msp_error *err)
 
     assert(!t->finished && t->kind == &msp_csv_table);
     if (t->failure.status != MSP_OK)
-        return remember(t, t->failure.status, &t->failure, err);
-    return remember(t, add_lines(t, lines, &e), &e, err);
+        return remember_error(t, t->failure.status, &t->failure, err);
+    return remember_error(t, add_lines(t, lines, &e), &e, err);
 }
 
 msp_status
@@ -131,10 +131,10 @@ msp_table_sheet(msp_table *t, const char *name, const msp_column *columns, size_
 
     assert(!t->finished);
     if (t->failure.status != MSP_OK)
-        return remember(t, t->failure.status, &t->failure, err);
+        return remember_error(t, t->failure.status, &t->failure, err);
     if (!t->kind->many_sheets)
         return msp_error_set(err, MSP_E_UNSUPPORTED, "%s: a csv file holds one sheet only", t->file.path);
-    return remember(t, begin_sheet(t, name, columns, ncolumns, &e), &e, err);
+    return remember_error(t, begin_sheet(t, name, columns, ncolumns, &e), &e, err);
 }
 
 msp_status
@@ -153,7 +153,7 @@ msp_table_finish(msp_table *t, msp_error *err)
     if (st == MSP_OK)
         st = msp_file_commit(&t->file, &e);
     t->finished = true;
-    return remember(t, st, &e, err);
+    return remember_error(t, st, &e, err);
 }
 
 void

@@ -216,7 +216,7 @@ put_value(msp_buf *b, const msp_cell *c)
 /* ---- rows ------------------------------------------------------------------------------------------------------- */
 
 static msp_status
-flush(xlsx_table *x, size_t least, msp_error *err)
+flush_rows(xlsx_table *x, size_t least, msp_error *err)
 {
     msp_buf *b = &x->base.out;
     msp_status st = msp_buf_status(b, err);
@@ -311,7 +311,7 @@ end_part(xlsx_table *x, msp_error *err)
 
     msp_buf_printf(&x->base.out, "</sheetData><autoFilter ref=\"A1:%s%lld\"/></worksheet>",
                    x->letters[x->base.ncolumns - 1], (long long)x->rows + 1);
-    st = flush(x, 0, err);
+    st = flush_rows(x, 0, err);
     if (st == MSP_OK)
         st = msp_zip_out_end(x->zip, err);
     return st;
@@ -472,7 +472,7 @@ xlsx_row(msp_table *t, const msp_cell *cells, msp_row_colour colour, msp_error *
     }
     x->rows++;
     put_row(x, x->rows + 1, cells, style_of(colour));
-    return flush(x, XML_CHUNK, err);
+    return flush_rows(x, XML_CHUNK, err);
 }
 
 /* ---- the whole -------------------------------------------------------------------------------------------------- */

@@ -100,7 +100,7 @@ msp_zip_out_zip64_from(msp_zip_out *z, uint64_t limit)
 /* ---- records: little-endian numbers in a row ------------------------------------------------------------------- */
 
 static void
-put(msp_buf *b, uint64_t v, size_t bytes)
+append_le(msp_buf *b, uint64_t v, size_t bytes)
 {
     unsigned char le[8];
 
@@ -126,27 +126,27 @@ put_local_header(const msp_zip_out *z, msp_buf *b)
 {
     bool large = is_zip64(z, z->size) || is_zip64(z, z->packed);
 
-    put(b, 0x04034B50, 4);
-    put(b, large ? VERSION_ZIP64 : VERSION_DEFLATE, 2);
-    put(b, 0, 2);
-    put(b, Z_DEFLATED, 2);
-    put(b, 0, 2);
-    put(b, DOS_DATE, 2);
-    put(b, z->crc, 4);
-    put(b, large ? UINT32_MAX : z->packed, 4);
-    put(b, large ? UINT32_MAX : z->size, 4);
-    put(b, z->name.len, 2);
-    put(b, HINT_SIZE, 2);
+    append_le(b, 0x04034B50, 4);
+    append_le(b, large ? VERSION_ZIP64 : VERSION_DEFLATE, 2);
+    append_le(b, 0, 2);
+    append_le(b, Z_DEFLATED, 2);
+    append_le(b, 0, 2);
+    append_le(b, DOS_DATE, 2);
+    append_le(b, z->crc, 4);
+    append_le(b, large ? UINT32_MAX : z->packed, 4);
+    append_le(b, large ? UINT32_MAX : z->size, 4);
+    append_le(b, z->name.len, 2);
+    append_le(b, HINT_SIZE, 2);
     msp_buf_str(b, msp_buf_view(&z->name));
-    put(b, large ? 0x0001 : 0xA220, 2);
-    put(b, HINT_SIZE - 4, 2);
+    append_le(b, large ? 0x0001 : 0xA220, 2);
+    append_le(b, HINT_SIZE - 4, 2);
     if (large) {
-        put(b, z->size, 8);
-        put(b, z->packed, 8);
+        append_le(b, z->size, 8);
+        append_le(b, z->packed, 8);
     } else {
-        put(b, 0xA028, 2); /* the hint's signature, then padding */
-        put(b, 0, 6);
-        put(b, 0, 8);
+        append_le(b, 0xA028, 2); /* the hint's signature, then padding */
+        append_le(b, 0, 6);
+        append_le(b, 0, 8);
     }
 }
 
@@ -157,34 +157,34 @@ put_directory_record(msp_zip_out *z)
     size_t fields = 8 * ((size_t)size + packed + at);
     msp_buf *b = &z->directory;
 
-    put(b, 0x02014B50, 4);
-    put(b, 3 << 8 | 45, 2); /* made on Unix */
-    put(b, fields > 0 ? VERSION_ZIP64 : VERSION_DEFLATE, 2);
-    put(b, 0, 2);
-    put(b, Z_DEFLATED, 2);
-    put(b, 0, 2);
-    put(b, DOS_DATE, 2);
-    put(b, z->crc, 4);
-    put(b, or_all_ones(z, z->packed), 4);
-    put(b, or_all_ones(z, z->size), 4);
-    put(b, z->name.len, 2);
-    put(b, fields > 0 ? fields + 4 : 0, 2);
-    put(b, 0, 2); /* comment */
-    put(b, 0, 2); /* disk */
-    put(b, 0, 2);
-    put(b, 0100644u << 16, 4);
-    put(b, or_all_ones(z, z->header_at), 4);
+    append_le(b, 0x02014B50, 4);
+    append_le(b, 3 << 8 | 45, 2); /* made on Unix */
+    append_le(b, fields > 0 ? VERSION_ZIP64 : VERSION_DEFLATE, 2);
+    append_le(b, 0, 2);
+    append_le(b, Z_DEFLATED, 2);
+    append_le(b, 0, 2);
+    append_le(b, DOS_DATE, 2);
+    append_le(b, z->crc, 4);
+    append_le(b, or_all_ones(z, z->packed), 4);
+    append_le(b, or_all_ones(z, z->size), 4);
+    append_le(b, z->name.len, 2);
+    append_le(b, fields > 0 ? fields + 4 : 0, 2);
+    append_le(b, 0, 2); /* comment */
+    append_le(b, 0, 2); /* disk */
+    append_le(b, 0, 2);
+    append_le(b, 0100644u << 16, 4);
+    append_le(b, or_all_ones(z, z->header_at), 4);
     msp_buf_str(b, msp_buf_view(&z->name));
     if (fields > 0) {
-        put(b, 0x0001, 2);
-        put(b, fields, 2);
+        append_le(b, 0x0001, 2);
+        append_le(b, fields, 2);
     }
     if (size)
-        put(b, z->size, 8);
+        append_le(b, z->size, 8);
     if (packed)
-        put(b, z->packed, 8);
+        append_le(b, z->packed, 8);
     if (at)
-        put(b, z->header_at, 8);
+        append_le(b, z->header_at, 8);
 }
 
 static void
@@ -193,28 +193,28 @@ put_end(const msp_zip_out *z, msp_buf *b)
     uint64_t at = z->offset, len = z->directory.len;
 
     if (is_zip64(z, at) || is_zip64(z, len) || z->entries >= UINT16_MAX) {
-        put(b, 0x06064B50, 4);
-        put(b, 44, 8); /* what follows in this record */
-        put(b, 3 << 8 | 45, 2);
-        put(b, VERSION_ZIP64, 2);
-        put(b, 0, 4);
-        put(b, 0, 4);
-        put(b, z->entries, 8);
-        put(b, z->entries, 8);
-        put(b, len, 8);
-        put(b, at, 8);
-        put(b, 0x07064B50, 4); /* locator */
-        put(b, 0, 4);
-        put(b, at + len, 8);
-        put(b, 1, 4);
+        append_le(b, 0x06064B50, 4);
+        append_le(b, 44, 8); /* what follows in this record */
+        append_le(b, 3 << 8 | 45, 2);
+        append_le(b, VERSION_ZIP64, 2);
+        append_le(b, 0, 4);
+        append_le(b, 0, 4);
+        append_le(b, z->entries, 8);
+        append_le(b, z->entries, 8);
+        append_le(b, len, 8);
+        append_le(b, at, 8);
+        append_le(b, 0x07064B50, 4); /* locator */
+        append_le(b, 0, 4);
+        append_le(b, at + len, 8);
+        append_le(b, 1, 4);
     }
-    put(b, 0x06054B50, 4);
-    put(b, 0, 4);
-    put(b, z->entries >= UINT16_MAX ? UINT16_MAX : z->entries, 2);
-    put(b, z->entries >= UINT16_MAX ? UINT16_MAX : z->entries, 2);
-    put(b, or_all_ones(z, len), 4);
-    put(b, or_all_ones(z, at), 4);
-    put(b, 0, 2);
+    append_le(b, 0x06054B50, 4);
+    append_le(b, 0, 4);
+    append_le(b, z->entries >= UINT16_MAX ? UINT16_MAX : z->entries, 2);
+    append_le(b, z->entries >= UINT16_MAX ? UINT16_MAX : z->entries, 2);
+    append_le(b, or_all_ones(z, len), 4);
+    append_le(b, or_all_ones(z, at), 4);
+    append_le(b, 0, 2);
 }
 
 /* ---- compression ------------------------------------------------------------------------------------------------ */
@@ -273,7 +273,7 @@ write_out(msp_zip_out *z, const void *p, size_t n, msp_error *err)
 
 /* Keep the last WINDOW bytes of the text as the dictionary of what comes next. */
 static void
-slide(msp_zip_out *z)
+slide_window(msp_zip_out *z)
 {
     size_t have = z->window_len + z->waiting;
     size_t keep = have < WINDOW ? have : WINDOW;
@@ -284,7 +284,7 @@ slide(msp_zip_out *z)
 }
 
 static msp_status
-flush(msp_zip_out *z, bool last, msp_error *err)
+flush_window(msp_zip_out *z, bool last, msp_error *err)
 {
     size_t n = cut_into_blocks(z, last);
     msp_status st = MSP_OK;
@@ -300,7 +300,7 @@ flush(msp_zip_out *z, bool last, msp_error *err)
         z->size += b->in_len;
         z->packed += b->out_len;
     }
-    slide(z);
+    slide_window(z);
     return st;
 }
 
@@ -349,7 +349,7 @@ msp_zip_out_write(msp_zip_out *z, const void *p, size_t n, msp_error *err)
         at += take;
         n -= take;
         if (z->waiting == BATCH) {
-            msp_status st = flush(z, false, err);
+            msp_status st = flush_window(z, false, err);
 
             if (st != MSP_OK)
                 return st;
@@ -361,7 +361,7 @@ msp_zip_out_write(msp_zip_out *z, const void *p, size_t n, msp_error *err)
 msp_status
 msp_zip_out_end(msp_zip_out *z, msp_error *err)
 {
-    msp_status st = flush(z, true, err);
+    msp_status st = flush_window(z, true, err);
     msp_buf header = {0};
 
     assert(z->open);

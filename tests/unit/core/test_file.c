@@ -204,6 +204,28 @@ a_file_appears_when_it_is_committed(void **state)
 }
 
 static void
+a_file_is_saved_whole_or_not_at_all(void **state)
+{
+    const char *dir = fresh_dir("save");
+    int64_t live = msp_alloc_live();
+    char path[600], *text;
+    msp_error err;
+    size_t size;
+
+    (void)state;
+    snprintf(path, sizeof(path), "%s/out", dir);
+    assert_int_equal(msp_file_save(path, "whole", 5, 0640, &err), MSP_OK);
+    assert_int_equal(msp_file_read(&text, &size, path, 100, &err), MSP_OK);
+    assert_string_equal(text, "whole");
+    msp_free(text);
+    snprintf(path, sizeof(path), "%s/none/out", dir);
+    assert_int_equal(msp_file_save(path, "whole", 5, 0640, &err), MSP_E_IO);
+    assert_non_null(strstr(err.message, path));
+    assert_int_equal(files_in(dir), 1);
+    assert_int_equal(msp_alloc_live(), live);
+}
+
+static void
 an_abandoned_file_leaves_nothing(void **state)
 {
     const char *dir = fresh_dir("abandon");
@@ -566,6 +588,7 @@ main(void)
         TEST(what_is_no_regular_file_is_refused_with_its_path),
         TEST(reading_keeps_to_its_limit_and_terminates),
         TEST(a_file_appears_when_it_is_committed),
+        TEST(a_file_is_saved_whole_or_not_at_all),
         TEST(an_abandoned_file_leaves_nothing),
         TEST(a_stale_temporary_file_is_stepped_over),
         TEST(the_longest_name_that_a_file_may_have_can_be_written),

@@ -38,6 +38,12 @@ paths_are_taken_apart_and_joined(void **state)
     p = msp_path_join("a", "");
     assert_string_equal(p, "a");
     msp_free(p);
+    p = msp_path_beside("/a/dump.json", "stack.json");
+    assert_string_equal(p, "/a/stack.json");
+    msp_free(p);
+    p = msp_path_beside("/dump.json", "stack.json");
+    assert_string_equal(p, "/stack.json");
+    msp_free(p);
     msp_alloc_fail_after(0);
     assert_null(msp_path_join("a", "b"));
     msp_alloc_fail_after(-1);

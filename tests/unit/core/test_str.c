@@ -66,6 +66,29 @@ parts_are_cut_off_at_their_dots(void **state)
     assert_true(msp_str_eq(msp_str_shift(&s), MSP_STR("bc")));
     assert_int_equal(s.len, 0);
     assert_int_equal(msp_str_shift(&s).len, 0);
+    s = MSP_STR("a..bc");
+    assert_true(msp_str_eq(msp_str_pop(&s), MSP_STR("bc")));
+    assert_true(msp_str_eq(msp_str_pop(&s), MSP_STR("")));
+    assert_true(msp_str_eq(msp_str_pop(&s), MSP_STR("a")));
+    assert_int_equal(s.len, 0);
+    assert_int_equal(msp_str_pop(&s).len, 0);
+    assert_int_equal(msp_str_count(MSP_STR("a..bc"), '.'), 2);
+    assert_int_equal(msp_str_count(MSP_STR(""), '.'), 0);
+}
+
+static void
+words_are_looked_up_and_digits_told(void **state)
+{
+    static const char *const words[] = {"add", "sub"};
+
+    (void)state;
+    assert_true(MSP_STR_IS_ONE_OF(MSP_STR("sub"), words));
+    assert_false(MSP_STR_IS_ONE_OF(MSP_STR("su"), words));
+    assert_true(msp_str_has(MSP_STR("Tensor.add.0"), "add"));
+    assert_false(msp_str_has(MSP_STR("Tensor.add.0"), "sub"));
+    assert_true(msp_str_is_digits(MSP_STR("0123456789")));
+    assert_false(msp_str_is_digits(MSP_STR("1a")));
+    assert_false(msp_str_is_digits(MSP_STR("")));
 }
 
 static void
@@ -181,6 +204,7 @@ main(void)
         TEST(pieces_of_text_are_found),
         TEST(texts_are_equal_when_all_their_bytes_are),
         TEST(parts_are_cut_off_at_their_dots),
+        TEST(words_are_looked_up_and_digits_told),
         TEST(order_is_by_bytes_and_shorter_first),
         TEST(numbers_are_digits_that_fit_and_nothing_else),
         TEST(a_buffer_grows_and_stays_terminated),

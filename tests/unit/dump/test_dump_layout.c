@@ -2,24 +2,9 @@
 #include "unit.h"
 #include <sys/stat.h>
 #include "core/alloc.h"
-#include "core/path.h"
 #include "msprobe/dump.h"
 
 /* An empty file at scratch/<name>, with its folders. */
-static void
-touch(const char *name)
-{
-    char dir[512];
-    FILE *f;
-
-    snprintf(dir, sizeof(dir), "%s", scratch_path(name));
-    *strrchr(dir, '/') = '\0';
-    assert_int_equal(msp_path_make_dirs(dir, NULL), MSP_OK);
-    f = fopen(scratch_path(name), "w");
-    assert_non_null(f);
-    fclose(f);
-}
-
 static msp_dump_layout
 find(const char *name)
 {
@@ -38,10 +23,10 @@ a_step_has_its_ranks_in_the_order_of_their_numbers(void **state)
     msp_dump_layout l;
 
     (void)state;
-    touch("a/step0/rank10/dump.json");
-    touch("a/step0/rank2/dump.json");
-    touch("a/step0/rank/dump.json");
-    touch("a/step0/rank0/dump.json");
+    write_text("a/step0/rank10/dump.json", "");
+    write_text("a/step0/rank2/dump.json", "");
+    write_text("a/step0/rank/dump.json", "");
+    write_text("a/step0/rank0/dump.json", "");
     l = find("a/step0");
     assert_int_equal(l.count, 4);
     for (size_t i = 0; i < 4; i++) {
@@ -59,9 +44,9 @@ a_whole_dump_has_its_steps(void **state)
     msp_dump_layout l;
 
     (void)state;
-    touch("b/step2/rank0/dump.json");
-    touch("b/step10/rank0/dump.json");
-    touch("b/step10/rank0/debug.json");
+    write_text("b/step2/rank0/dump.json", "");
+    write_text("b/step10/rank0/dump.json", "");
+    write_text("b/step10/rank0/debug.json", "");
     l = find("b");
     assert_int_equal(l.count, 3);
     assert_int_equal(l.places[0].step, 2);
@@ -77,7 +62,7 @@ folders_named_after_processes_count_as_ranks_without_number(void **state)
     msp_dump_layout l;
 
     (void)state;
-    touch("c/step0/proc4711/dump.json");
+    write_text("c/step0/proc4711/dump.json", "");
     l = find("c/step0");
     assert_int_equal(l.count, 1);
     assert_string_equal(l.places[0].rank_name, "proc4711");
@@ -91,8 +76,8 @@ the_mixed_layout_has_groups(void **state)
     msp_dump_layout l;
 
     (void)state;
-    touch("d/pynative/step0/rank/dump.json");
-    touch("d/graph/step0/rank/dump.json");
+    write_text("d/pynative/step0/rank/dump.json", "");
+    write_text("d/graph/step0/rank/dump.json", "");
     l = find("d");
     assert_int_equal(l.count, 2);
     assert_string_equal(l.places[0].group, "graph");
@@ -107,8 +92,8 @@ a_rank_folder_and_a_file_stand_for_themselves(void **state)
     msp_dump_layout l;
 
     (void)state;
-    touch("e/rank0/dump.json");
-    touch("e/rank0/my_debug.json");
+    write_text("e/rank0/dump.json", "");
+    write_text("e/rank0/my_debug.json", "");
     l = find("e/rank0");
     assert_int_equal(l.count, 1);
     assert_string_equal(l.places[0].rank_name, "");
@@ -125,10 +110,10 @@ what_is_no_part_of_a_dump_is_a_stray(void **state)
     msp_dump_layout l;
 
     (void)state;
-    touch("f/step0/rank0/dump.json");
-    touch("f/step0/notes.txt");
-    touch("f/step0/ranked/dump.json");
-    touch("f/step0/proc1/empty");
+    write_text("f/step0/rank0/dump.json", "");
+    write_text("f/step0/notes.txt", "");
+    write_text("f/step0/ranked/dump.json", "");
+    write_text("f/step0/proc1/empty", "");
     l = find("f/step0");
     assert_int_equal(l.count, 1);
     assert_int_equal(l.nstrays, 3);
@@ -141,8 +126,8 @@ a_rank_without_files_is_a_place_with_an_error(void **state)
     msp_dump_layout l;
 
     (void)state;
-    touch("j/step0/rank0/dump.json");
-    touch("j/step0/rank1/stack.json");
+    write_text("j/step0/rank0/dump.json", "");
+    write_text("j/step0/rank1/stack.json", "");
     l = find("j/step0");
     assert_int_equal(l.count, 2);
     assert_null(l.places[0].error);
@@ -159,7 +144,7 @@ a_path_without_dumps_is_told_with_what_it_holds(void **state)
     msp_error err;
 
     (void)state;
-    touch("g/train.log");
+    write_text("g/train.log", "");
     assert_int_equal(msp_dump_find(&l, scratch_path("g"), &err), MSP_E_NOT_FOUND);
     assert_non_null(strstr(err.message, "train.log"));
     assert_int_equal(msp_dump_find(&l, scratch_path("g/none"), &err), MSP_E_NOT_FOUND);
@@ -174,7 +159,7 @@ what_everybody_may_write_and_somebody_else_owns_is_refused(void **state)
     msp_error err;
 
     (void)state;
-    touch("h/dump.json");
+    write_text("h/dump.json", "");
     assert_int_equal(chmod(scratch_path("h/dump.json"), 0666), 0);
     assert_int_equal(msp_dump_find(&l, scratch_path("h/dump.json"), &err), MSP_OK); /* our own */
     msp_dump_layout_release(&l);
@@ -193,9 +178,9 @@ no_failing_allocation_leaks(void **state)
     msp_status st = MSP_E_NOMEM;
 
     (void)state;
-    touch("i/step0/rank0/dump.json");
-    touch("i/step0/stray");
-    touch("i/step0/rank1/stack.json");
+    write_text("i/step0/rank0/dump.json", "");
+    write_text("i/step0/stray", "");
+    write_text("i/step0/rank1/stack.json", "");
     for (int64_t n = 0; st != MSP_OK && n < 1000; n++) {
         msp_dump_layout l;
 

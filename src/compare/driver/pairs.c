@@ -1,5 +1,5 @@
-/* run_pairs.c - see run_pairs.h. */
-#include "compare/run_pairs.h"
+/* pairs.c - see pairs.h. */
+#include "compare/driver/pairs.h"
 
 #include <stdlib.h>
 #include "compare/graph/graph.h"

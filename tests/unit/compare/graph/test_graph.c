@@ -1,4 +1,4 @@
-/* test_kernel.c - folders of static-graph dumps: their names, their tables, and which of them belong together. */
+/* test_graph.c - folders of static-graph dumps: their names, their tables, and which of them belong together. */
 #include "unit.h"
 #include <sys/stat.h>
 #include "compare/graph/graph.h"
@@ -48,20 +48,6 @@ file_names_give_key_and_time(void **state)
 
 /* ---- folders ------------------------------------------------------------------------------------------------- */
 
-static void
-make_file(const char *path, const char *text)
-{
-    char dir[512];
-
-    for (size_t i = 0; path[i] != '\0'; i++) {
-        if (path[i] != '/')
-            continue;
-        snprintf(dir, sizeof(dir), "%s/%.*s", scratch_dir(), (int)i, path);
-        mkdir(dir, 0750);
-    }
-    write_file(path, text, strlen(text));
-}
-
 static msp_graph_items
 read_folder(const char *name, bool common)
 {
@@ -86,10 +72,10 @@ tensors_of_one_key_are_counted_in_time(void **state)
     msp_graph_items t;
 
     (void)state;
-    make_file("time/Add.op.0.0.200.input.0.ND.npy", "");
-    make_file("time/Add.op.0.0.30.input.0.ND.npy", "");
-    make_file("time/Add.op.0.0.9.output.0.ND.npy", "");
-    make_file("time/readme.txt", "");
+    write_text("time/Add.op.0.0.200.input.0.ND.npy", "");
+    write_text("time/Add.op.0.0.30.input.0.ND.npy", "");
+    write_text("time/Add.op.0.0.9.output.0.ND.npy", "");
+    write_text("time/readme.txt", "");
     t = read_folder("time", false);
     assert_int_equal(t.count, 3);
     assert_true(key_is(&t, 0, "op.0.input.0", 0) && t.items[0].time == 30);
@@ -104,8 +90,8 @@ mapping_csv_gives_long_names_back(void **state)
     msp_graph_items t;
 
     (void)state;
-    make_file("mapped/0001.npy", "");
-    make_file("mapped/mapping.csv", "hash,name\n0001.npy,Add.a_very_long_name.0.0.30.input.0.ND.npy\nalone\n");
+    write_text("mapped/0001.npy", "");
+    write_text("mapped/mapping.csv", "hash,name\n0001.npy,Add.a_very_long_name.0.0.30.input.0.ND.npy\nalone\n");
     t = read_folder("mapped", false);
     assert_int_equal(t.count, 1);
     assert_true(key_is(&t, 0, "a_very_long_name.0.input.0", 0));
@@ -119,9 +105,9 @@ statistic_csv_is_read_by_its_titles(void **state)
     msp_graph_items t;
 
     (void)state;
-    make_file("stat/statistic.csv",
-              "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,Max Value,"
-              "Min Value,Avg Value\nAdd,a/b,0,0,7,output,0,4,float32,\"(2,3)\",1.5,-2,nan\n");
+    write_text("stat/statistic.csv",
+               "Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,Max Value,"
+               "Min Value,Avg Value\nAdd,a/b,0,0,7,output,0,4,float32,\"(2,3)\",1.5,-2,nan\n");
     t = read_folder("stat", false);
     assert_true(t.statistics);
     assert_int_equal(t.count, 1);
@@ -141,7 +127,7 @@ a_table_without_its_columns_is_refused(void **state)
     msp_error err;
 
     (void)state;
-    make_file("broken/statistic.csv", "Op Type,Op Name\nAdd,x\n");
+    write_text("broken/statistic.csv", "Op Type,Op Name\nAdd,x\n");
     assert_int_equal(msp_graph_read(&t, &place, 1, false, &err), MSP_E_FORMAT);
     assert_non_null(strstr(err.message, "broken/statistic.csv: has no column \"Task ID\""));
     msp_graph_items_release(&t);
@@ -153,10 +139,10 @@ plain_files_lose_their_last_two_parts(void **state)
     msp_graph_items t;
 
     (void)state;
-    make_file("plain/loss_x_10_0.npy", "");
-    make_file("plain/loss_x_9_0.npy", "");
-    make_file("plain/a_b.npy", "");
-    make_file("plain/none.npy", "");
+    write_text("plain/loss_x_10_0.npy", "");
+    write_text("plain/loss_x_9_0.npy", "");
+    write_text("plain/a_b.npy", "");
+    write_text("plain/none.npy", "");
     t = read_folder("plain", true);
     assert_int_equal(t.count, 3);
     assert_true(key_is(&t, 0, "", 0));
@@ -188,13 +174,13 @@ folders_are_paired_by_rank_and_step(void **state)
     msp_plan plan;
 
     (void)state;
-    make_file("n/rank_0/Net/0/0/x.npy", "");
-    make_file("n/rank_0/Net/1/0/x.npy", "");
-    make_file("n/rank_1/Net/0/2/x.npy", "");
-    make_file("n/rank_1/Net/0/10/x.npy", "");
-    make_file("n/rank_0/execution_order/x.csv", "");
-    make_file("b/rank_0/Net/0/0/x.npy", "");
-    make_file("b/rank_1/Net/0/10/x.npy", "");
+    write_text("n/rank_0/Net/0/0/x.npy", "");
+    write_text("n/rank_0/Net/1/0/x.npy", "");
+    write_text("n/rank_1/Net/0/2/x.npy", "");
+    write_text("n/rank_1/Net/0/10/x.npy", "");
+    write_text("n/rank_0/execution_order/x.csv", "");
+    write_text("b/rank_0/Net/0/0/x.npy", "");
+    write_text("b/rank_1/Net/0/10/x.npy", "");
     plan = make_plan(&opt, "n", "b");
     assert_int_equal(plan.npairs, 3);
     assert_string_equal(plan.pairs[0].label, "rank0 step0");
@@ -221,8 +207,8 @@ without_rank_folders_numbers_above_the_step_are_the_rank(void **state)
     msp_plan plan;
 
     (void)state;
-    make_file("ge/20250101/3/Net/1/0/x.npy", "");
-    make_file("ge2/20250101/3/Net/1/0/x.npy", "");
+    write_text("ge/20250101/3/Net/1/0/x.npy", "");
+    write_text("ge2/20250101/3/Net/1/0/x.npy", "");
     plan = make_plan(&opt, "ge", "ge2");
     assert_int_equal(plan.npairs, 1);
     assert_int_equal(plan.pairs[0].npu->rank, 3);
@@ -236,10 +222,10 @@ plain_trees_are_walked_side_by_side(void **state)
     msp_plan plan;
 
     (void)state;
-    make_file("ct/a/b/x_0_0.npy", "");
-    make_file("ct/x_0_0.npy", "");
-    make_file("cu/a/b/x_0_0.npy", "");
-    make_file("cu/x_0_0.npy", "");
+    write_text("ct/a/b/x_0_0.npy", "");
+    write_text("ct/x_0_0.npy", "");
+    write_text("cu/a/b/x_0_0.npy", "");
+    write_text("cu/x_0_0.npy", "");
     plan = make_plan(&opt, "ct", "cu");
     assert_int_equal(plan.npairs, 2);
     assert_string_equal(plan.pairs[0].label, "");
@@ -278,7 +264,7 @@ what_is_missing_is_named(void **state)
     assert_int_equal(msp_graph_plan(&plan, &opt, &err), MSP_E_NOT_FOUND);
     assert_string_equal(err.message, "/nonexistent: there is no such path");
     msp_plan_release(&plan);
-    make_file("empty/x.txt", "");
+    write_text("empty/x.txt", "");
     opt.npu_path = scratch_path("empty");
     assert_int_equal(msp_graph_plan(&plan, &opt, &err), MSP_E_NOT_FOUND);
     assert_non_null(strstr(err.message, "there is no folder rank_<N>/.../<step> below it"));

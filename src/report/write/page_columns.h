@@ -1,6 +1,6 @@
-/* page_row.h - what a row of a result table says to the page: its columns are known by their titles. */
-#ifndef MSP_REPORT_PAGE_ROW_H
-#define MSP_REPORT_PAGE_ROW_H
+/* page_columns.h - what the columns of a result table, known by their titles, tell the page about a row. */
+#ifndef MSP_REPORT_PAGE_COLUMNS_H
+#define MSP_REPORT_PAGE_COLUMNS_H
 
 #include "report/write/page.h"
 

@@ -1,4 +1,4 @@
-/* test_compare_match.c - which rows meet. */
+/* test_match.c - which rows meet. */
 #include "rows_of.h"
 #include "compare/match/match.h"
 #include "core/alloc.h"

@@ -1,10 +1,10 @@
-/* run_follow.c - a run in a process that works for process 0. */
+/* follow.c - a run in a process that works for process 0. */
 #include "compare/page/page_run.h"
 #include "compare/run/chosen_layout.h"
-#include "compare/run_pairs.h"
+#include "compare/driver/mappings.h"
+#include "compare/driver/pairs.h"
 #include "compare/share/share.h"
 #include "core/alloc.h"
-#include "core/cpu.h"
 
 void
 msp_compare_dismiss(msp_link *link, msp_compare_result *out)
@@ -48,7 +48,7 @@ run_followed(msp_run *run, const char *output_dir, const msp_share_setup *setup,
     return st;
 }
 
-/* Process 0 has proposed it, if it was to be. */
+/* The layout of this run; where one was to be proposed, process 0 has done that. */
 static msp_status
 follow_layout(msp_run *run, msp_layout *layout, const char *output_dir, const char *timestamp, msp_error *err)
 {
@@ -65,35 +65,23 @@ follow_layout(msp_run *run, msp_layout *layout, const char *output_dir, const ch
 msp_status
 msp_run_follow(const msp_compare_options *opt, size_t *lost, msp_error *err)
 {
-    msp_run run = {.opt = opt, .threads = opt->threads > 0 ? opt->threads : msp_cpu_count()};
     const char *output_dir = opt->output_dir != NULL ? opt->output_dir : "./output";
+    msp_run_mappings mappings;
     msp_share_setup setup;
-    msp_name_map names = {0};
-    msp_layout layout = {0};
-    msp_cross *cross = NULL;
+    msp_run run;
     msp_status st;
 
-    pthread_mutex_init(&run.lock, NULL);
-    run.progress.phase = "read";
-    run.progress.rank = "";
+    msp_run_begin(&run, &mappings, opt);
     st = msp_share_join(&setup, opt->link, err);
-    if (st == MSP_OK && opt->data_mapping != NULL) {
-        st = msp_name_map_load(&names, opt->data_mapping, err);
-        run.names = &names;
-    }
     if (st == MSP_OK)
-        st = msp_cross_open(&cross, opt, err);
-    run.cross = cross;
+        st = msp_run_read_mappings(&run, &mappings, err);
     if (st == MSP_OK)
-        st = follow_layout(&run, &layout, output_dir, setup.timestamp, err);
+        st = follow_layout(&run, &mappings.layout, output_dir, setup.timestamp, err);
     if (st == MSP_OK)
         st = run_followed(&run, output_dir, &setup, lost, err);
     else if (st == MSP_E_CANCELLED)
         st = MSP_OK; /* process 0 needs no help, or says itself what is wrong */
     msp_free(setup.timestamp);
-    msp_layout_release(&layout);
-    msp_cross_close(cross);
-    msp_name_map_release(&names);
-    pthread_mutex_destroy(&run.lock);
+    msp_run_end(&run, &mappings);
     return st;
 }

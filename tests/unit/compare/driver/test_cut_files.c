@@ -1,5 +1,5 @@
 /*
- * test_compare_cut.c - files that somebody cuts short while they are compared: a clear error, and the others go on.
+ * test_cut_files.c - files that somebody cuts short while they are compared: a clear error, and the others go on.
  *
  * The cut happens at points that no clock decides: when a file has just been mapped (msp_map_on_open()), and when so
  * many allocations have been made (msp_alloc_tell_after()), which is nearly everywhere.
@@ -16,20 +16,9 @@
 
 enum { CALLS = 600, ELEMENTS = 60000 };
 
-static void
-put(const char *name, const char *text, size_t n)
-{
-    char dir[512];
-
-    snprintf(dir, sizeof(dir), "%s", scratch_path(name));
-    *strrchr(dir, '/') = '\0';
-    assert_int_equal(msp_path_make_dirs(dir, NULL), MSP_OK);
-    write_file(name, text, n);
-}
-
 /* dump.json and stack.json, each large enough to be mapped. */
 static void
-put_dump(const char *folder, const char *task, const char *more)
+write_dump(const char *folder, const char *task, const char *more)
 {
     msp_buf dump = {0}, stack = {0};
     char name[256];
@@ -55,31 +44,31 @@ put_dump(const char *folder, const char *task, const char *more)
     msp_buf_text(&stack, "}");
     assert_true(!dump.failed && !stack.failed && dump.len > 65536 && stack.len > 65536);
     snprintf(name, sizeof(name), "%s/dump.json", folder);
-    put(name, dump.p, dump.len);
+    write_file(name, dump.p, dump.len);
     snprintf(name, sizeof(name), "%s/stack.json", folder);
-    put(name, stack.p, stack.len);
+    write_file(name, stack.p, stack.len);
     msp_buf_release(&dump);
     msp_buf_release(&stack);
 }
 
 static void
-put_job(void)
+write_job(void)
 {
-    put_dump("npu/rank0", "statistics", "");
-    put_dump("npu/rank1", "statistics", "");
-    put_dump("bench/rank0", "statistics", "");
-    put_dump("bench/rank1", "statistics", "");
+    write_dump("npu/rank0", "statistics", "");
+    write_dump("npu/rank1", "statistics", "");
+    write_dump("bench/rank0", "statistics", "");
+    write_dump("bench/rank1", "statistics", "");
 }
 
 static void
-put_tensors(const char *folder)
+write_tensors(const char *folder)
 {
     float *values = calloc(ELEMENTS, sizeof(*values));
     const int64_t shape[1] = {ELEMENTS};
     char name[256];
     msp_tensor t;
 
-    put_dump(folder, "tensor", ", \"data_name\": \"t");
+    write_dump(folder, "tensor", ", \"data_name\": \"t");
     for (int i = 0; i < ELEMENTS; i++)
         values[i] = 1;
     assert_int_equal(msp_tensor_view(&t, values, MSP_F32, 1, shape, NULL), MSP_OK);
@@ -182,7 +171,7 @@ a_json_that_is_cut_when_it_was_just_opened_fails_its_rank_alone(void **state)
                 cutter c = cutter_of(files[f], files[f], sizes[i]);
                 msp_compare_result res;
 
-                put_job();
+                write_job();
                 (void)run(&res, &c, "npu", "bench", da != 0);
                 assert_true(c.done);
                 assert_int_equal(res.npairs, 2);
@@ -208,8 +197,8 @@ a_json_that_is_cut_at_any_point_fails_its_rank_or_changes_nothing(void **state)
         msp_compare_result res;
 
         if (points == 0)
-            put_job();
-        put_dump("npu/rank0", "statistics", "");
+            write_job();
+        write_dump("npu/rank0", "statistics", "");
         c = cutter_of("npu/rank0/dump.json", NULL, 5000);
         msp_alloc_tell_after(n, on_allocation, &c);
         (void)run(&res, &c, "npu", "bench", points % 4 == 3);
@@ -252,8 +241,8 @@ a_tensor_file_that_is_cut_is_a_row_that_says_so_and_the_others_are_compared(void
         msp_compare_result res;
         const msp_compare_pair *p;
 
-        put_tensors("tn");
-        put_tensors("tb");
+        write_tensors("tn");
+        write_tensors("tb");
         (void)run(&res, &c, "tn", "tb", false);
         assert_true(c.done);
         p = &res.pairs[0];
@@ -283,8 +272,8 @@ a_shown_dump_or_tensor_file_that_is_cut_is_an_error(void **state)
         msp_look *l;
         msp_error err;
 
-        put_job();
-        put_tensors("tn");
+        write_job();
+        write_tensors("tn");
         assert_int_equal(msp_dump_find(&layout, scratch_path("npu/rank0/dump.json"), &err), MSP_OK);
         msp_map_on_open(on_open, &c);
         assert_int_equal(msp_look_open(&l, &layout.places[0], &err), MSP_E_CHANGED);
@@ -311,7 +300,7 @@ an_audited_rank_that_is_cut_is_an_error_and_no_finding(void **state)
     msp_error err;
 
     (void)state;
-    put_job();
+    write_job();
     opt.path = scratch_path("npu");
     msp_map_on_open(on_open, &c);
     assert_int_equal(msp_audit_run(&res, &opt, &err), MSP_E_CHANGED);

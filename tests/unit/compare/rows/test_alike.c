@@ -1,4 +1,4 @@
-/* test_compare_alike.c - a record that is read like the one before becomes the rows that its tree would become. */
+/* test_alike.c - a record that is read like the one before becomes the rows that its tree would become. */
 #include "rows_of.h"
 #include "rows_equal.h"
 #include "compare/rows/alike.h"

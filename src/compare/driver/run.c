@@ -1,29 +1,20 @@
 /* run.c - msp_compare_run(): all pairs, some beside each other, and what is said about them together. */
-#include <time.h>
 #include "compare/explain/answer.h"
 #include "compare/graph/graph.h"
 #include "compare/job/job.h"
 #include "compare/page/page_run.h"
 #include "compare/run/chosen_layout.h"
 #include "compare/run/claim.h"
-#include "compare/run_pairs.h"
+#include "compare/driver/mappings.h"
+#include "compare/driver/pairs.h"
 #include "compare/share/share.h"
 #include "core/alloc.h"
-#include "core/cpu.h"
+#include "core/clock.h"
 #include "core/log.h"
-
-static double
-seconds_now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* One analysis for each folder of results: a step is compared with itself only. */
 static msp_status
-analyse(msp_run_jobs *j, msp_error *err)
+analyse_first_differences(msp_run_jobs *j, msp_error *err)
 {
     size_t n = j->plan->npairs, first = 0, found = 0;
     msp_da_rank **da = msp_alloc(n, sizeof(*da));
@@ -70,42 +61,66 @@ judge_job(msp_run_jobs *j, const char *output_dir, msp_error *err)
     return st;
 }
 
+/* Names of the pairs in the result, and how much there is to read. */
+static msp_status
+announce_pairs(msp_run_jobs *j, msp_error *err)
+{
+    msp_run *run = j->run;
+    msp_status st = MSP_OK;
+
+    run->progress.pairs_total = j->plan->npairs;
+    for (size_t i = 0; i < j->plan->npairs && st == MSP_OK; i++) {
+        st = msp_run_name_pair(&j->out->pairs[i], &j->plan->pairs[i], err);
+        if (!msp_graph_wanted(run->opt))
+            run->progress.json_total += msp_plan_weight(&j->plan->pairs[i]);
+    }
+    msp_run_expect(run, 0, run->progress.json_total);
+    return st;
+}
+
+static void
+log_what_was_left_out(const msp_run *run, const msp_compare_result *out)
+{
+    if (!run->opt->no_failure_log)
+        msp_run_log_failures(out);
+    if (run->names != NULL)
+        msp_name_map_warn(run->names, run->opt);
+    if (run->layout != NULL && !run->cancelled && strcmp(run->opt->layout, "auto") != 0)
+        msp_layout_warn(run->layout, run->opt->layout);
+}
+
+/* What is said about all pairs together. */
+static msp_status
+conclude(msp_run_jobs *j, const char *output_dir, msp_error *err)
+{
+    msp_run *run = j->run;
+    msp_status st = run->opt->diff_analyze ? analyse_first_differences(j, err) : MSP_OK;
+
+    if (st == MSP_OK && !msp_graph_wanted(run->opt))
+        st = judge_job(j, output_dir, err);
+    if (st == MSP_OK)
+        st = msp_answer_run(j->out, err);
+    if (st == MSP_OK && run->page != NULL && !run->cancelled)
+        st = msp_page_run_write(run->page, j->out, run->opt, err);
+    return st == MSP_OK ? msp_run_sum_up(j->out, run, err) : st;
+}
+
 static msp_status
 run_plan(msp_run *run, msp_plan *plan, const char *output_dir, msp_compare_result *out, msp_error *err)
 {
     msp_run_jobs j = {run, plan, out, msp_alloc_zero(plan->npairs, sizeof(*j.parts)), false};
-    msp_status st = MSP_OK;
+    msp_status st;
 
     out->pairs = msp_alloc_zero(plan->npairs, sizeof(*out->pairs));
     out->npairs = out->pairs != NULL ? plan->npairs : 0;
-    if (out->pairs == NULL || j.parts == NULL)
-        st = msp_error_set(err, MSP_E_NOMEM, "out of memory");
-    run->progress.pairs_total = plan->npairs;
-    for (size_t i = 0; i < plan->npairs && st == MSP_OK; i++) {
-        st = msp_run_name_pair(&out->pairs[i], &plan->pairs[i], err);
-        if (!msp_graph_wanted(run->opt))
-            run->progress.json_total += msp_plan_weight(&plan->pairs[i]);
-    }
-    msp_run_expect(run, 0, run->progress.json_total);
+    st = out->pairs == NULL || j.parts == NULL ? msp_error_set(err, MSP_E_NOMEM, "out of memory")
+                                               : announce_pairs(&j, err);
     if (st == MSP_OK) {
         st = msp_run_all(&j, err);
-        if (!run->opt->no_failure_log)
-            msp_run_log_failures(out);
-        if (run->names != NULL)
-            msp_name_map_warn(run->names, run->opt);
-        if (run->layout != NULL && !run->cancelled && strcmp(run->opt->layout, "auto") != 0)
-            msp_layout_warn(run->layout, run->opt->layout);
-        if (st == MSP_OK && run->opt->diff_analyze)
-            st = analyse(&j, err);
+        log_what_was_left_out(run, out);
     }
-    if (st == MSP_OK && !msp_graph_wanted(run->opt))
-        st = judge_job(&j, output_dir, err);
     if (st == MSP_OK)
-        st = msp_answer_run(out, err);
-    if (st == MSP_OK && run->page != NULL && !run->cancelled)
-        st = msp_page_run_write(run->page, out, run->opt, err);
-    if (st == MSP_OK)
-        st = msp_run_sum_up(out, run, err);
+        st = conclude(&j, output_dir, err);
     if (run->opt->link != NULL && !j.ended)
         msp_share_end(run->opt->link, NULL, false, &out->lost);
     for (size_t i = 0; i < plan->npairs && j.parts != NULL; i++) {
@@ -151,68 +166,79 @@ check_legacy(const msp_plan *plan, const msp_compare_options *opt, msp_error *er
                          opt->npu_path, suffix ? "a suffix" : "shape matching");
 }
 
+/* What a run holds from its options to its end. */
+typedef struct session {
+    msp_compare_options opt;
+    const char *output_dir;
+    msp_run run;
+    msp_run_mappings mappings;
+    msp_plan plan;
+    msp_stamp stamp;
+    msp_page_run page;
+} session;
+
+/* The plan of pairs, and where their results go. */
+static msp_status
+plan_pairs(session *s, msp_error *err)
+{
+    const msp_compare_options *opt = &s->opt;
+    bool named = opt->legacy != NULL && opt->legacy->output_file != NULL; /* a name that needs no time in it */
+    msp_status st =
+        msp_graph_wanted(opt) ? msp_graph_plan(&s->plan, opt, err) : msp_plan_make(&s->plan, opt, s->run.layout, err);
+
+    s->run.plan = &s->plan;
+    if (st == MSP_OK)
+        st = check_legacy(&s->plan, opt, err);
+    if (st == MSP_OK && opt->explain == NULL)
+        st = msp_run_check_out_dirs(&s->plan, s->output_dir, err);
+    if (st == MSP_OK && opt->explain == NULL && !named)
+        st = msp_run_claim_stamp(&s->stamp, s->output_dir, opt->timestamp, &s->plan, err);
+    s->run.timestamp = s->stamp.text;
+    return st;
+}
+
+static msp_status
+prepare_session(session *s, msp_compare_result *out, msp_error *err)
+{
+    msp_status st = check_options(&s->opt, err);
+
+    if (st == MSP_OK)
+        st = msp_run_read_mappings(&s->run, &s->mappings, err);
+    if (st == MSP_OK)
+        st = msp_run_open_layout(&s->run, &s->mappings.layout, NULL, err);
+    if (st == MSP_OK)
+        st = plan_pairs(s, err);
+    if (st == MSP_OK)
+        st = msp_run_propose_layout(&s->run, &s->mappings.layout, s->output_dir, out, err);
+    if (st == MSP_OK && s->opt.html && s->run.timestamp != NULL) {
+        st = msp_page_run_open(&s->page, s->output_dir, s->run.timestamp, s->plan.npairs, err);
+        s->run.page = &s->page;
+    }
+    return st;
+}
+
 msp_status
 msp_compare_run(msp_compare_result *out, const msp_compare_options *opt, msp_error *err)
 {
-    msp_compare_options chosen = *opt;
-    msp_run run = {.opt = &chosen, .threads = opt->threads > 0 ? opt->threads : msp_cpu_count()};
-    const char *output_dir = opt->output_dir != NULL ? opt->output_dir : "./output";
-    double start = seconds_now();
-    msp_name_map names = {0};
-    msp_cross *cross = NULL;
-    msp_stamp stamp = {0};
-    msp_page_run page = {0};
-    msp_layout layout = {0};
-    msp_plan plan = {0};
+    session s = {.opt = *opt, .output_dir = opt->output_dir != NULL ? opt->output_dir : "./output"};
+    double start = msp_clock_seconds();
     msp_status st;
 
     *out = (msp_compare_result){0};
     if (opt->link != NULL && opt->link->rank > 0)
         return msp_run_follow(opt, &out->lost, err);
-    pthread_mutex_init(&run.lock, NULL);
-    run.progress.phase = "read";
-    run.progress.rank = "";
     if (!msp_graph_wanted(opt) && msp_graph_is_dump(opt))
-        chosen.has_rank_id = chosen.has_step_id = true; /* every one: no number is named */
-    opt = &chosen;
-    st = check_options(opt, err);
-    if (st == MSP_OK && opt->data_mapping != NULL) {
-        st = msp_name_map_load(&names, opt->data_mapping, err);
-        run.names = &names;
-    }
+        s.opt.has_rank_id = s.opt.has_step_id = true; /* every one: no number is named */
+    msp_run_begin(&s.run, &s.mappings, &s.opt);
+    st = prepare_session(&s, out, err);
     if (st == MSP_OK)
-        st = msp_cross_open(&cross, opt, err);
-    run.cross = cross;
-    if (st == MSP_OK)
-        st = msp_run_open_layout(&run, &layout, NULL, err);
-    if (st == MSP_OK)
-        st = msp_graph_wanted(opt) ? msp_graph_plan(&plan, opt, err) : msp_plan_make(&plan, opt, run.layout, err);
-    if (st == MSP_OK)
-        st = check_legacy(&plan, opt, err);
-    if (st == MSP_OK && opt->explain == NULL)
-        st = msp_run_check_out_dirs(&plan, output_dir, err);
-    if (st == MSP_OK && opt->explain == NULL &&
-        (opt->legacy == NULL || opt->legacy->output_file == NULL)) /* that needs no time in its name */
-        st = msp_run_claim_stamp(&stamp, output_dir, opt->timestamp, &plan, err);
-    run.timestamp = stamp.text;
-    run.plan = &plan;
-    if (st == MSP_OK)
-        st = msp_run_propose_layout(&run, &layout, output_dir, out, err);
-    if (st == MSP_OK && opt->html && run.timestamp != NULL) {
-        st = msp_page_run_open(&page, output_dir, run.timestamp, plan.npairs, err);
-        run.page = &page;
-    }
-    if (st == MSP_OK)
-        st = run_plan(&run, &plan, output_dir, out, err);
+        st = run_plan(&s.run, &s.plan, s.output_dir, out, err);
     else if (opt->link != NULL)
         msp_share_end(opt->link, NULL, false, &out->lost);
-    msp_layout_release(&layout);
-    msp_page_run_release(&page);
-    msp_stamp_release(&stamp);
-    msp_plan_release(&plan);
-    msp_cross_close(cross);
-    msp_name_map_release(&names);
-    pthread_mutex_destroy(&run.lock);
-    out->seconds = seconds_now() - start;
+    msp_page_run_release(&s.page);
+    msp_stamp_release(&s.stamp);
+    msp_plan_release(&s.plan);
+    msp_run_end(&s.run, &s.mappings);
+    out->seconds = msp_clock_seconds() - start;
     return st;
 }

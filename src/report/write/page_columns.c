@@ -1,5 +1,5 @@
-/* page_row.c - see page_row.h. */
-#include "report/write/page_row.h"
+/* page_columns.c - see page_columns.h. */
+#include "report/write/page_columns.h"
 
 #include <math.h>
 #include <string.h>
@@ -179,7 +179,7 @@ msp_page_row_verdict(const msp_page_roles *roles, const msp_cell *cells, bool no
 }
 
 static uint64_t
-mix(uint64_t h, uint64_t v)
+mix_hash(uint64_t h, uint64_t v)
 {
     h = (h ^ v) * UINT64_C(0x9e3779b97f4a7c15);
     return h ^ h >> 29;
@@ -192,16 +192,16 @@ msp_page_row_fingerprint(const msp_page_roles *roles, const msp_cell *cells)
     double v[FINGERPRINT_STATS];
     msp_str md5 = msp_page_cell_text(msp_page_cell(roles, cells, PAGE_ROLE_MD5));
 
-    h = mix(h, msp_str_hash(msp_page_cell_text(msp_page_cell(roles, cells, PAGE_ROLE_DTYPE))));
+    h = mix_hash(h, msp_str_hash(msp_page_cell_text(msp_page_cell(roles, cells, PAGE_ROLE_DTYPE))));
     if (md5.len > 0)
-        return msp_str_eq(md5, MSP_STR("N/A")) ? 0 : mix(h, msp_str_hash(md5)) | 1;
+        return msp_str_eq(md5, MSP_STR("N/A")) ? 0 : mix_hash(h, msp_str_hash(md5)) | 1;
     for (int i = 0; i < FINGERPRINT_STATS; i++) {
         uint64_t bits;
 
         if (!number_of(msp_page_cell(roles, cells, PAGE_ROLE_STAT + (msp_page_role)i), &v[i]))
             return 0;
         memcpy(&bits, &v[i], sizeof(bits));
-        h = mix(h, bits);
+        h = mix_hash(h, bits);
     }
     return v[0] == v[1] || v[3] == 0 ? 0 : h | 1;
 }

@@ -1,4 +1,4 @@
-/* test_compare_measure.c - what the six metrics of two tensors show, and what stands there when they cannot be had. */
+/* test_measure.c - what the six metrics of two tensors show, and what stands there when they cannot be had. */
 #include "unit.h"
 #include <fcntl.h>
 #include <math.h>

@@ -1,14 +1,11 @@
-/* test_compare_run.c - a whole comparison through msprobe/compare.h: what it returns, writes and leaves behind. */
+/* test_run.c - a whole comparison through msprobe/compare.h: what it returns, writes and leaves behind. */
 #include "unit.h"
 #include <dirent.h>
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include "compare/run/stamp.h"
 #include "core/alloc.h"
 #include "core/file.h"
-#include "core/path.h"
 #include "core/pool.h"
+#include "core/str.h"
 #include "msprobe/compare.h"
 
 #define LEAF(max, more)                                                                            \
@@ -19,22 +16,7 @@
 #define DUMP(task, records) "{\"task\": \"" task "\", \"framework\": \"pytorch\", \"data\": {" records "}}"
 
 static void
-put(const char *name, const char *text)
-{
-    char dir[512];
-    FILE *f;
-
-    snprintf(dir, sizeof(dir), "%s", scratch_path(name));
-    *strrchr(dir, '/') = '\0';
-    assert_int_equal(msp_path_make_dirs(dir, NULL), MSP_OK);
-    f = fopen(scratch_path(name), "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
-}
-
-static void
-put_tensor(const char *name, const float *values)
+write_tensor(const char *name, const float *values)
 {
     int64_t shape[2] = {2, 3};
     msp_tensor t;
@@ -78,15 +60,16 @@ files_in(const char *dir)
 }
 
 static void
-put_statistics(void)
+write_statistics(void)
 {
-    put("npu/dump.json", DUMP("statistics", CALL("Torch.add.0.forward", 1.0, 1.0,
-                                                 "") "," CALL("Torch.mul.0.forward", 1.0, 3.0,
-                                                              "") "," CALL("NPU.own.0.forward", 1, 1, "")));
-    put("bench/dump.json", DUMP("statistics", CALL("Torch.add.0.forward", 1.0, 1.0,
-                                                   "") "," CALL("Torch.mul.0.forward", 1.0, 1.0,
-                                                                "") "," CALL("Torch.x.0.forward", 1, 1, "")));
-    put("npu/stack.json", "{\"0\": [[\"Torch.mul.0.forward\"], [\"File train.py, line 3\", \"File run.py, line 1\"]]}");
+    write_text("npu/dump.json", DUMP("statistics", CALL("Torch.add.0.forward", 1.0, 1.0,
+                                                        "") "," CALL("Torch.mul.0.forward", 1.0, 3.0,
+                                                                     "") "," CALL("NPU.own.0.forward", 1, 1, "")));
+    write_text("bench/dump.json", DUMP("statistics", CALL("Torch.add.0.forward", 1.0, 1.0,
+                                                          "") "," CALL("Torch.mul.0.forward", 1.0, 1.0,
+                                                                       "") "," CALL("Torch.x.0.forward", 1, 1, "")));
+    write_text("npu/stack.json",
+               "{\"0\": [[\"Torch.mul.0.forward\"], [\"File train.py, line 3\", \"File run.py, line 1\"]]}");
 }
 
 static void
@@ -98,7 +81,7 @@ the_first_wrong_row_is_described(void **state)
     const msp_compare_pair *p;
 
     (void)state;
-    put_statistics();
+    write_statistics();
     assert_int_equal(msp_compare_run(&res, &opt, &err), MSP_OK);
     assert_int_equal(res.npairs, 1);
     p = &res.pairs[0];
@@ -140,8 +123,8 @@ a_nan_on_one_side_only_is_wrong(void **state)
     msp_error err;
 
     (void)state;
-    put("nan/npu/dump.json", DUMP("statistics", CALL("Torch.add.0.forward", 1.0, NaN, "")));
-    put("nan/bench/dump.json", DUMP("statistics", CALL("Torch.add.0.forward", 1.0, 1.0, "")));
+    write_text("nan/npu/dump.json", DUMP("statistics", CALL("Torch.add.0.forward", 1.0, NaN, "")));
+    write_text("nan/bench/dump.json", DUMP("statistics", CALL("Torch.add.0.forward", 1.0, 1.0, "")));
     assert_int_equal(msp_compare_run(&res, &opt, &err), MSP_OK);
     assert_int_equal(res.pairs[0].counts.wrong, 1);
     assert_int_equal(res.pairs[0].counts.nonfinite, 1);
@@ -164,12 +147,12 @@ the_worst_element_is_located(void **state)
     DUMP("tensor",                                         \
          "\"Torch.add.0.forward\": {\"output\": [" LEAF(6, \
                                                         ", \"data_name\": \"Torch.add.0.forward.output.0.pt\"") "]}")
-    put("real/npu/dump.json", REAL);
-    put("real/bench/dump.json", REAL);
-    put("real/npu/dump_tensor_data/x", "");
-    put("real/bench/dump_tensor_data/x", "");
-    put_tensor("real/npu/dump_tensor_data/Torch.add.0.forward.output.0.pt", a);
-    put_tensor("real/bench/dump_tensor_data/Torch.add.0.forward.output.0.pt", b);
+    write_text("real/npu/dump.json", REAL);
+    write_text("real/bench/dump.json", REAL);
+    write_text("real/npu/dump_tensor_data/x", "");
+    write_text("real/bench/dump_tensor_data/x", "");
+    write_tensor("real/npu/dump_tensor_data/Torch.add.0.forward.output.0.pt", a);
+    write_tensor("real/bench/dump_tensor_data/Torch.add.0.forward.output.0.pt", b);
     assert_int_equal(msp_compare_run(&res, &opt, &err), MSP_OK);
     s = &res.pairs[0].suspect;
     assert_int_equal(res.pairs[0].mode, MSP_MODE_REAL);
@@ -194,7 +177,8 @@ a_name_that_leads_out_of_the_dump_is_not_followed(void **state)
     msp_error err;
 
     (void)state;
-    put("evil/dump.json", DUMP("tensor", CALL("Torch.add.0.forward", 1, 1, ", \"data_name\": \"../../secret.pt\"")));
+    write_text("evil/dump.json",
+               DUMP("tensor", CALL("Torch.add.0.forward", 1, 1, ", \"data_name\": \"../../secret.pt\"")));
     assert_int_equal(msp_compare_run(&res, &opt, &err), MSP_E_NOT_FOUND);
     assert_non_null(strstr(err.message, "nothing could be compared: none of the 2 pairs of tensor files can be read"));
     assert_non_null(strstr(res.pairs[0].unreadable, "no name of a file in dump_tensor_data"));
@@ -209,7 +193,7 @@ the_time_stamp_moves_on_where_results_are_there(void **state)
     msp_error err;
 
     (void)state;
-    put_statistics();
+    write_statistics();
     opt.timestamp = "20240229235959";
     opt.compare_only = true;
     for (int i = 0; i < 3; i++) {
@@ -231,83 +215,6 @@ the_time_stamp_moves_on_where_results_are_there(void **state)
         assert_int_equal(msp_compare_run(&res, &opt, &err), MSP_E_INVALID);
         msp_compare_result_release(&res);
     }
-}
-
-static bool
-none_taken(const char *text, void *payload)
-{
-    (void)text, (void)payload;
-    return false;
-}
-
-static void
-runs_that_share_one_of_their_folders_get_different_seconds(void **state)
-{
-    char out[512], step[520];
-    const char *both[] = {out, step}, *inner[] = {step};
-    msp_stamp a, b;
-    msp_error err;
-
-    (void)state;
-    snprintf(out, sizeof(out), "%s", scratch_path("shared"));
-    snprintf(step, sizeof(step), "%s/step0", out);
-    assert_int_equal(msp_stamp_claim(&a, both, 2, "20240229235959", none_taken, NULL, &err), MSP_OK);
-    assert_string_equal(a.text, "20240229235959");
-    assert_int_equal(msp_stamp_claim(&b, inner, 1, "20240229235959", none_taken, NULL, &err), MSP_OK);
-    assert_string_equal(b.text, "20240301000000");
-    msp_stamp_release(&b);
-    msp_stamp_release(&a);
-    assert_int_equal(msp_path_kind_of(out), MSP_PATH_NONE); /* nothing was written, so nothing is left */
-    assert_int_equal(msp_stamp_claim(&b, inner, 1, "20240229235959", none_taken, NULL, &err), MSP_OK);
-    assert_int_equal(msp_stamp_claim(&a, both, 2, "20240229235959", none_taken, NULL, &err), MSP_OK);
-    assert_string_equal(a.text, "20240301000000");
-    msp_stamp_release(&a);
-    msp_stamp_release(&b);
-}
-
-static void
-one_folder_by_two_names_is_claimed_once(void **state)
-{
-    char out[512], slash[520], dot[520];
-    const char *dirs[] = {out, slash, dot};
-    msp_stamp s;
-    msp_error err;
-
-    (void)state;
-    snprintf(out, sizeof(out), "%s", scratch_path("twice"));
-    snprintf(slash, sizeof(slash), "%s/", out);
-    snprintf(dot, sizeof(dot), "%s/.", out);
-    assert_int_equal(msp_stamp_claim(&s, dirs, 3, "20240229235959", none_taken, NULL, &err), MSP_OK);
-    assert_string_equal(s.text, "20240229235959");
-    msp_stamp_release(&s);
-    assert_int_equal(msp_path_kind_of(out), MSP_PATH_NONE);
-}
-
-static void
-what_a_killed_run_has_left_of_its_claim_is_taken_away(void **state)
-{
-    static const char *const names[] = {"killed/.msprobe_20240101000000", "killed/.msprobe_20240229235959",
-                                        "killed/.msprobe_20240101000001", "killed/.msprobe_notes",
-                                        "killed/.msprobe_20240101000002"};
-    const bool stays[] = {false, false, true, true, true}; /* the third is locked, the last has something in it */
-    char dir[512];
-    const char *dirs[] = {dir};
-    msp_stamp s;
-    msp_error err;
-    int fd;
-
-    (void)state;
-    for (int i = 0; i < 5; i++)
-        put(names[i], i == 4 ? "mine" : "");
-    snprintf(dir, sizeof(dir), "%s", scratch_path("killed"));
-    fd = open(scratch_path(names[2]), O_RDWR | O_CLOEXEC);
-    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
-    assert_int_equal(msp_stamp_claim(&s, dirs, 1, "20240229235959", none_taken, NULL, &err), MSP_OK);
-    assert_string_equal(s.text, "20240229235959");
-    msp_stamp_release(&s);
-    for (int i = 0; i < 5; i++)
-        assert_int_equal(msp_path_kind_of(scratch_path(names[i])) == MSP_PATH_FILE, stays[i]);
-    close(fd);
 }
 
 static bool
@@ -339,7 +246,7 @@ progress_is_told_and_can_cancel(void **state)
     int calls = 0;
 
     (void)state;
-    put_statistics();
+    write_statistics();
     opt.progress = count_calls;
     opt.progress_payload = &calls;
     assert_int_equal(msp_compare_run(&res, &opt, &err), MSP_OK);
@@ -360,7 +267,7 @@ options_that_make_no_sense_are_refused(void **state)
     msp_error err;
 
     (void)state;
-    put_statistics();
+    write_statistics();
     opt.cell_mapping = "";
     assert_int_equal(msp_compare_run(&res, &opt, &err), MSP_E_INVALID);
     assert_string_equal(err.message, "Argument -cm or -am is not supported in PyTorch framework");
@@ -379,18 +286,18 @@ a_data_mapping_names_partners(void **state)
     msp_error err;
 
     (void)state;
-    put_statistics();
-    put("map.yaml", "# own\nNPU.own.0.forward.input.0: Torch.x.0.forward.input.0\n"
-                    "NPU.own.0.forward.output.0: nowhere\n");
+    write_statistics();
+    write_text("map.yaml", "# own\nNPU.own.0.forward.input.0: Torch.x.0.forward.input.0\n"
+                           "NPU.own.0.forward.output.0: nowhere\n");
     opt.data_mapping = scratch_path("map.yaml");
     assert_int_equal(msp_compare_run(&res, &opt, &err), MSP_OK);
     assert_int_equal(res.pairs[0].counts.matched, 5);
     msp_compare_result_release(&res);
-    put("map.yaml", "- a\n- b\n");
+    write_text("map.yaml", "- a\n- b\n");
     assert_int_equal(msp_compare_run(&res, &opt, &err), MSP_E_INVALID);
     assert_non_null(strstr(err.message, "map.yaml"));
     msp_compare_result_release(&res);
-    put("map.yaml", "a: [1]\n");
+    write_text("map.yaml", "a: [1]\n");
     assert_int_equal(msp_compare_run(&res, &opt, &err), MSP_E_INVALID);
     msp_compare_result_release(&res);
 }
@@ -412,7 +319,7 @@ has_temporary_files(const char *dir)
 
 /* A tensor of rank 1 for both sides, the bench's a little off. */
 static void
-put_pair(const char *name, float *values, int64_t numel)
+write_pair(const char *name, float *values, int64_t numel)
 {
     static const char *const sides[] = {"many/npu", "many/bench"};
 
@@ -431,15 +338,15 @@ put_pair(const char *name, float *values, int64_t numel)
 
 /* More rows than a block has; of some hundred the files are there, and one of those is worth several threads. */
 static void
-put_many(void)
+write_many(void)
 {
     enum { CALLS = 2500, FILES = 200, LARGE = 150, NUMEL = 1100000 };
     float *values = malloc(NUMEL * sizeof(*values));
     msp_buf text = {0};
 
     assert_non_null(values);
-    put("many/npu/dump_tensor_data/x", "");
-    put("many/bench/dump_tensor_data/x", "");
+    write_text("many/npu/dump_tensor_data/x", "");
+    write_text("many/bench/dump_tensor_data/x", "");
     msp_buf_text(&text, "{\"task\": \"tensor\", \"framework\": \"pytorch\", \"data\": {");
     for (int i = 0; i < CALLS; i++) {
         int64_t numel = i == LARGE ? NUMEL : 3 + i % 5;
@@ -447,7 +354,7 @@ put_many(void)
 
         snprintf(name, sizeof(name), "Torch.add.%d.forward.output.0.pt", i);
         if (i < FILES)
-            put_pair(name, values, numel);
+            write_pair(name, values, numel);
         msp_buf_printf(&text,
                        "%s\"Torch.add.%d.forward\": {\"output\": [{\"type\": \"torch.Tensor\", \"dtype\": "
                        "\"torch.float32\", \"shape\": [%lld], \"Max\": %d.5, \"Min\": 0.25, \"Mean\": 1.0, \"Norm\": "
@@ -456,8 +363,8 @@ put_many(void)
     }
     msp_buf_text(&text, "}}");
     assert_false(text.failed);
-    put("many/npu/dump.json", text.p);
-    put("many/bench/dump.json", text.p);
+    write_text("many/npu/dump.json", text.p);
+    write_text("many/bench/dump.json", text.p);
     msp_buf_release(&text);
     free(values);
 }
@@ -486,7 +393,7 @@ a_csv_is_the_same_alone_and_beside_others_whatever_the_threads(void **state)
     char *one, *other;
 
     (void)state;
-    put_many();
+    write_many();
     one = csv_of(opt, MSP_COMPARE_CSV, 1, &size);
     assert_non_null(strstr(one, "Torch.add.150.forward.output.0,"));
     assert_non_null(strstr(one, "Torch.add.2499.forward.output.0,"));
@@ -529,7 +436,7 @@ no_failing_allocation_leaks_or_leaves_files(void **state)
     msp_compare_options opt = options("npu/dump.json", "bench/dump.json", "outA");
 
     (void)state;
-    put_statistics();
+    write_statistics();
     fail_every_allocation(opt, "outA");
     opt.highlight = true;
     opt.formats = MSP_COMPARE_CSV | MSP_COMPARE_JSON;
@@ -545,9 +452,6 @@ main(void)
         TEST(the_worst_element_is_located),
         TEST(a_name_that_leads_out_of_the_dump_is_not_followed),
         TEST(the_time_stamp_moves_on_where_results_are_there),
-        TEST(runs_that_share_one_of_their_folders_get_different_seconds),
-        TEST(one_folder_by_two_names_is_claimed_once),
-        TEST(what_a_killed_run_has_left_of_its_claim_is_taken_away),
         TEST(progress_is_told_and_can_cancel),
         TEST(options_that_make_no_sense_are_refused),
         TEST(a_data_mapping_names_partners),

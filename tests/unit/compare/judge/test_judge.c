@@ -1,4 +1,4 @@
-/* test_compare_judge.c - the manual's sections 3.4 to 3.6: verdicts and the sentences in Err_message. */
+/* test_judge.c - the manual's sections 3.4 to 3.6: verdicts and the sentences in Err_message. */
 #include "unit.h"
 #include <math.h>
 #include "compare/judge/judge.h"

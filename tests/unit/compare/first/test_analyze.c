@@ -1,4 +1,4 @@
-/* test_diff_analyze.c - the first call that differs, over ranks that talk to each other in every way there is. */
+/* test_analyze.c - the first call that differs, over ranks that talk to each other in every way there is. */
 #include "unit.h"
 #include <math.h>
 #include "compare/first/analyze.h"

@@ -1,4 +1,4 @@
-/* test_compare_highlight.c - the manual's section 3.3: which rows are red or yellow, and what their messages say. */
+/* test_highlight.c - the manual's section 3.3: which rows are red or yellow, and what their messages say. */
 #include "rows_of.h"
 #include "compare/judge/highlight.h"
 

@@ -1,8 +1,8 @@
-/* page_rows.h - rows of a table, so many at a time, column by column. */
-#ifndef MSP_REPORT_PAGE_ROWS_H
-#define MSP_REPORT_PAGE_ROWS_H
+/* page_packer.h - rows of a table as blocks of a page: gathered a chunk at a time, packed column by column. */
+#ifndef MSP_REPORT_PAGE_PACKER_H
+#define MSP_REPORT_PAGE_PACKER_H
 
-#include "report/write/page_row.h"
+#include "report/write/page_columns.h"
 #include "report/write/page_texts.h"
 
 enum {
@@ -11,7 +11,7 @@ enum {
     PAGE_MAX_TEXT = 512    /* bytes of a text that is kept; names of calls are kept whole */
 };
 
-typedef struct msp_page_rows {
+typedef struct msp_page_packer {
     msp_page_roles roles;
     size_t kept[PAGE_MAX_COLUMNS], nkept; /* columns that are in the page */
     bool percent[PAGE_MAX_COLUMNS];       /* cells that end in %: the number alone is kept */
@@ -28,19 +28,19 @@ typedef struct msp_page_rows {
     double *values; /* nkept columns of PAGE_CHUNK */
     uint8_t *is_text;
     double *guessed; /* a column's values against what others let expect */
-} msp_page_rows;
+} msp_page_packer;
 
 /* False: out of memory; to be released in any case. */
-MSP_CHECK bool msp_page_rows_init(msp_page_rows *r, const msp_column *columns, size_t n);
+MSP_CHECK bool msp_page_packer_init(msp_page_packer *p, const msp_column *columns, size_t n);
 
 /* Cells of a row of this call; rest is its name behind the call's. False: out of memory. */
-MSP_CHECK bool msp_page_rows_add(msp_page_rows *r, uint32_t call, msp_str rest, const msp_cell *cells);
+MSP_CHECK bool msp_page_packer_add_row(msp_page_packer *p, uint32_t call, msp_str rest, const msp_cell *cells);
 
-/* The bytes of a block with the rows that are there, which are forgotten then. */
-void msp_page_rows_take(msp_page_rows *r, msp_buf *out);
+/* Append the bytes of a block with the rows of the chunk, which is empty then. */
+void msp_page_packer_pack(msp_page_packer *p, msp_buf *out);
 
-void msp_page_rows_write_percent(const msp_page_rows *r, msp_buf *out);
+void msp_page_packer_write_percent(const msp_page_packer *p, msp_buf *out);
 
-void msp_page_rows_release(msp_page_rows *r);
+void msp_page_packer_release(msp_page_packer *p);
 
 #endif

@@ -1,6 +1,6 @@
-/* run_pairs.h - the pairs of a run, beside each other or one after the other, here or in other processes too. */
-#ifndef MSP_COMPARE_RUN_PAIRS_H
-#define MSP_COMPARE_RUN_PAIRS_H
+/* pairs.h - the pairs of a run, beside each other or one after the other, here or in other processes too. */
+#ifndef MSP_COMPARE_DRIVER_PAIRS_H
+#define MSP_COMPARE_DRIVER_PAIRS_H
 
 #include "compare/run/run.h"
 
@@ -24,7 +24,7 @@ void msp_run_pairs(const size_t *pairs, size_t n, void *payload);
 /* All pairs, here or also in other processes. */
 MSP_CHECK msp_status msp_run_all(msp_run_jobs *j, msp_error *err);
 
-/* run_follow.c: what msp_compare_run() does in a process that is not the first. *lost: as out->lost. */
+/* follow.c: what msp_compare_run() does in a process that is not the first. *lost: as out->lost. */
 MSP_CHECK msp_status msp_run_follow(const msp_compare_options *opt, size_t *lost, msp_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* test_compare_flatten.c - which rows a record becomes, and what they hold. */
+/* test_flatten.c - which rows a record becomes, and what they hold. */
 #include "rows_of.h"
 #include "text/pytext.h"
 #include "core/alloc.h"
