@@ -39,6 +39,10 @@ UNWRITTEN = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empt
 # torch._VF reaches the same objects as torch; what torch's own recurrent modules call through it is listed there or not at all
 RECURRENT = ("rnn_tanh", "rnn_relu", "lstm", "gru", "rnn_tanh_cell", "rnn_relu_cell", "lstm_cell", "gru_cell")
 
+# all_gather_into_tensor and reduce_scatter_tensor, as torch 2.13 calls them. FSDP and torch's optimizers use these names as well, below the module or the
+# gradient that is recorded: only the program's own calls are recorded
+RENAMED = ("all_gather_single", "reduce_scatter_single")
+
 
 def categories(which):
     """category -> (prefix, objects to look in, flags); where one object has two names the first category's is the usual one"""
@@ -213,7 +217,7 @@ class Registry:
         else:
             part, _, last = name.rpartition(".")
             holder = look_up(owner, part) if part else owner
-            self.attributes.add(holder, last, self._wrapper(target, shown, flags & ~BY_CALLER))
+            self.attributes.add(holder, last, self._wrapper(target, shown, flags if last in RENAMED else flags & ~BY_CALLER))
         self.count += 1
 
     def _wrapper(self, target, shown, flags):
@@ -299,7 +303,7 @@ def by_caller(owner, name, target):
     """BY_CALLER when it has to be found out, call by call, under which name target is called."""
     if owner is torch.Tensor:
         return BY_CALLER if name in OPERATORS or name in OPERATORS.values() else 0
-    if name in RECURRENT:
+    if name in RECURRENT + RENAMED:
         return BY_CALLER
     return BY_CALLER if owner is torch.nn.functional and getattr(torch, name, None) is target else 0
 
@@ -307,6 +311,8 @@ def by_caller(owner, name, target):
 def route(function):
     """By which of its names the running call reached function."""
     frame = sys._getframe(1)
+    if frame.f_code is getattr(function, "__code__", None):  # the trampoline in its place (patch/function.c)
+        frame = frame.f_back
     key = frame.f_code, frame.f_lasti, function
     if key not in _ROUTES:
         if len(_ROUTES) >= MOST_ROUTES:  # a program that makes code while it runs
@@ -316,6 +322,8 @@ def route(function):
 
 
 def _find_route(frame, function):
+    if getattr(function, "__name__", None) in RENAMED:
+        return UNLISTED if frame.f_globals.get("__name__", "").startswith("torch.") else FIRST
     try:
         name = _name_at_call(frame, function)
     except Exception as e:  # an interpreter whose bytecode we do not know
