@@ -19,7 +19,7 @@ from msprobe.core.log import log
 from msprobe.core.signals import give_back
 from msprobe.pytorch.stacks import source_line
 
-DISTRIBUTED, BY_CALLER, WAIT, UNINITIALISED, APART, FRAMES = 1, 2, 4, 32, 64, 128  # flags of _core.probe.add
+DISTRIBUTED, BY_CALLER, WAIT, UNINITIALISED, APART, FRAMES, PUTS_OFF = 1, 2, 4, 32, 64, 128, 256  # flags of _core.probe.add
 FIRST, SECOND, UNLISTED = 0, 1, 2  # answers of route()
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hook_module")
@@ -183,6 +183,7 @@ class Registry:
                         self._add_listed(owner, name, record, flags | extra_flags)
         if "distributed" in listed and torch.distributed.is_available() and only is None:
             self._add_wait()
+            self._add_manager()
 
     def add_compilers(self):
         """What reads the code of a model and of the functions that it calls gets to see them without us."""
@@ -258,6 +259,14 @@ class Registry:
         except TypeError:
             wrapper = self._probe.wrapper(work.wait, "Work.wait", WAIT)
             self.attributes.add(work, "wait", lambda handle, *a, **k: wrapper(handle, *a, **k))
+
+    def _add_manager(self):
+        c10d = torch.distributed.distributed_c10d
+        manager = getattr(c10d, "_coalescing_manager", None)
+        if manager is None or not hasattr(getattr(c10d, "_world", None), "pg_coalesce_state"):
+            return  # a torch that puts no collective off
+        for owner in (torch.distributed, c10d):
+            self.add(owner, "_coalescing_manager", manager, "torch.coalescing", PUTS_OFF)
 
     def install(self):
         self.attributes.install()
