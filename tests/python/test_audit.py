@@ -169,24 +169,88 @@ def test_a_call_that_did_nothing_is_named(tmp_path, task, part):
     assert said["findings"] == [] and said["unchecked"] == 1
 
 
-def test_what_torch_puts_off_is_not_checked(tmp_path):
-    manager = getattr(dist.distributed_c10d, "_coalescing_manager", None)
-    if manager is None:
-        pytest.skip("this torch coalesces nothing")
+PUTS_OFF = hasattr(getattr(dist.distributed_c10d, "_world", None), "pg_coalesce_state")
 
+
+def coalesced(d, rank):
+    """torch's coalescing manager in both forms, in a group of its own, too; a message and a broadcast inside it are made at once."""
+    pair = dist.new_group([0, 1])
+    d.start()
+    with dist.distributed_c10d._coalescing_manager():
+        for n in (4, 3):
+            dist.all_reduce(R(n, seed=rank))
+    with dist.distributed_c10d._coalescing_manager(async_ops=True) as works:
+        dist.all_reduce(R(5, seed=rank), async_op=True)
+        dist.all_reduce(R(6, seed=rank))
+    other = dist.all_reduce(R(2, seed=rank), async_op=True)  # whose end says nothing about those above
+    other.wait()
+    works.wait()
+    if rank < 2:
+        with dist.distributed_c10d._coalescing_manager(pair, async_ops=True) as inside:
+            dist.all_reduce(R(7, seed=rank), group=pair)
+            dist.all_reduce(R(8, seed=rank))
+        inside.wait()
+    else:
+        dist.all_reduce(R(8, seed=rank))
+    with dist.distributed_c10d._coalescing_manager():
+        dist.broadcast(R(9, seed=rank), 1)
+        late = dist.broadcast(R(10, seed=rank), 1, async_op=True)
+    late.wait()
+    d.stop()
+    d.step()
+
+
+@pytest.mark.skipif(not PUTS_OFF, reason="this torch puts nothing off")
+@pytest.mark.parametrize("task,part", MODES, ids=["tensor", "statistics", "md5"])
+def test_what_torch_puts_off_is_recorded_when_it_is_done(tmp_path, task, part):
+    for r, rank in zip(ranks(tmp_path, coalesced, 3, task=task, part=part), range(3)):
+        data = r.data(rank="rank%d" % rank)
+        assert all("output" in record and "note" not in record for record in data.values())
+        assert [record["distributed"]["order"] for record in data.values() if len(record["distributed"]["group_ranks"]) == 3] == list(range(8))
+    said = audit(tmp_path / "dump")
+    assert said["findings"] == [] and (said["matched"], said["unchecked"]) == (9, 0)
+
+
+@pytest.mark.skipif(not PUTS_OFF, reason="this torch puts nothing off")
+def test_a_coalesced_result_that_was_altered_is_named(tmp_path):
     def body(d, rank):
         d.start()
-        with manager(async_ops=False):
-            dist.all_reduce(R(4, seed=rank))
-            dist.all_reduce(R(3, seed=rank))
-        dist.all_reduce(R(2, seed=rank))
+        x, y = R(4, seed=rank), R(3, seed=rank)
+        with dist.distributed_c10d._coalescing_manager(async_ops=True) as works:
+            dist.all_reduce(x)
+            dist.all_reduce(y)
+        works.wait()
         d.stop()
         d.step()
 
-    told = [r["distributed"].get("coalesced") for r in ranks(tmp_path, body, 2)[0].data(rank="rank0").values()]
-    assert told == [True, True, None]
+    ranks(tmp_path, body, 2, task="tensor")
+    assert audit(tmp_path / "dump")["findings"] == []
+    path = tmp_path / "dump" / "step0" / "rank1" / "dump_tensor_data" / "Distributed.all_reduce.1.forward.output.0.pt"
+    torch.save(torch.load(path) + 1, path)
+    first = audit(tmp_path / "dump")["findings"][0]
+    assert (first["kind"], first["call"]) == ("values", "Distributed.all_reduce.1.forward") and first["stack"]
+
+
+@pytest.mark.skipif(not PUTS_OFF, reason="this torch puts nothing off")
+def test_what_was_put_off_and_never_made_has_no_result(tmp_path):
+    def body(d, rank):
+        d.start()
+        try:
+            with dist.distributed_c10d._coalescing_manager():
+                dist.all_reduce(R(4, seed=rank))
+                raise KeyError("the program's")
+        except KeyError:
+            dist.distributed_c10d._world.pg_coalesce_state.clear()
+        with dist.distributed_c10d._coalescing_manager():
+            dist.all_reduce(R(3, seed=rank))
+        d.stop()
+        d.step()
+
+    for rank, r in enumerate(ranks(tmp_path, body, 2)):
+        never, made = (r.data(rank="rank%d" % rank)["Distributed.all_reduce.%d.forward" % i] for i in (0, 1))
+        assert "output" not in never and never["note"] == "nobody waited for its handle in this step" and "output" in made
     said = audit(tmp_path / "dump")
-    assert said["findings"] == [] and (said["by_statistics"], said["unchecked"]) == (1, 2)
+    assert said["findings"] == [] and (said["by_statistics"], said["unchecked"]) == (1, 1)
 
 
 def test_a_scaled_sum_is_checked_by_the_factor_that_was_recorded(tmp_path):

@@ -547,3 +547,36 @@ def test_torchrun(tmp_path):
                 data = json.load(f)["data"]
             assert list(data) == ["Distributed.all_reduce.0.forward", "Torch.sin.0.forward"]
             assert data["Distributed.all_reduce.0.forward"]["input_args"][0]["Max"] == float(rank)
+
+
+@pytest.mark.skipif(not hasattr(dist, "all_gather_single"), reason="the names of torch 2.13")
+def test_the_newer_names_of_collectives_on_whole_tensors_are_recorded(tmp_path):
+    def body(d, rank):
+        whole, part = torch.zeros(4), torch.zeros(1)
+
+        def work():
+            dist.all_gather_single(whole, torch.full((2,), rank + 1.0))
+            dist.reduce_scatter_single(part, input=whole[1:3].clone())
+            return bits(whole, part)
+
+        return recorded(d, work)
+
+    for rank, r in enumerate(both(tmp_path, body)):
+        found = [n for n in r.names(0, "rank%d" % rank) if n.startswith("Distributed.")]
+        assert found == ["Distributed.all_gather_single.0.forward", "Distributed.reduce_scatter_single.0.forward"]
+
+
+@pytest.mark.skipif(not hasattr(dist, "all_gather_single"), reason="the names of torch 2.13")
+def test_what_fsdp_calls_by_the_newer_names_is_not_the_programs(tmp_path):
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    def body(d, rank):
+        model = FullyShardedDataParallel(fill(nn.Linear(4, 4)), device_id=torch.device("cpu"))
+
+        def work():
+            model(R(2, 4, seed=rank)).sum().backward()
+
+        return recorded(d, work)
+
+    for rank, r in enumerate(ranks(tmp_path, body)):
+        assert [n for n in r.names(0, "rank%d" % rank) if "_single" in n] == []

@@ -215,6 +215,25 @@ call_wait(probe_api *api, PyObject *self, PyObject *args, PyObject *kwargs)
                                        msp_call_waited_for(PyTuple_GET_ITEM(args, 0)));
 }
 
+/* What torch's coalescing manager makes of the collectives inside it is known where it ends. */
+static PyObject *
+call_manager(probe_api *api, PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    PyObject *manager = msp_probe_invoke(api, self, args, kwargs), *call, *watched;
+
+    if (manager == NULL || msp_probe.watch == NULL || !msp_probe_wants())
+        return manager;
+    call = Py_BuildValue("(OO)", args, kwargs == NULL ? Py_None : kwargs);
+    watched = call == NULL ? NULL : msp_probe_ask_own(msp_probe.watch, manager, call);
+    Py_XDECREF(call);
+    if (watched == NULL) {
+        msp_probe_swallow("watching a context manager", api->name->text);
+        return manager;
+    }
+    Py_DECREF(manager);
+    return watched;
+}
+
 static PyObject *
 with_receiver(PyObject *self, PyObject *args)
 {
@@ -299,6 +318,8 @@ msp_probe_call(probe_api *api, PyObject *self, PyObject *args, PyObject *kwargs)
         return call_apart(api, self, args, kwargs);
     if (api->flags & PROBE_WAIT)
         return call_wait(api, self, args, kwargs);
+    if (api->flags & PROBE_PUTS_OFF)
+        return call_manager(api, self, args, kwargs);
     if (api->flags & PROBE_KERNEL)
         return call_kernel(api, self, args, kwargs);
     if (api->flags & PROBE_TRIAL)

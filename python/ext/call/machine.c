@@ -76,6 +76,7 @@ msp_call_let_go(probe_call *c)
     Py_CLEAR(c->held_args);
     Py_CLEAR(c->held_kwargs);
     Py_CLEAR(c->group);
+    Py_CLEAR(c->put_off);
 }
 
 /* ---- before ------------------------------------------------------------------------------------------------------ */
@@ -84,14 +85,17 @@ msp_call_let_go(probe_call *c)
 static void
 find_group(probe_call *c)
 {
-    PyObject *none = c->kwargs == NULL ? PyDict_New() : NULL, *both;
+    PyObject *none = c->kwargs == NULL ? PyDict_New() : NULL, *both, *said, *group, *put_off;
 
     both = c->kwargs == NULL && none == NULL ? NULL : PyTuple_Pack(2, c->args, c->kwargs == NULL ? none : c->kwargs);
-    c->group = both == NULL ? NULL : msp_probe_ask(msp_probe.group, c->api->target, both);
-    if (c->group == NULL)
+    said = both == NULL ? NULL : msp_probe_ask(msp_probe.group, c->api->target, both);
+    if (said != NULL && said != Py_None && PyArg_ParseTuple(said, "O!O", &PyDict_Type, &group, &put_off)) {
+        msp_probe_set(&c->group, group);
+        msp_probe_set(&c->put_off, put_off);
+    }
+    if (PyErr_Occurred())
         msp_probe_swallow("finding the group of a call", c->text);
-    else if (!PyDict_Check(c->group))
-        Py_CLEAR(c->group);
+    Py_XDECREF(said);
     Py_XDECREF(none);
     Py_XDECREF(both);
 }
@@ -225,7 +229,11 @@ conclude(probe_call *c, PyObject *result, uint32_t hole)
 
 /* ---- calls that go on after they returned ------------------------------------------------------------------------ */
 
-/* A collective with a handle: what it needs to be completed when the handle was waited for. */
+/*
+ * A collective that is not done when it returns: what it needs to be completed when its handle was waited for. Inside
+ * torch's coalescing manager it is not even made: it is put off under an object of ours, and is given the manager's
+ * handles where that ends.
+ */
 typedef struct pending_call {
     PyObject_HEAD probe_call call;
     int left; /* handles that nobody waited for yet */
@@ -251,6 +259,9 @@ is_handle(PyObject *v)
 {
     PyObject *wait = v == NULL || v == Py_None || msp_probe_is_tensor(v) ? NULL : PyObject_GetAttrString(v, "wait");
 
+    if (PyErr_Occurred() &&
+        PyErr_ExceptionMatches(PyExc_ValueError)) /* so torch refuses it for a call that is put off */
+        PyErr_Clear();
     msp_probe_expect(PyExc_AttributeError, "looking for a handle");
     Py_XDECREF(wait);
     return wait != NULL;
@@ -280,36 +291,78 @@ keep_place(uint32_t number)
     msp_probe_record_put(r);
 }
 
-/* Take the call over until its handles were waited for; false: it is completed now. */
-static bool
-postpone(probe_call *c, PyObject *result)
+/* The call waits for this handle, too. */
+static void
+wait_for(pending_call *p, PyObject *handle)
 {
-    Py_ssize_t n = c->form->is_module || !(c->api->flags & PROBE_DISTRIBUTED) ? 0 : count_handles(result);
-    pending_call *p;
+    PyObject *calls = PyDict_GetItemWithError(msp_probe.pending, handle), *more = NULL;
 
-    if (n == 0 || !msp_probe.rules.outputs)
-        return false;
+    p->left++;
+    if (calls == NULL && !PyErr_Occurred())
+        calls = more = PyList_New(0);
+    if (calls == NULL || PyList_Append(calls, (PyObject *)p) != 0 ||
+        (more != NULL && PyDict_SetItem(msp_probe.pending, handle, more) != 0))
+        msp_probe_swallow("waiting for a handle", p->call.text);
+    Py_XDECREF(more);
+}
+
+/* The calls that wait for this handle wait for it no more: a list, or NULL. */
+static PyObject *
+take_waiting(PyObject *handle)
+{
+    PyObject *calls =
+        msp_probe.pending == NULL || handle == NULL ? NULL : PyDict_GetItemWithError(msp_probe.pending, handle);
+
+    Py_XINCREF(calls);
+    if (calls != NULL)
+        PyDict_DelItem(msp_probe.pending, handle);
+    msp_probe_expect(NULL, "looking for a handle");
+    for (Py_ssize_t i = 0; calls != NULL && i < PyList_GET_SIZE(calls); i++)
+        ((pending_call *)PyList_GET_ITEM(calls, i))->left--;
+    return calls;
+}
+
+/* The call goes on as one that is pending; NULL: it cannot. */
+static pending_call *
+take_over(probe_call *c)
+{
+    pending_call *p = NULL;
+
     if (msp_probe.pending == NULL)
         msp_probe.pending = PyDict_New();
-    if (msp_probe.pending == NULL || PyType_Ready(&pending_type) != 0 ||
-        (p = PyObject_New(pending_call, &pending_type)) == NULL) {
+    if (msp_probe.pending != NULL && PyType_Ready(&pending_type) == 0)
+        p = PyObject_New(pending_call, &pending_type);
+    if (p == NULL) {
         msp_probe_swallow("waiting for a handle", c->text);
-        return false;
+        return NULL;
     }
     msp_call_hold(c);
     p->call = *c;
     p->call.edges = NULL; /* they are followed when the call has returned */
-    p->left = (int)n;
+    p->left = 0;
     p->hole = msp_probe.rules.overflow ? 0 : ++msp_probe.holes; /* overflow_check may not want the record at all */
     c->record = NULL;
     c->kept = NULL;
-    c->held_self = c->held_args = c->held_kwargs = c->group = NULL;
+    c->held_self = c->held_args = c->held_kwargs = c->group = c->put_off = NULL;
     if (p->hole != 0)
         keep_place(p->hole);
+    return p;
+}
+
+/* Take the call over until its handles were waited for, or it is made at last; false: it is completed now. */
+static bool
+postpone(probe_call *c, PyObject *result)
+{
+    Py_ssize_t n = c->form->is_module || !(c->api->flags & PROBE_DISTRIBUTED) ? 0 : count_handles(result);
+    PyObject *put_off = n == 0 && result != NULL ? c->put_off : NULL;
+    pending_call *p;
+
+    if ((n == 0 && put_off == NULL) || !msp_probe.rules.outputs || (p = take_over(c)) == NULL)
+        return false;
+    if (put_off != NULL)
+        wait_for(p, put_off);
     for (Py_ssize_t i = 0; i < n; i++)
-        if (PyDict_SetItem(msp_probe.pending, PyList_Check(result) ? PyList_GET_ITEM(result, i) : result,
-                           (PyObject *)p) != 0)
-            msp_probe_swallow("waiting for a handle", c->text);
+        wait_for(p, PyList_Check(result) ? PyList_GET_ITEM(result, i) : result);
     Py_DECREF(p);
     return true;
 }
@@ -337,21 +390,39 @@ complete(pending_call *p, bool waited)
 bool
 msp_call_waited_for(PyObject *handle)
 {
-    pending_call *p = NULL;
+    PyObject *calls = take_waiting(handle);
     bool stop = false;
 
-    if (msp_probe.pending != NULL && handle != NULL)
-        p = (pending_call *)PyDict_GetItemWithError(msp_probe.pending, handle);
-    msp_probe_expect(NULL, "looking for a handle");
-    if (p == NULL)
-        return false;
-    Py_INCREF(p);
-    if (PyDict_DelItem(msp_probe.pending, handle) != 0)
-        msp_probe_swallow("waiting for a handle", p->call.text);
-    if (--p->left == 0)
-        stop = complete(p, true);
-    Py_DECREF(p);
+    for (Py_ssize_t i = 0; calls != NULL && !stop && i < PyList_GET_SIZE(calls); i++) {
+        pending_call *p = (pending_call *)PyList_GET_ITEM(calls, i);
+
+        stop = p->left == 0 && complete(p, true);
+    }
+    Py_XDECREF(calls);
     return stop;
+}
+
+PyObject *
+msp_call_made(PyObject *self, PyObject *args)
+{
+    PyObject *put_off, *handles, *calls;
+    bool stop = false;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OO!", &put_off, &PyList_Type, &handles))
+        return NULL;
+    calls = take_waiting(put_off);
+    for (Py_ssize_t i = 0; calls != NULL && !stop && i < PyList_GET_SIZE(calls); i++) {
+        pending_call *p = (pending_call *)PyList_GET_ITEM(calls, i);
+
+        for (Py_ssize_t k = 0; k < PyList_GET_SIZE(handles); k++)
+            wait_for(p, PyList_GET_ITEM(handles, k));
+        stop = p->left == 0 && complete(p, true);
+    }
+    Py_XDECREF(calls);
+    if (stop)
+        return NULL;
+    Py_RETURN_NONE;
 }
 
 static bool
@@ -368,13 +439,17 @@ is_complete(PyObject *handle)
 void
 msp_probe_pending_flush(void)
 {
-    PyObject *left = msp_probe.pending, *handle, *p;
+    PyObject *left = msp_probe.pending, *handle, *calls;
     Py_ssize_t pos = 0;
 
     msp_probe.pending = NULL;
-    while (left != NULL && PyDict_Next(left, &pos, &handle, &p))
-        if (complete((pending_call *)p, is_complete(handle)))
-            msp_probe_expect(PyExc_Exception, "the limit of overflows"); /* there is no call left to stop */
+    while (left != NULL && PyDict_Next(left, &pos, &handle, &calls)) {
+        const bool done = is_complete(handle);
+
+        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(calls); i++)
+            if (complete((pending_call *)PyList_GET_ITEM(calls, i), done))
+                msp_probe_expect(PyExc_Exception, "the limit of overflows"); /* there is no call left to stop */
+    }
     Py_XDECREF(left);
 }
 

@@ -41,8 +41,9 @@ struct probe_call {
     kept_tensor **keep;                            /* ... where those that are read now go, or NULL */
     PyObject *held_self, *held_args, *held_kwargs; /* references, where they are wanted after the call */
     PyObject *group;                               /* of a distributed call, and which of its calls it is: a dict */
-    size_t base, len;                              /* base: without direction */
-    char text[PROBE_NAME_SIZE];                    /* "Functional.relu.0.forward", "Module.a.Linear.forward.0" */
+    PyObject *put_off;          /* ... and under what it waits until torch's coalescing manager makes it, or NULL */
+    size_t base, len;           /* base: without direction */
+    char text[PROBE_NAME_SIZE]; /* "Functional.relu.0.forward", "Module.a.Linear.forward.0" */
 };
 
 /* A call that begins in this step, under this name without direction ("Functional.relu.0", "Module.a.Linear"). */
@@ -64,5 +65,8 @@ void msp_call_path(probe_path *path, const probe_call *c, const char *section);
 
 /* handle.wait() is done. Returns true when the program is to be stopped, with an exception set. */
 bool msp_call_waited_for(PyObject *handle);
+
+/* made(put_off, handles): the calls that were put off are made. They wait for these handles, a list; empty: no more. */
+PyObject *msp_call_made(PyObject *self, PyObject *args);
 
 #endif

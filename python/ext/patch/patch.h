@@ -36,7 +36,8 @@ enum {
     PROBE_KERNEL = 16,        /* level L2: one call of it is made by Python, which records its kernels */
     PROBE_UNINITIALISED = 32, /* its result is memory that nobody has written to yet */
     PROBE_APART = 64,         /* a compiler: not recorded, and while it runs nothing of ours is in its way */
-    PROBE_FRAMES = 128        /* its argument _frames_up says in which frame it looks for names */
+    PROBE_FRAMES = 128,       /* its argument _frames_up says in which frame it looks for names */
+    PROBE_PUTS_OFF = 256      /* its result is a context manager that puts off the collectives inside it */
 };
 
 /* What Python says about an object with several names. */

@@ -3,6 +3,7 @@
  *
  * Python decides what is recorded and where it goes; everything per call happens in the folders beside this file.
  */
+#include "call/machine.h"
 #include "legacy/legacy.h"
 #include "model/model.h"
 #include <stdio.h>
@@ -28,24 +29,24 @@ raise(msp_status st, const msp_error *err)
 static PyObject *
 setup(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] =
-        {"tensor",        "parameter", "sequence_nr",    "functorch_level", "describe",     "stack_text",
-         "trampoline",    "caller",    "on_error",       "on_failure",      "hook_module",  "on_overflow",
-         "overflow_flag", "task_id",   "queue_callback", "on_kernel",       "modes",        "set_eval_frame",
-         "fetch",         "total",     "global_hooks",   "is_programs",     "grad_enabled", "on_compiled",
-         "group",         NULL};
+    static char *names[] = {"tensor",       "parameter",   "sequence_nr",    "functorch_level", "describe",
+                            "stack_text",   "trampoline",  "caller",         "on_error",        "on_failure",
+                            "hook_module",  "on_overflow", "overflow_flag",  "task_id",         "queue_callback",
+                            "on_kernel",    "modes",       "set_eval_frame", "fetch",           "total",
+                            "global_hooks", "is_programs", "grad_enabled",   "on_compiled",     "group",
+                            "watch",        NULL};
     PyObject *tensor, *parameter, *sequence = NULL, *level = NULL, *describe = NULL, *stack = NULL;
     PyObject *trampoline = NULL, *caller = NULL, *on_error = NULL, *on_failure = NULL, *hook_module = NULL;
     PyObject *on_overflow = NULL, *overflow_flag = NULL, *task_id = NULL, *queue_callback = NULL, *on_kernel = NULL,
              *modes = NULL, *set_eval_frame = NULL, *fetch = NULL, *total = NULL, *global_hooks = NULL,
-             *is_programs = NULL, *grad_enabled = NULL, *on_compiled = NULL, *group = NULL;
+             *is_programs = NULL, *grad_enabled = NULL, *on_compiled = NULL, *group = NULL, *watch = NULL;
 
     (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!|OOOOOOOOOOOOOOOOOOOOOOO", names, &PyType_Type, &tensor,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!|OOOOOOOOOOOOOOOOOOOOOOOO", names, &PyType_Type, &tensor,
                                      &PyType_Type, &parameter, &sequence, &level, &describe, &stack, &trampoline,
                                      &caller, &on_error, &on_failure, &hook_module, &on_overflow, &overflow_flag,
                                      &task_id, &queue_callback, &on_kernel, &modes, &set_eval_frame, &fetch, &total,
-                                     &global_hooks, &is_programs, &grad_enabled, &on_compiled, &group))
+                                     &global_hooks, &is_programs, &grad_enabled, &on_compiled, &group, &watch))
         return NULL;
     msp_probe_set((PyObject **)&msp_probe.tensor_type, tensor);
     msp_probe_set((PyObject **)&msp_probe.parameter_type, parameter);
@@ -69,6 +70,7 @@ setup(PyObject *self, PyObject *args, PyObject *kwargs)
     msp_probe_set(&msp_probe.is_programs, is_programs);
     msp_probe_set(&msp_probe.on_compiled, on_compiled);
     msp_probe_set(&msp_probe.group, group);
+    msp_probe_set(&msp_probe.watch, watch);
     msp_probe_set(&msp_probe.grad_enabled, grad_enabled);
     msp_probe_set(&msp_probe.global_hooks,
                   global_hooks != NULL && PyTuple_Check(global_hooks) ? global_hooks : Py_None);
@@ -448,6 +450,7 @@ static PyMethodDef functions[] = {
     {"wanted", msp_probe_wanted, METH_O, "wanted(path)"},
     {"module_begin", msp_probe_module_begin, METH_VARARGS, "module_begin(module, args, kwargs)"},
     {"module_end", msp_probe_module_end, METH_VARARGS, "module_end(call, output, raised)"},
+    {"made", msp_call_made, METH_VARARGS, "made(put_off, handles)"},
     {"write", msp_probe_write, METH_VARARGS, "write(name, value, path, place=0)"},
     {"reserve", msp_probe_reserve, METH_NOARGS, "reserve()"},
     {"wrapper", msp_probe_wrapper, METH_VARARGS, "wrapper(target, name, flags=0)"},

@@ -67,7 +67,8 @@ typedef struct probe_state {
     PyObject *is_programs;    /* Python: (exception) -> bool, it came out of a signal's handler */
     PyObject *on_overflow;    /* Python: (name); may raise, and what it raises leaves the call */
     PyObject *overflow_flag;  /* Python: () -> bool, a device's own flag after a call, or NULL */
-    PyObject *group;          /* Python: (function, (args, kwargs)) -> what a distributed call's group is, or None */
+    PyObject *group;          /* Python: (function, (args, kwargs)) -> (group, what puts the call off), or None */
+    PyObject *watch;          /* Python: (context manager, (args, kwargs)) -> one that tells when it ends */
     PyObject *on_kernel;      /* Python: (function, args, kwargs) -> the call's result */
     PyObject *before, *after; /* Python, around a call that is not recorded: see call/around.c; NULL: calls are */
     PyObject *hook_module;    /* Python: (module): set hooks that call module_begin() and module_end() */

@@ -19,7 +19,7 @@ from msprobe.core.log import log
 from msprobe.core.signals import give_back
 from msprobe.pytorch.stacks import source_line
 
-DISTRIBUTED, BY_CALLER, WAIT, UNINITIALISED, APART, FRAMES = 1, 2, 4, 32, 64, 128  # flags of _core.probe.add
+DISTRIBUTED, BY_CALLER, WAIT, UNINITIALISED, APART, FRAMES, PUTS_OFF = 1, 2, 4, 32, 64, 128, 256  # flags of _core.probe.add
 FIRST, SECOND, UNLISTED = 0, 1, 2  # answers of route()
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hook_module")
@@ -38,6 +38,10 @@ UNWRITTEN = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empt
 
 # torch._VF reaches the same objects as torch; what torch's own recurrent modules call through it is listed there or not at all
 RECURRENT = ("rnn_tanh", "rnn_relu", "lstm", "gru", "rnn_tanh_cell", "rnn_relu_cell", "lstm_cell", "gru_cell")
+
+# all_gather_into_tensor and reduce_scatter_tensor, as torch 2.13 calls them. FSDP and torch's optimizers use these names as well, below the module or the
+# gradient that is recorded: only the program's own calls are recorded
+RENAMED = ("all_gather_single", "reduce_scatter_single")
 
 
 def categories(which):
@@ -179,6 +183,7 @@ class Registry:
                         self._add_listed(owner, name, record, flags | extra_flags)
         if "distributed" in listed and torch.distributed.is_available() and only is None:
             self._add_wait()
+            self._add_manager()
 
     def add_compilers(self):
         """What reads the code of a model and of the functions that it calls gets to see them without us."""
@@ -213,7 +218,7 @@ class Registry:
         else:
             part, _, last = name.rpartition(".")
             holder = look_up(owner, part) if part else owner
-            self.attributes.add(holder, last, self._wrapper(target, shown, flags & ~BY_CALLER))
+            self.attributes.add(holder, last, self._wrapper(target, shown, flags if last in RENAMED else flags & ~BY_CALLER))
         self.count += 1
 
     def _wrapper(self, target, shown, flags):
@@ -254,6 +259,14 @@ class Registry:
         except TypeError:
             wrapper = self._probe.wrapper(work.wait, "Work.wait", WAIT)
             self.attributes.add(work, "wait", lambda handle, *a, **k: wrapper(handle, *a, **k))
+
+    def _add_manager(self):
+        c10d = torch.distributed.distributed_c10d
+        manager = getattr(c10d, "_coalescing_manager", None)
+        if manager is None or not hasattr(getattr(c10d, "_world", None), "pg_coalesce_state"):
+            return  # a torch that puts no collective off
+        for owner in (torch.distributed, c10d):
+            self.add(owner, "_coalescing_manager", manager, "torch.coalescing", PUTS_OFF)
 
     def install(self):
         self.attributes.install()
@@ -299,7 +312,7 @@ def by_caller(owner, name, target):
     """BY_CALLER when it has to be found out, call by call, under which name target is called."""
     if owner is torch.Tensor:
         return BY_CALLER if name in OPERATORS or name in OPERATORS.values() else 0
-    if name in RECURRENT:
+    if name in RECURRENT + RENAMED:
         return BY_CALLER
     return BY_CALLER if owner is torch.nn.functional and getattr(torch, name, None) is target else 0
 
@@ -307,6 +320,8 @@ def by_caller(owner, name, target):
 def route(function):
     """By which of its names the running call reached function."""
     frame = sys._getframe(1)
+    if frame.f_code is getattr(function, "__code__", None):  # the trampoline in its place (patch/function.c)
+        frame = frame.f_back
     key = frame.f_code, frame.f_lasti, function
     if key not in _ROUTES:
         if len(_ROUTES) >= MOST_ROUTES:  # a program that makes code while it runs
@@ -316,6 +331,8 @@ def route(function):
 
 
 def _find_route(frame, function):
+    if getattr(function, "__name__", None) in RENAMED:
+        return UNLISTED if frame.f_globals.get("__name__", "").startswith("torch.") else FIRST
     try:
         name = _name_at_call(frame, function)
     except Exception as e:  # an interpreter whose bytecode we do not know

@@ -5,11 +5,13 @@ ranks by the order in which they were made, which is the same on all of them. Nu
 a filter keeps out of the dump. Collectives are counted by group; messages by group, direction and peer, because no others are in step with each other.
 """
 
+import contextlib
 import functools
 import inspect
 
 import torch
 
+from msprobe._core import probe
 from msprobe.pytorch.describe import group_id, group_ranks
 
 _NO_CALLS = ("get_", "is_", "new_", "init_", "destroy_", "set_")  # functions that ask or tell about groups
@@ -28,21 +30,45 @@ class Groups:
     def __init__(self):
         self._ids = {}  # (name, ranks) -> id
         self._counts = {}  # (id, ...) -> calls
+        self._managers = {}  # group -> an object for torch's coalescing manager that is open for it: under it wait the calls that it puts off
 
     def step(self):
         self._counts.clear()
+        self._managers.clear()
 
     def describe(self, function, call):
-        """What stands under "distributed" in the record of function(*call[0], **call[1]); None: nothing, it has no group."""
+        """(what stands under "distributed" in the record of function(*call[0], **call[1]), what it waits for beside its handle or None);
+        None: it has no group."""
         name, parameters = function.__name__, _signature(function).parameters
         if name.startswith(_NO_CALLS) or not ("group" in parameters or "p2p_op_list" in parameters):
             return None
         given = _signature(function).bind(*call[0], **call[1]).arguments
         if "p2p_op_list" in given:
-            return {"messages": [self._message(op.op.__name__, op.group, {"dst": op.peer}) for op in given["p2p_op_list"]]}
-        if name in _SENDS + _RECEIVES:
-            return self._message(name, given.get("group"), given)
-        return self._collective(given.get("group"), given)
+            return {"messages": [self._message(op.op.__name__, op.group, {"dst": op.peer}) for op in given["p2p_op_list"]]}, None
+        group = given.get("group")
+        found = self._message(name, group, given) if name in _SENDS + _RECEIVES else self._collective(group, given)
+        return found and (found, self._manager(group))
+
+    def _manager(self, group):
+        """The open coalescing manager of a group, None: there is none."""
+        group = _or_world(group)
+        state = getattr(getattr(torch.distributed.distributed_c10d, "_world", None), "pg_coalesce_state", {})
+        return self._managers.setdefault(group, object()) if group in state else None
+
+    def watch(self, manager, call):
+        """torch's coalescing manager: the collectives inside it return at once, and are made where it ends."""
+        group = _or_world(_signature(torch.distributed.distributed_c10d._coalescing_manager).bind(*call[0], **call[1] or {}).arguments.get("group"))
+        return self._watched(manager, group)
+
+    @contextlib.contextmanager
+    def _watched(self, manager, group):
+        try:
+            with manager as made:
+                yield made
+        finally:
+            put_off = self._managers.pop(group, None)
+        if put_off is not None:
+            probe.made(put_off, list(getattr(made, "works", ())))  # async_ops: what the program will wait for
 
     def _collective(self, group, given):
         found = self._group(group)
@@ -51,8 +77,6 @@ class Groups:
         root = self._rank(group, given)
         if root is not None:
             found["root"] = root
-        if _is_coalesced(group):
-            found["coalesced"] = True
         return self._count(found, ())
 
     def _message(self, name, group, given):
@@ -64,7 +88,7 @@ class Groups:
         return self._count(found, (sends, found["peer"]))
 
     def _group(self, group):
-        group = torch.distributed.group.WORLD if group is None else group
+        group = _or_world(group)
         ranks = group_ranks(group)
         return {"group_ranks": ranks, "group_id": self._id(group, tuple(ranks))} if ranks else None
 
@@ -88,7 +112,7 @@ class Groups:
         if word is None:
             return None
         if word.startswith("group_"):
-            return torch.distributed.get_global_rank(torch.distributed.group.WORLD if group is None else group, given[word])
+            return torch.distributed.get_global_rank(_or_world(group), given[word])
         return int(given[word])
 
     def _count(self, found, what):
@@ -96,6 +120,10 @@ class Groups:
         found["order"] = self._counts.get(key, 0)
         self._counts[key] = found["order"] + 1
         return found
+
+
+def _or_world(group):
+    return torch.distributed.group.WORLD if group is None else group
 
 
 def _kept(what):
@@ -111,12 +139,3 @@ def _made_before(group):
     """The groups of this process up to this one, in the order in which they were made."""
     made = list(_kept("_pg_group_ranks"))
     return made[:made.index(group)] if group in made else made
-
-
-def _is_coalesced(group):
-    """Is the call put off until torch's coalescing manager ends? What is recorded as its result stands there before it is made."""
-    try:
-        return (torch.distributed.group.WORLD if group is None else group) in torch.distributed.distributed_c10d._world.pg_coalesce_state
-    except AttributeError as e:
-        give_back(e)
-        return False

@@ -222,6 +222,7 @@ class Recorder:
             on_kernel=self._kernels.run if self._kernels else None, modes=_function_modes(), is_programs=is_programs,
             set_eval_frame=getattr(getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None), "set_eval_frame", None),
             global_hooks=_global_hooks(), on_compiled=self._on_compiled, group=self._groups.describe if self._groups else None,
+            watch=self._groups.watch if self._groups else None,
         )
 
     def _forked(self):
