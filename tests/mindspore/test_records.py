@@ -310,3 +310,43 @@ recorder.stop()
     done = run(tmp_path, script, str(tmp_path / "mine.yaml"))
     assert done.returncode == 0, done.stderr
     assert list(read(tmp_path)["data"]) == ["Mint.exp.0.forward"]
+
+
+def test_what_gets_no_gradient_is_recorded_like_the_rest(tmp_path):
+    script = """
+def f(a):
+    mask = ops.zeros((2, 3)) + 1
+    return (a * mask * ops.stop_gradient(a)).sum()
+debugger.start()
+mindspore.value_and_grad(f)(x)
+debugger.stop()
+"""
+    done = run(tmp_path, script)
+    data = read(tmp_path)["data"]
+    assert [n for n in data if n.endswith("forward")][:2] == ["Functional.zeros.0.forward", "Tensor.__add__.0.forward"], done.stdout
+    assert all("output" in record for record in data.values()) and not os.path.exists(tmp_path / "dump/step0/rank/dump_error_info.log"), done.stdout
+
+
+FAILS = """
+debugger.start()
+mint.exp(x)
+y = mint.matmul(x, x)  # which has no such shapes: MindSpore tells when something waits
+z = mint.exp(x)
+debugger.stop()
+try:
+    print(y.asnumpy())
+except Exception:
+    print("the program is told")
+"""
+
+
+@pytest.mark.parametrize("part, names", [({}, ["exp.0", "matmul.0", "exp.1"]), ({"list": ["exp"]}, ["exp.0", "exp.1"])], ids=["all", "one"])
+def test_an_operation_that_fails_later_costs_its_own_output_only(tmp_path, part, names):
+    done = run(tmp_path, FAILS, part=part)
+    data = read(tmp_path)["data"]
+    assert list(data) == ["Mint.%s.forward" % name for name in names], done.stdout + done.stderr
+    assert all("output" in data["Mint.%s.forward" % name] and "input_args" in data["Mint.%s.forward" % name] for name in names if name.startswith("exp"))
+    assert "the program is told" in done.stdout, done.stdout + done.stderr
+    if "matmul.0" in names:
+        record = data["Mint.matmul.0.forward"]
+        assert "output" not in record and record["input_args"][0]["Max"] == 1.0 and "outputs could not be read: " in record["note"]

@@ -40,10 +40,14 @@ def _shown(value):
 
 
 class Points:
-    """The values saved in one step. probe: write(record, value, name, place=0), snapshot(value, name) and reserve(), see _core.pyi."""
+    """The values saved in one step. probe: write(record, value, name, place=0), snapshot(value, name) and reserve(), see _core.pyi.
 
-    def __init__(self, probe, tensor, requires_grad=lambda t: t.requires_grad, unseen=contextlib.nullcontext):
-        self._probe, self._tensor, self._requires_grad, self._unseen = probe, tensor, requires_grad, unseen
+    hook(tensor, function): have function called with the tensor's gradient; returns a handle, None for a tensor that gets none.
+    """
+
+    def __init__(self, probe, tensor, hook=lambda t, f: t.register_hook(f) if t.requires_grad else None, unseen=contextlib.nullcontext):
+        self._probe, self._tensor, self._hook, self._unseen = probe, tensor, hook, unseen
+        self._handles = []
         self._counts = {}
         self._gradients = []  # (record, its place, a structure like the variable's, with slots for gradients)
 
@@ -62,8 +66,9 @@ class Points:
     def _watch(self, variable, path):
         if isinstance(variable, self._tensor):
             slot = _Slot()
-            if self._requires_grad(variable):
-                variable.register_hook(lambda grad: self._take(slot, grad, path))
+            handle = self._hook(variable, lambda grad: self._take(slot, grad, path))
+            if handle is not None:
+                self._handles.append(handle)
             return slot
         if isinstance(variable, (list, tuple)):
             return [self._watch(v, "%s.%d" % (path, i)) for i, v in enumerate(variable)]
@@ -79,6 +84,9 @@ class Points:
         """Write the gradients' records; later ones are not this step's."""
         for record, place, tree in self._gradients:
             self._probe.write(record, _close(tree), record, place)
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
         self._gradients.clear()
         self._counts.clear()
 

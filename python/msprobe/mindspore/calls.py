@@ -39,22 +39,33 @@ class Call:
             self.stack, self.parent = recorder.stack(), recorder.parent()
             if self.is_selected and recorder.forward and recorder.inputs and not recorder.structure and (not recorder.overflow or self.api.written):
                 self._measure_inputs(self.save)
+        except Exception as e:
+            self._was_not_read("inputs", e)
+        try:
             if self.cell is None and recorder.has_gradients():
                 self.gradients, self.args, self.kwargs = recorder.gradients.follow_inputs(self.name, self.stack, self.parent, self.args, self.kwargs,
                                                                                            self.api.written)
         except Exception as e:
             recorder.failed(self.name, e)
 
+    def _was_not_read(self, what, error):
+        """An operation of the program that has failed is told when its value is read: the program is told again when it reads the value itself."""
+        self.recorder.failed(self.name, error)
+        self.record["note"] = "its %s could not be read: %s" % (what, str(error).partition("\n")[0])
+
     def _measure_inputs(self, save):
-        part = self.recorder.dump.part
+        part = self.recorder.measure
         args = tuple(_operands(a) for a in self.args) if self.api.is_collective else tuple(self.args)
         self.record["input_args"] = part(self.name + ".input", args, save)[0]
         self.record["input_kwargs"] = part(self.name + ".input", self.kwargs, save)[0]
 
     def raised(self):
         """The program may catch it: what went in is recorded, and no output."""
+        self.recorder.leave(self.name)
+        self._put_without_outputs()
+
+    def _put_without_outputs(self):
         recorder = self.recorder
-        recorder.leave(self.name)
         if self.is_selected and recorder.forward and self.record and not recorder.overflow:
             recorder.put(self.name, self.record, self.stack, self.parent)
 
@@ -75,7 +86,8 @@ class Call:
                 return
             self.conclude(self._results(result), parameters)
         except Exception as e:
-            recorder.failed(self.name, e)
+            self._was_not_read("outputs", e)
+            self._put_without_outputs()
 
     def _results(self, result):
         """A collective that returns no tensor has written to its arguments."""
@@ -87,7 +99,7 @@ class Call:
     def conclude(self, results, parameters=None, place=0):
         """Outputs, and the record is handed over: where it stands, or into the place that was kept for it."""
         recorder = self.recorder
-        part, save = recorder.dump.part, self.save
+        part, save = recorder.measure, self.save
         if recorder.overflow:
             if self.cell is not None or not part(self.name, results, False)[1]:
                 return

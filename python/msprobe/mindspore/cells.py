@@ -182,7 +182,7 @@ class Cells:
             if not recorder.selects(name) or recorder.overflow:
                 return
             if recorder.inputs:
-                record["input"] = recorder.dump.part(name + ".input", sequence(incoming), recorder.saves(name))[0]
+                record["input"] = recorder.measure(name + ".input", sequence(incoming), recorder.saves(name))[0]
             if recorder.outputs:
                 record["output"] = [None]
             parent = None if parent is None else parent.replace(".forward.", ".backward.")
@@ -197,7 +197,7 @@ class Cells:
         name, record = known.backwards.pop()
         try:
             if "output" in record:
-                record["output"] = recorder.dump.part(name + ".output", sequence(outgoing), recorder.saves(name))[0]
+                record["output"] = recorder.measure(name + ".output", sequence(outgoing), recorder.saves(name))[0]
             recorder.leave(name)  # its record waits: without a gradient to hand on it may be told before those of what is inside
         except Exception as e:
             recorder.failed(name, e)
@@ -214,7 +214,7 @@ class Cells:
         if not recorder.selects(name) or recorder.overflow:
             return
         try:
-            tokens = recorder.dump.part("%s.%s" % (name, key), gradient, recorder.saves(name))[0]
+            tokens = recorder.measure("%s.%s" % (name, key), gradient, recorder.saves(name))[0]
         except Exception as e:
             recorder.failed(name, e)
             return

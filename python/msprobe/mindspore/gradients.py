@@ -9,7 +9,18 @@ import mindspore
 from mindspore import Parameter, Tensor, ops
 from mindspore._c_expression import TensorPy
 
+from msprobe.core.signals import give_back
+
 FLOATS = tuple(getattr(mindspore, n) for n in ("float64", "float32", "float16", "bfloat16", "complex64", "complex128") if hasattr(mindspore, n))
+
+
+def watch(tensor, hook):
+    """Call hook with the gradient of a tensor; returns what ends that, None: it gets no gradient, which MindSpore tells in no other way."""
+    try:
+        return tensor.register_hook(hook)
+    except RuntimeError as e:
+        give_back(e)
+        return None
 
 
 class _Call:
@@ -64,8 +75,8 @@ class Gradients:
         call.inputs = [None] * len(tensors)
         for index, tensor in enumerate(tensors):
             if tensor.dtype in FLOATS and isinstance(tensor, Tensor):
-                handle = tensor.register_hook(self._hook(call, call.inputs, index, "input"))
-                if isinstance(tensor, Parameter):
+                handle = watch(tensor, self._hook(call, call.inputs, index, "input"))
+                if handle is not None and isinstance(tensor, Parameter):
                     self._handles.append(handle)
 
     def _hook(self, call, into, index, kind):
@@ -88,7 +99,7 @@ class Gradients:
             recorder.enter(call.name)
         try:
             save = recorder.selects(call.name) and recorder.saves(call.name)
-            into[index], bad = recorder.dump.part("%s.%s.%d" % (call.name, kind, index), gradient, save)
+            into[index], bad = recorder.measure("%s.%s.%d" % (call.name, kind, index), gradient, save)
             if self._overflow:
                 call.held.append((into, index, kind, gradient))
                 call.is_bad = call.is_bad or (bad and kind == "output")
@@ -111,7 +122,7 @@ class Gradients:
         if not is_selected or (self._overflow and not call.is_bad):
             return
         for into, index, kind, gradient in call.held:
-            into[index] = recorder.dump.part("%s.%s.%d" % (call.name, kind, index), gradient, True)[0]
+            into[index] = recorder.measure("%s.%s.%d" % (call.name, kind, index), gradient, True)[0]
         record = {}
         if recorder.inputs:
             record["input"] = call.inputs

@@ -28,7 +28,7 @@ from msprobe.core.signals import give_back
 from msprobe.mindspore.apis import EVERY, Api, Compiled, Registry
 from msprobe.mindspore.calls import Call, Pending
 from msprobe.mindspore.cells import Cells, Tokens, check_models, check_range, is_cell
-from msprobe.mindspore.gradients import Gradients
+from msprobe.mindspore.gradients import Gradients, watch
 from msprobe.mindspore.ranks import current_rank, is_selected, world_size
 from msprobe.mindspore.stacks import Stacks
 
@@ -99,7 +99,7 @@ class Recorder:
         self.gradients = Gradients(self)
         self.pending = Pending(self)
         self.cells = Cells(self)
-        self._points = Points(self, TensorPy, lambda t: True)
+        self._points = Points(self, TensorPy, watch)
         self._registry = Registry(self.call)
         self._compiled = Compiled(self._registry, self._call_compiled)
         if config.level in ("L1", "mix"):
@@ -175,6 +175,17 @@ class Recorder:
         if not self._construct:
             return None
         return self.cells.open[-1] if self.cells.open else ""
+
+    def measure(self, name, value, save):
+        """The tokens of a value, and whether a tensor in it holds inf or NaN. save: its tensors go into files that begin with name.
+
+        MindSpore tells of an operation that has failed when anything is waited for, once: the value itself may be good.
+        """
+        try:
+            return self.dump.part(name, value, save)
+        except Exception as e:
+            give_back(e)
+        return self.dump.part(name, value, save)
 
     def put(self, name, record, stack, parent, place=0):
         try:
@@ -261,7 +272,7 @@ class Recorder:
 
     def snapshot(self, value, name):
         try:
-            return self.dump.part(name, value, self.config.task == "tensor")[0] if self._has_unit else None
+            return self.measure(name, value, self.config.task == "tensor")[0] if self._has_unit else None
         except Exception as e:
             self.failed(name, e)
             return None
