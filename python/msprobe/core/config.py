@@ -85,7 +85,7 @@ def given(value, default):
 def named_folder(key, value):
     if not isinstance(value, (str, os.PathLike)) or not value:
         raise wrong('The %s not found: it is %r and must name a folder, as in "%s": "./dump_path"' % (key, value, key))
-    return os.fspath(value)
+    return os.path.expanduser(os.fspath(value))
 
 
 def check_folder(key, path):
