@@ -352,6 +352,20 @@ die_of_interrupt(void)
     raise(interrupted);
 }
 
+/* Who gives -i a dump's folder wants its two paths: the manual has -i in each of its examples. */
+static msp_status
+load_config(msp_compare_config *out, const char *path, msp_error *err)
+{
+    struct stat about;
+
+    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
+        return msp_error_set(err, MSP_E_INVALID,
+                             "%s: is a folder; -i takes a compare file, such as {\"npu_path\": \"%s\", \"bench_path\": "
+                             "...}. Two folders are compared with: msprobe compare NPU BENCH",
+                             path, path);
+    return msp_compare_config_load(out, path, err);
+}
+
 msp_exit_code
 msp_cmd_compare(const msp_args *args)
 {
@@ -379,7 +393,7 @@ msp_cmd_compare(const msp_args *args)
     opt.replay = wants_replay(args) ? msp_replay_run : NULL;
     opt.replay_payload = &job;
     if (input != NULL) {
-        summary.status = msp_compare_config_load(&config, input, &err);
+        summary.status = load_config(&config, input, &err);
         if (summary.status == MSP_OK) {
             msp_compare_config_apply(&opt, &config);
             if (config.is_print_compare_log)

@@ -1,4 +1,5 @@
 /* words.c - which known word was probably meant. */
+#include <stdio.h>
 #include <string.h>
 #include "cli.h"
 
@@ -44,13 +45,15 @@ msp_nearest_offer(msp_nearest *n, const char *candidate)
 {
     size_t len = strlen(n->word);
     size_t limit = len < 4 ? 1 : len / 3;
+    char start[MAX_WORD + 1];
     size_t d;
 
     if (len > strlen(candidate) + limit)
         return;
     d = msp_word_distance(n->word, candidate, limit);
-    if (d > limit && len >= 4 && strncmp(candidate, n->word, len) == 0)
-        d = limit; /* the start of a longer word */
+    snprintf(start, sizeof(start), "%.*s", (int)len, candidate);
+    if (d > limit && len >= 4 && msp_word_distance(n->word, start, 1) <= (len < 8 ? 0 : 1))
+        d = limit; /* the start of a longer word, of eight letters with one slip */
     if (d <= limit && (n->best == NULL || d < n->distance)) {
         n->best = candidate;
         n->distance = d;

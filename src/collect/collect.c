@@ -346,7 +346,8 @@ put_side(msp_collect *c, msp_record *r, msp_error *err)
     return st != MSP_OK ? st : msp_ring_side_put(&c->ring, r->p, r->len, err);
 }
 
-/* The path from the ring's folder on; NULL: it is not below that. */
+/* The path from the ring's folder on; NULL: it is not below that. The folder may be given with more than one slash
+ * behind it. */
 static const char *
 from_home(const msp_collect *c, const char *path)
 {
@@ -354,7 +355,9 @@ from_home(const msp_collect *c, const char *path)
 
     if (strncmp(path, c->ring.path, n) != 0 || (path[n] != '/' && path[n] != '\0'))
         return NULL;
-    return path[n] == '\0' ? "." : path + n + 1;
+    path += n;
+    path += strspn(path, "/");
+    return *path == '\0' ? "." : path;
 }
 
 /* A dump that was moved is recovered where it is: paths are given from the ring on, where all of them can be. */

@@ -35,6 +35,12 @@ def test_wrong_usage_is_named_in_one_line_with_the_next_command(run, words, mess
     assert (r.rc, r.out, r.err) == (2, "", message)
 
 
+def test_a_folder_in_the_place_of_a_compare_file_is_told_what_to_type(run, tmp_path):
+    r = run("-f", "pytorch", "compare", "-i", str(tmp_path), "-o", str(tmp_path / "out"))
+    assert r.rc == 1 and r.out == "" and not (tmp_path / "out").exists()
+    assert "%s: is a folder; -i takes a compare file" % tmp_path in r.err and "msprobe compare NPU BENCH" in r.err
+
+
 @pytest.mark.parametrize("name", ["code_mapping", "graph", "op_generate", "config_check", "nan_analyze"])
 def test_commands_of_the_originals_that_are_not_there_say_so(run, name):
     for words in (["-f", "pytorch", name, "-i", "x"], ["help", name], [name, "--whatever"]):

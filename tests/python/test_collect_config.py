@@ -185,8 +185,8 @@ def test_a_file_that_is_no_configuration(tmp_path, text, words):
 
 
 @pytest.mark.parametrize("data, words", [
-    (b'{"step": [1' + b"0" * 5000 + b"]}", "4300|Exceeds|between 0 and"), (b'{"task": "\xff"}', "utf-8"), (b'{"task": "tensor",}', "a comma before a closing bracket"),
-    (b'{"step": [1, 2,]}', "a comma before a closing bracket"), (b'{"step": NaN}', "step is invalid.*nan"), (b'{"seed": Infinity}', "seed is inf; it must be a whole number"),
+    (b'{"step": [1' + b"0" * 5000 + b"]}", "4300|Exceeds|between 0 and"), (b'{"task": "\xff"}', "utf-8"), (b'{"task": "tensor",,}', "JSON.*column 41"),
+    (b'{"step": [1 # 2\n, ,]}', "JSON.*line 2 column 4"), (b'{"step": NaN}', "step is invalid.*nan"), (b'{"seed": Infinity}', "seed is inf; it must be a whole number"),
     (b'"statistics"', "must hold a JSON object.*statistics")])
 def test_text_that_is_not_quite_json_is_told(tmp_path, data, words):
     if data.startswith(b"{"):
@@ -194,6 +194,24 @@ def test_text_that_is_not_quite_json_is_told(tmp_path, data, words):
     (tmp_path / "config.json").write_bytes(data)
     with pytest.raises(MsprobeException, match=words):
         Config(str(tmp_path / "config.json"))
+
+
+def test_an_example_of_the_manual_is_taken_as_it_is_printed(tmp_path):
+    (tmp_path / "config.json").write_text("""{
+    "task": "tensor",
+    "dump_path": "/home/data#dump",  # \\" and , ] in a comment
+    "step": [0, 2, ],
+    "level": "L1",
+
+    "tensor": {
+        "list":["a,}", "\\",]"],
+        "data_mode": ["all"],  # the last one
+    },
+}
+""")
+    config = Config(str(tmp_path / "config.json"))
+    assert (config.task, config.dump_path, config.step) == ("tensor", "/home/data#dump", [0, 2])
+    assert (config.list, config.data_mode) == (["a,}", '",]'], ["all"])
 
 
 def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path):

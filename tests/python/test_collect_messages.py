@@ -33,6 +33,31 @@ def test_one_line_says_what_was_recorded_and_where(tmp_path):
     assert abs(shown * {"kB": 1000, "B": 1}[lines[0].split("steps, ")[1].split(" ")[1]] - size) < 0.1 * size
 
 
+@pytest.mark.parametrize("spelled", ["dump/", "dump//", "./dump/.///", "~/dump", "~//dump///"])
+def test_a_folder_may_be_written_as_people_write_it(tmp_path, spelled):
+    def body(d):
+        for _ in range(2):
+            d.start()
+            torch.sin(R(2))
+            d.stop()
+            d.step()
+
+    def run():
+        os.chdir(tmp_path)
+        os.environ["HOME"] = str(tmp_path)
+        from msprobe.pytorch import PrecisionDebugger
+
+        body(PrecisionDebugger(task="tensor", dump_path=spelled))
+
+    status, output, _ = in_process(tmp_path, run)
+    assert status == 0 and "[ERROR]" not in output and "recorded 2 calls, 2 steps" in output, output
+    for step in range(2):
+        folder = tmp_path / "dump" / ("step%d" % step) / "rank"
+        assert "Torch.sin.0.forward" in json.loads((folder / "dump.json").read_text())["data"]
+        assert len(os.listdir(folder / "dump_tensor_data")) == 2
+    assert not [name for name in os.listdir(tmp_path / "dump") if name.startswith(".msprobe")]
+
+
 def recorded_line(r):
     line, = [line for line in r.output.splitlines() if "] recorded " in line]
     return line.split("] recorded ")[1]

@@ -40,6 +40,7 @@ TASK_KEYS = {
 PERT_MODES = ("add_noise", "change_value", "improve_precision", "no_change", "bit_noise", "to_cpu")
 
 API_NAME = re.compile(r"^(Distributed|Functional|Torch|Tensor|Mint|MintFunctional|MintDistributed|Primitive|Aten|VF|NPU|MindSpeed|Jit)\..*\.\d+\.(forward|backward)$")
+BESIDE_JSON = re.compile(r'("(?:[^"\\]|\\.)*")|#[^\n]*|,(?=(?:\s|#[^\n]*\n)*[}\]])')
 MODULE_NAME = re.compile(r"^(Cell|Module)\..*\.(forward|backward)\.\d+$")
 
 
@@ -84,7 +85,7 @@ def given(value, default):
 def named_folder(key, value):
     if not isinstance(value, (str, os.PathLike)) or not value:
         raise wrong('The %s not found: it is %r and must name a folder, as in "%s": "./dump_path"' % (key, value, key))
-    return os.fspath(value)
+    return os.path.expanduser(os.fspath(value))
 
 
 def check_folder(key, path):
@@ -197,13 +198,18 @@ def load(path):
     check_file(path)
     try:
         with open(path, encoding="utf-8-sig") as f:  # some editors put a byte order mark first
-            config = json.load(f, object_pairs_hook=once_each)
+            config = parse(f.read())
     except (OSError, ValueError, RecursionError) as e:  # ValueError: no UTF-8, no JSON, or a number of thousands of digits
         give_back(e)
-        raise wrong("%s: cannot be read as JSON: %s%s" % (path, e, comma_hint(e))) from None
+        raise wrong("%s: cannot be read as JSON: %s" % (path, e)) from None
     if not isinstance(config, dict):
         raise wrong("%s: must hold a JSON object, and begins with %.80r" % (path, config))
     return config
+
+
+def parse(text):
+    """The manual's own examples have a comma before a closing bracket, and comments to the end of a line: both count as blanks."""
+    return json.loads(BESIDE_JSON.sub(lambda found: found.group(1) or " " * len(found.group()), text), object_pairs_hook=once_each)
 
 
 def once_each(pairs):
@@ -214,16 +220,6 @@ def once_each(pairs):
         for key in sorted({key for key in keys if keys.count(key) > 1}):
             log.warning('config.json: key "%s" stands there %d times; the last one counts: %s', key, keys.count(key), json.dumps(found[key]))
     return found
-
-
-def comma_hint(error):
-    """What is said where a comma is followed by a closing bracket, which is easily written and easily overlooked."""
-    if not isinstance(error, json.JSONDecodeError):
-        return ""
-    before, after = error.doc[:error.pos].rstrip(), error.doc[error.pos:].lstrip()
-    if (before.endswith(",") and after[:1] in ("}", "]")) or (after[:1] == "," and after[1:].lstrip()[:1] in ("}", "]")):
-        return "; a comma before a closing bracket is not allowed"
-    return ""
 
 
 def read_connection(part):

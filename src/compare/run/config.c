@@ -29,10 +29,11 @@ no_memory(msp_error *err)
     return msp_error_set(err, MSP_E_NOMEM, "out of memory");
 }
 
+/* other is what the manual's functions call the key: who copies it from there is understood. */
 static msp_status
-read_path(char **out, const msp_json *root, const char *key, bool required, msp_error *err)
+read_path(char **out, const msp_json *root, const char *key, const char *other, bool required, msp_error *err)
 {
-    const msp_json *v = msp_json_get(root, key);
+    const msp_json *v = msp_json_get(root, key) != NULL ? msp_json_get(root, key) : msp_json_get(root, other);
     msp_str text = msp_json_string(v);
 
     if (v != NULL && msp_json_kind_of(v) != MSP_JSON_STRING && msp_json_kind_of(v) != MSP_JSON_NULL)
@@ -112,8 +113,9 @@ read_map_dict(msp_compare_config *c, const msp_json *root, msp_error *err)
 static void
 warn_unknown(const msp_json *root, const char *path)
 {
-    static const char *const known[] = {"npu_path", "bench_path", "stack_path", "is_print_compare_log", "rank_id",
-                                        "step_id",  "common",     "map_dict",   "parallel_merge"};
+    static const char *const known[] = {"npu_path",        "bench_path", "stack_path",     "npu_json_path",
+                                        "bench_json_path", "rank_id",    "step_id",        "common",
+                                        "stack_json_path", "map_dict",   "parallel_merge", "is_print_compare_log"};
 
     for (size_t i = 0; i < msp_json_count(root); i++) {
         msp_str key = msp_json_key(root, i);
@@ -134,11 +136,11 @@ read_config(msp_compare_config *out, const msp_json *root, const char *path, msp
     if (msp_json_kind_of(root) != MSP_JSON_OBJECT)
         return msp_error_set(err, MSP_E_FORMAT, "input_param should be dict, please check!");
     warn_unknown(root, path);
-    st = read_path(&out->npu_path, root, "npu_path", true, err);
+    st = read_path(&out->npu_path, root, "npu_path", "npu_json_path", true, err);
     if (st == MSP_OK)
-        st = read_path(&out->bench_path, root, "bench_path", true, err);
+        st = read_path(&out->bench_path, root, "bench_path", "bench_json_path", true, err);
     if (st == MSP_OK)
-        st = read_path(&out->stack_path, root, "stack_path", false, err);
+        st = read_path(&out->stack_path, root, "stack_path", "stack_json_path", false, err);
     if (st == MSP_OK)
         st = read_bool(&out->is_print_compare_log, root, "is_print_compare_log", err);
     if (st == MSP_OK)

@@ -192,6 +192,7 @@ unknown_options_name_the_nearest_one(void **state)
     (void)state;
     assert_refused("compare --highligt a b", "unknown option '--highligt'; did you mean '--highlight'?");
     assert_refused("compare -output x a b", "unknown option '-output'; did you mean '--output_path'?");
+    assert_refused("compare --outptu x", "unknown option '--outptu'; did you mean '--output_path'?");
     assert_refused("compare -input_path x", "unknown option '-input_path'; did you mean '--input_path'?");
     assert_refused("compare --stack-mod=1", "option '--stack_mode' takes no value, but has '1'");
     assert_refused("compare --zzzzzz", "unknown option '--zzzzzz'");

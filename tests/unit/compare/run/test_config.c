@@ -54,6 +54,22 @@ every_key_is_read(void **state)
 }
 
 static void
+what_the_manual_s_functions_call_the_paths_is_understood(void **state)
+{
+    static const char text[] =
+        "{\"npu_json_path\": \"a\", \"bench_json_path\": \"b\", \"stack_json_path\": \"s\", \"bench_path\": \"c\"}";
+    msp_compare_config c;
+    msp_error err;
+
+    (void)state;
+    assert_int_equal(load(&c, text, &err), MSP_OK);
+    assert_string_equal(c.npu_path, "a");
+    assert_string_equal(c.bench_path, "c");
+    assert_string_equal(c.stack_path, "s");
+    msp_compare_config_release(&c);
+}
+
+static void
 wrong_files_are_refused_with_the_reason(void **state)
 {
     static const struct {
@@ -124,6 +140,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_manual_s_own_example_with_its_comments_is_read),
         TEST(every_key_is_read),
+        TEST(what_the_manual_s_functions_call_the_paths_is_understood),
         TEST(wrong_files_are_refused_with_the_reason),
         TEST(a_missing_file_is_not_found),
         TEST(no_failing_allocation_leaks),
