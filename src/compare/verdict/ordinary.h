@@ -1,4 +1,4 @@
-/* ordinary.h - which precisions are ordinary for a kind of computation; docs/design/verdict.md has the table in words. */
+/* ordinary.h - which precisions are ordinary for a kind of computation (the table: docs/design/verdict.md). */
 #ifndef MSP_COMPARE_ORDINARY_H
 #define MSP_COMPARE_ORDINARY_H
 
