@@ -9,6 +9,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include "core/locale.h"
 
 enum { BLOCK = 1024, WIDEST = 16 };
 
@@ -24,8 +25,8 @@ msp_claim_whole_of(size_t rank, const msp_audit_tensor *t)
     return msp_claim_part_of(rank, t, 0, -1);
 }
 
-int64_t
-msp_claim_count(const msp_claim_part *p)
+static int64_t
+elements_of(const msp_claim_part *p)
 {
     return p->count < 0 ? p->tensor->numel : p->count;
 }
@@ -212,8 +213,8 @@ say_sum(msp_audit_set *set, const msp_claim *c, const component *is, int64_t at,
 
     msp_dtype_format(mine, is->type, got);
     if (is->is_float)
-        snprintf(set->what, sizeof(set->what), "%selement %lld of its result is %s, the inputs make %.9g", which, i,
-                 mine, s->total * (c->reduce == MSP_REDUCE_AVG ? 1.0 / (double)c->n : 1.0));
+        msp_snprintf(set->what, sizeof(set->what), "%selement %lld of its result is %s, the inputs make %.9g", which, i,
+                     mine, s->total * (c->reduce == MSP_REDUCE_AVG ? 1.0 / (double)c->n : 1.0));
     else
         snprintf(set->what, sizeof(set->what), "element %lld of its result is %s, the inputs make %lld", i, mine,
                  (long long)s->bits);
@@ -308,7 +309,7 @@ msp_claim_by_elements(msp_checker *k, const msp_claim *c, bool *wrong)
     msp_dtype t = c->out.tensor->dtype;
     size_t width = msp_dtype_size(t);
     const msp_tensor *out = view_of(k, &c->out);
-    int64_t count = msp_claim_count(&c->out), step = BLOCK / component_of(t).per_element;
+    int64_t count = elements_of(&c->out), step = BLOCK / component_of(t).per_element;
     char mine[BLOCK * WIDEST], theirs[BLOCK * WIDEST];
     msp_gather g;
 
@@ -317,7 +318,7 @@ msp_claim_by_elements(msp_checker *k, const msp_claim *c, bool *wrong)
     for (size_t r = 0; r < c->n; r++) {
         const msp_tensor *view = view_of(k, &c->in[r]);
 
-        if (view == NULL || c->in[r].tensor->dtype != t || msp_claim_count(&c->in[r]) != count)
+        if (view == NULL || c->in[r].tensor->dtype != t || elements_of(&c->in[r]) != count)
             return false;
         msp_gather_init(&k->inputs[r], view);
     }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <zlib.h>
+#include "core/locale.h"
 
 static const char *const stat_names[MSP_AUDIT_NSTATS] = {"Max", "Min", "Mean", "Norm"};
 
@@ -36,7 +37,8 @@ msp_audit_same_summary(const msp_audit_tensor *a, const msp_audit_tensor *b)
 static void
 say_stat(const msp_checker *k, int stat, double got, const char *how, double want)
 {
-    snprintf(k->set->what, sizeof(k->set->what), "%s of its result is %.9g, %s %.9g", stat_names[stat], got, how, want);
+    msp_snprintf(k->set->what, sizeof(k->set->what), "%s of its result is %.9g, %s %.9g", stat_names[stat], got, how,
+                 want);
 }
 
 /* ---- copies ------------------------------------------------------------------------------------------------------ */

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "core/locale.h"
 #include "core/number.h"
 #include "msprobe/benchmark.h"
 
@@ -174,7 +175,7 @@ msp_finding_write_bits(const char *path, const msp_finding *f, msp_error *err)
     add_text(&r, ",");
     add_place(&r, f);
     add_output(&r, f);
-    snprintf(buf, sizeof(buf), ",%.1f,%.1f,%d", f->bits->kept, f->bits->worst, f->bits->type);
+    msp_snprintf(buf, sizeof(buf), ",%.1f,%.1f,%d", f->bits->kept, f->bits->worst, f->bits->type);
     add_text(&r, buf);
     return append(path, bits_title, &r, err);
 }

@@ -1,6 +1,4 @@
 /* terminal.c - colours, widths and text that is safe to show. */
-#include <langinfo.h>
-#include <locale.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -9,7 +7,7 @@
 #include <unistd.h>
 #include "terminal.h"
 
-static bool colour_out, colour_err, utf8;
+static bool colour_out, colour_err;
 
 static bool
 env_is_set(const char *name)
@@ -37,9 +35,6 @@ wants_colour(FILE *stream, bool forbidden)
 void
 msp_term_init(bool forbidden)
 {
-    /* LC_CTYPE alone: numbers keep their point in every country */
-    setlocale(LC_CTYPE, "");
-    utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
     colour_out = wants_colour(stdout, forbidden);
     colour_err = wants_colour(stderr, forbidden);
 }
@@ -48,12 +43,6 @@ bool
 msp_term_is_tty(FILE *stream)
 {
     return isatty(fileno(stream)) == 1;
-}
-
-bool
-msp_term_utf8(void)
-{
-    return utf8;
 }
 
 int

@@ -27,9 +27,6 @@ int msp_term_width(FILE *stream);
 
 bool msp_term_is_tty(FILE *stream);
 
-/* True when the locale can show more than ASCII. */
-bool msp_term_utf8(void);
-
 /* The sequences that switch a style on and off on this stream; "" where it has no colours. */
 const char *msp_term_on(FILE *stream, msp_style style);
 const char *msp_term_off(FILE *stream);

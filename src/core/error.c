@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include "core/locale.h"
 
 const char *
 msp_status_text(msp_status status)
@@ -21,7 +22,7 @@ msp_status_text(msp_status status)
     return (unsigned)status < sizeof(text) / sizeof(text[0]) ? text[status] : "unknown status";
 }
 
-/* vsnprintf may have cut a UTF-8 sequence in two: drop the half, and turn line ends into spaces. */
+/* vsnprintf() may have cut a UTF-8 sequence in two: drop the half, and turn line ends into spaces. */
 static void
 tidy_message(char *s, size_t size)
 {
@@ -44,7 +45,7 @@ static void
 set_message(msp_error *err, msp_status status, const char *fmt, va_list args)
 {
     err->status = status;
-    if (vsnprintf(err->message, sizeof(err->message), fmt, args) <= 0)
+    if (msp_vsnprintf(err->message, sizeof(err->message), fmt, args) <= 0)
         snprintf(err->message, sizeof(err->message), "%s", msp_status_text(status));
     tidy_message(err->message, sizeof(err->message));
 }
@@ -65,7 +66,6 @@ msp_error_set(msp_error *err, msp_status status, const char *fmt, ...)
 msp_status
 msp_error_set_errno(msp_error *err, msp_status status, int errnum, const char *fmt, ...)
 {
-    char reason[128];
     va_list args;
     size_t len;
 
@@ -75,7 +75,7 @@ msp_error_set_errno(msp_error *err, msp_status status, int errnum, const char *f
     set_message(err, status, fmt, args);
     va_end(args);
     len = strlen(err->message);
-    snprintf(err->message + len, sizeof(err->message) - len, ": %s", strerror_r(errnum, reason, sizeof(reason)));
+    snprintf(err->message + len, sizeof(err->message) - len, ": %s", msp_errno_text(errnum));
     tidy_message(err->message, sizeof(err->message));
     return status;
 }
@@ -91,7 +91,7 @@ msp_error_prefix(msp_error *err, msp_status status, const char *fmt, ...)
         return status;
     memcpy(old, err->message, sizeof(old));
     va_start(args, fmt);
-    vsnprintf(err->message, sizeof(err->message), fmt, args);
+    msp_vsnprintf(err->message, sizeof(err->message), fmt, args);
     va_end(args);
     len = strlen(err->message);
     snprintf(err->message + len, sizeof(err->message) - len, "%s", old);

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "core/alloc.h"
+#include "core/locale.h"
 
 enum { TEMP_BASE_MAX = 255 - 40 }; /* of the 255 bytes of a name, what the largest numbers and ".tmp" leave */
 
@@ -377,12 +378,10 @@ msp_file_create(msp_file *out, const char *path, unsigned mode, msp_error *err)
 msp_status
 msp_file_cannot_write(const char *path, int errnum, msp_error *err)
 {
-    char reason[128];
-
     if (errnum != ENOSPC && errnum != EDQUOT)
         return msp_error_set_errno(err, MSP_E_IO, errnum, "%s: cannot write", path);
     return msp_error_set(err, MSP_E_IO, "%s: cannot write: %s; free some space there, or write to another directory",
-                         path, strerror_r(errnum, reason, sizeof(reason)));
+                         path, msp_errno_text(errnum));
 }
 
 enum { RESERVE_FROM = 1 << 19 }; /* below, the call costs what it saves */

@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
+#include "core/locale.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic int wanted = MSP_LOG_NONE;
@@ -64,7 +64,7 @@ msp_log(msp_log_level level, const char *fmt, ...)
     if (!msp_log_wanted(level))
         return;
     va_start(args, fmt);
-    n = vsnprintf(text, sizeof(text), fmt, args);
+    n = msp_vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     if (n < 0)
         return;

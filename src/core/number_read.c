@@ -9,8 +9,8 @@
  *      the locale has no say in it.
  */
 #include <stdlib.h>
-#include <strings.h>
 
+#include "core/locale.h"
 #include "core/number.h"
 #include "core/pow10.h"
 
@@ -278,9 +278,9 @@ parse_word(msp_str s, double *out)
         s.p++;
         s.len--;
     }
-    if (s.len == 3 && strncasecmp(s.p, "nan", 3) == 0)
+    if (msp_str_eq_nocase(s, MSP_STR("nan")))
         *out = __builtin_nan("");
-    else if ((s.len == 3 && strncasecmp(s.p, "inf", 3) == 0) || (s.len == 8 && strncasecmp(s.p, "infinity", 8) == 0))
+    else if (msp_str_eq_nocase(s, MSP_STR("inf")) || msp_str_eq_nocase(s, MSP_STR("infinity")))
         *out = __builtin_inf();
     else
         return false;

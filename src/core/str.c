@@ -3,8 +3,8 @@
 
 #include <limits.h>
 #include <stdint.h>
-#include <stdio.h>
 #include "core/alloc.h"
+#include "core/locale.h"
 
 bool
 msp_str_starts(msp_str s, msp_str prefix)
@@ -178,11 +178,11 @@ msp_buf_vprintf(msp_buf *b, const char *fmt, va_list args)
     if (at == NULL)
         return;
     va_copy(again, args);
-    n = vsnprintf(at, 128, fmt, args);
+    n = msp_vsnprintf(at, 128, fmt, args);
     if (n >= 128) {
         at = msp_buf_room(b, (size_t)n + 1);
         if (at != NULL)
-            n = vsnprintf(at, (size_t)n + 1, fmt, again);
+            n = msp_vsnprintf(at, (size_t)n + 1, fmt, again);
     }
     va_end(again);
     if (n < 0)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "core/alloc.h"
+#include "core/locale.h"
 #include "msprobe/local.h"
 
 enum { MAX_SHIFT = 4, MIN_CUT = 24 /* elements from which on cutting off is told from rounding */ };
@@ -529,10 +530,10 @@ msp_local_describe(char *buf, size_t size, const msp_local *l)
         snprintf(buf, size, "rows %lld to %lld %s", first, last, are);
         break;
     case MSP_SHAPE_FACTOR:
-        snprintf(buf, size, "%.6g times the expected value", l->value);
+        msp_snprintf(buf, size, "%.6g times the expected value", l->value);
         break;
     case MSP_SHAPE_OFFSET:
-        snprintf(buf, size, "%.6g more than expected, everywhere", l->value);
+        msp_snprintf(buf, size, "%.6g more than expected, everywhere", l->value);
         break;
     case MSP_SHAPE_SHIFT:
         snprintf(buf, size, "every element holds what belongs %lld before it", wrong);
@@ -547,7 +548,7 @@ msp_local_describe(char *buf, size_t size, const msp_local *l)
         snprintf(buf, size, "the sign is the other one in %lld of %lld elements", wrong, (long long)l->count);
         break;
     case MSP_SHAPE_NOISE:
-        snprintf(buf, size, "spread like rounding, about %.3g of an element's size", l->rms);
+        msp_snprintf(buf, size, "spread like rounding, about %.3g of an element's size", l->rms);
         break;
     default:
         snprintf(buf, size, "exact");

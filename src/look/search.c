@@ -1,7 +1,7 @@
 /* search.c - which calls a name means. */
 #include <ctype.h>
-#include <strings.h>
 #include "core/alloc.h"
+#include "core/locale.h"
 #include "core/vec.h"
 #include "look/look_parts.h"
 
@@ -52,7 +52,7 @@ contains_name(const msp_look *l, size_t call, msp_str name)
     msp_str whole = l->rows->apis[call].name;
 
     for (size_t at = 0; at + name.len <= whole.len; at++)
-        if (strncasecmp(whole.p + at, name.p, name.len) == 0)
+        if (msp_str_eq_nocase((msp_str){whole.p + at, name.len}, name))
             return true;
     return false;
 }

@@ -7,10 +7,10 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 #include "core/alloc.h"
 #include "core/file.h"
+#include "core/locale.h"
 #include "core/map.h"
 #include "precheck/lines.h"
 #include "msprobe/precheck.h"
@@ -122,7 +122,7 @@ msp_precheck_details_line(char *buf, size_t size, const char *name, const msp_pr
     msp_precheck_text_char(&l, ',');
     msp_precheck_text_field(&l, row->shape[0] != '\0' ? row->shape : " ");
     for (int i = 0; i < MSP_PRECHECK_NUMBERS; i++) {
-        snprintf(number, sizeof(number), "%.14f", row->v[i]);
+        msp_snprintf(number, sizeof(number), "%.14f", row->v[i]);
         msp_precheck_text_char(&l, ',');
         msp_precheck_text_text(&l, row->has[i] ? number : " ");
     }
@@ -192,7 +192,7 @@ check_header(const char *path, const char *text, size_t size, const char *header
     size_t skip = size >= 3 && memcmp(text, BOM, 3) == 0 ? 3 : 0;
     size_t len = strcspn(header + 3, ",");
 
-    if (size < skip + len || strncasecmp(text + skip, header + 3, len) != 0)
+    if (size < skip + len || !msp_str_eq_nocase((msp_str){text + skip, len}, (msp_str){header + 3, len}))
         return msp_error_set(err, MSP_E_FORMAT, "%s: not a table of run_ut: it begins otherwise", path);
     *at = 0;
     return MSP_OK;

@@ -9,6 +9,7 @@
 #include "core/alloc.h"
 #include "core/arena.h"
 #include "core/file.h"
+#include "core/locale.h"
 #include "core/log.h"
 #include "core/map.h"
 #include "core/path.h"
@@ -170,7 +171,7 @@ typedef struct verdict {
 static void
 put_number(verdict *o, int at, double v)
 {
-    snprintf(o->cell[at], sizeof(o->cell[at]), "%.14g", v);
+    msp_snprintf(o->cell[at], sizeof(o->cell[at]), "%.14g", v);
 }
 
 static void

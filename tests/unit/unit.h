@@ -3,6 +3,7 @@
 #define MSP_TESTS_UNIT_H
 
 #include <errno.h>
+#include <locale.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -68,6 +69,23 @@ static inline const char *
 write_text(const char *name, const char *text)
 {
     return write_file(name, text, strlen(text));
+}
+
+/*
+ * Set all of this process's locale to one of another country, for example "de_DE", made from the C library's sources
+ * in the scratch directory. setlocale(LC_ALL, "C") ends that. NULL where those are missing.
+ */
+static inline const char *
+set_foreign_locale(const char *name)
+{
+    char command[512];
+
+    snprintf(command, sizeof(command), "localedef --no-archive -i %s -f UTF-8 '%s/%s.UTF-8' >/dev/null 2>&1", name,
+             scratch_dir(), name);
+    (void)!system(command);
+    setenv("LOCPATH", scratch_dir(), 1);
+    snprintf(command, sizeof(command), "%s.UTF-8", name);
+    return setlocale(LC_ALL, command);
 }
 
 /* Group teardown: remove the scratch directory. */

@@ -82,7 +82,7 @@ bare_name(const char *name, size_t len, char *out, size_t size)
     while (from != NULL && end > from && end[-1] == '_')
         end--;
     for (; from != NULL && from < end && n + 1 < size; from++)
-        out[n++] = (char)tolower((unsigned char)*from);
+        out[n++] = (char)Py_TOLOWER(*from);
     out[n] = '\0';
     return n;
 }

@@ -3,8 +3,8 @@
 
 #include <assert.h>
 #include <math.h>
-#include <strings.h>
 #include "text/pytext.h"
+#include "core/locale.h"
 #include "core/number.h"
 
 /* ---- columns ----------------------------------------------------------------------------------------------------- */
@@ -98,7 +98,7 @@ msp_show_value(const msp_val *v)
 {
     switch (v->kind) {
     case VAL_TEXT:
-        if (v->len == 3 && strncasecmp(v->as.p, "nan", 3) == 0)
+        if (msp_str_eq_nocase((msp_str){v->as.p, v->len}, MSP_STR("nan")))
             return word_cell("Nan");
         return msp_cell_text(v->as.p, v->len);
     case VAL_INT:

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include "compare/legacy/legacy.h"
 #include "core/alloc.h"
+#include "core/locale.h"
 #include "core/log.h"
 #include "dtype/convert.h"
 #include "msprobe/metrics.h"
@@ -49,18 +50,12 @@ size_t
 msp_legacy_fixed(char buf[MSP_FIXED_MAX], double v)
 {
     size_t fast;
-    int n;
 
     if (fixed_fast(buf, v, &fast))
         return fast;
-    n = snprintf(buf, MSP_FIXED_MAX, "%.6f", v);
-
-    for (int i = 0; i < n; i++)
-        if (buf[i] == ',')
-            buf[i] = '.'; /* a locale's */
-    if (isnan(v))
-        n = snprintf(buf, MSP_FIXED_MAX, "nan"); /* without the sign that C may print */
-    return (size_t)n;
+    if (isnan(v)) /* without the sign that C may print */
+        return (size_t)msp_snprintf(buf, MSP_FIXED_MAX, "nan");
+    return (size_t)msp_snprintf(buf, MSP_FIXED_MAX, "%.6f", v);
 }
 
 /* The number that its text with six decimals stands for. */

@@ -100,7 +100,7 @@ void msp_legacy_show_bench(msp_shown *out, const msp_show_rule *rule, const msp_
 /* is_print_compare_log: the two lines of ptdbg_ascend, as info messages. */
 void msp_legacy_log_row(const msp_legacy_look *look, const msp_judged *j);
 
-/* "%.6f" whatever the locale; returns the length, at most 320. */
+/* "%.6f"; returns the length, at most 320. */
 enum { MSP_FIXED_MAX = 328 };
 size_t msp_legacy_fixed(char buf[MSP_FIXED_MAX], double v);
 

@@ -2,8 +2,8 @@
 #include "report/read/xml.h"
 
 #include <inttypes.h>
-#include <strings.h>
 #include "core/alloc.h"
+#include "core/locale.h"
 #include "report/text.h"
 
 static msp_status
@@ -440,8 +440,8 @@ read_instruction(msp_xml *x, msp_error *err)
     if (msp_str_starts(rest, MSP_STR("xml ")) && x->consumed + x->at <= 3) {
         rest = skip_space((msp_str){rest.p + 4, rest.len - 4});
         while (rest.len > 0 && take_attribute(&rest, &name, &value)) {
-            if (msp_str_eq(name, MSP_STR("encoding")) && !(value.len == 5 && strncasecmp(value.p, "utf-8", 5) == 0) &&
-                !(value.len == 8 && strncasecmp(value.p, "us-ascii", 8) == 0))
+            if (msp_str_eq(name, MSP_STR("encoding")) && !msp_str_eq_nocase(value, MSP_STR("utf-8")) &&
+                !msp_str_eq_nocase(value, MSP_STR("us-ascii")))
                 return msp_error_set(err, MSP_E_UNSUPPORTED, "the XML has the encoding %.*s, and only UTF-8 is read",
                                      (int)(value.len < 40 ? value.len : 40), value.p);
             rest = skip_space(rest);

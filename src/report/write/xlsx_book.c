@@ -4,9 +4,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <strings.h>
 #include <xlsxwriter.h>
 #include "core/alloc.h"
+#include "core/locale.h"
 #include "core/path.h"
 #include "io/zip.h"
 #include "report/text.h"
@@ -50,10 +50,10 @@ put_allowed(msp_buf *out, msp_str s, size_t units)
 static bool
 is_taken(const char *name, char *const *names, size_t count)
 {
-    if (strcasecmp(name, "History") == 0)
+    if (msp_str_eq_nocase(msp_str_of(name), MSP_STR("History")))
         return true;
     for (size_t i = 0; i < count; i++)
-        if (strcasecmp(name, names[i]) == 0)
+        if (msp_str_eq_nocase(msp_str_of(name), msp_str_of(names[i])))
             return true;
     return false;
 }

@@ -427,6 +427,21 @@ names_are_quoted_and_no_cell_is_a_formula(void **state)
 }
 
 static void
+a_comma_in_the_programs_numbers_makes_no_further_cell(void **state)
+{
+    const char *path = scratch_path("country.csv");
+    msp_benchmark_bits bits = {7.25, 3, 24};
+    msp_tensor t = {.dtype = MSP_F32};
+    msp_finding f = {.stage = "forward", .api = "f", .output = &t, .output_index = -1, .bits = &bits};
+
+    (void)state;
+    assert_non_null(set_foreign_locale("de_DE"));
+    assert_int_equal(msp_finding_write_bits(path, &f, NULL), MSP_OK);
+    setlocale(LC_ALL, "C");
+    assert_non_null(strstr(content(path), ",7.2,3.0,24\r\n"));
+}
+
+static void
 a_folder_that_is_not_there_is_an_error_with_its_path(void **state)
 {
     msp_tensor t = {.dtype = MSP_F32};
@@ -463,6 +478,7 @@ main(void)
         TEST(what_is_wrong_bounds_the_threshold_for_good),
         TEST(rows_are_appended_below_one_title),
         TEST(names_are_quoted_and_no_cell_is_a_formula),
+        TEST(a_comma_in_the_programs_numbers_makes_no_further_cell),
         TEST(a_folder_that_is_not_there_is_an_error_with_its_path),
     };
 
