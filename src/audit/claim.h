@@ -44,7 +44,6 @@ typedef struct msp_checker {
 
 msp_claim_part msp_claim_part_of(size_t rank, const msp_audit_tensor *t, int64_t at, int64_t count);
 msp_claim_part msp_claim_whole_of(size_t rank, const msp_audit_tensor *t);
-int64_t msp_claim_count(const msp_claim_part *p);
 
 /* Half a unit in the last place of the type, relative; 0: the type has none. */
 double msp_claim_rounding(msp_dtype t);

@@ -8,8 +8,9 @@ enum { MANY_PAIRS = 16 };
 
 /* ---- many pairs ---------------------------------------------------------------------------------------------- */
 
-const msp_compare_pair *
-msp_summary_first(const msp_compare_result *r)
+/* The pair that the verdict on the whole run speaks of, if it blames one of its rows; else NULL. */
+static const msp_compare_pair *
+blamed_pair(const msp_compare_result *r)
 {
     const msp_compare_pair *p = r->sentence != NULL ? &r->pairs[r->told] : NULL;
 
@@ -386,7 +387,7 @@ void
 msp_summary_print(FILE *out, const msp_summary *s)
 {
     const msp_compare_result *r = s->result;
-    const msp_compare_pair *first = msp_summary_first(r);
+    const msp_compare_pair *first = blamed_pair(r);
 
     if (r->npairs == 0 || (r->npairs == 1 && r->pairs[0].status != MSP_OK && r->pairs[0].nfiles == 0))
         return; /* the error says it all */

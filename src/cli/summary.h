@@ -30,9 +30,6 @@ const char *msp_summary_user_frame(char *const *stack, size_t n);
  */
 int64_t msp_summary_row(const msp_compare_pair *p, int64_t row, int64_t *sheet);
 
-/* The pair that the verdict on the whole run speaks of, if it blames one of its rows; else NULL. */
-const msp_compare_pair *msp_summary_first(const msp_compare_result *r);
-
 /* The colour of a verdict's words. */
 msp_style msp_summary_style(msp_answer_level level);
 

@@ -13,10 +13,6 @@
 /* ---- building a record ---------------------------------------------------------------------------------------------
  */
 
-/* n more bytes, which are the caller's to fill in: for whoever keeps bytes of another kind in such a buffer. False
- * without memory. */
-MSP_CHECK bool msp_record_reserve(msp_record *r, size_t n);
-
 /* Append the tokens of part, which was built without msp_record_begin(). */
 void msp_record_append(msp_record *r, const msp_record *part);
 

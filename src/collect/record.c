@@ -106,12 +106,6 @@ msp_record_frame_text(msp_record *r, const char *p, size_t len)
     put_text(r, p, len);
 }
 
-bool
-msp_record_reserve(msp_record *r, size_t n)
-{
-    return room(r, n) != NULL;
-}
-
 void
 msp_record_release(msp_record *r)
 {

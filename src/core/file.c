@@ -138,13 +138,7 @@ msp_map_on_open(msp_map_hook *hook, void *payload)
 msp_status
 msp_map_open(msp_mapping *out, const char *path, msp_error *err)
 {
-    return msp_map_open_at(out, AT_FDCWD, path, err);
-}
-
-msp_status
-msp_map_open_at(msp_mapping *out, int dir, const char *path, msp_error *err)
-{
-    return msp_map_open_in(out, NULL, 0, dir, path, err);
+    return msp_map_open_in(out, NULL, 0, AT_FDCWD, path, err);
 }
 
 msp_status
@@ -209,20 +203,6 @@ msp_map_close(msp_mapping *m)
         munmap((void *)m->addr, m->size);
     }
     *m = (msp_mapping){0};
-}
-
-void
-msp_map_drop(const msp_mapping *m, size_t offset, size_t len)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t from = (offset + page - 1) / page * page; /* whole pages only: the neighbours may still be needed */
-    size_t to;
-
-    if (m->addr == NULL || m->kind != MSP_MAP_MAPPED || offset >= m->size || len > m->size - offset)
-        return;
-    to = offset + len == m->size ? m->size : (offset + len) / page * page;
-    if (from < to)
-        madvise((char *)m->addr + from, to - from, MADV_DONTNEED);
 }
 
 bool

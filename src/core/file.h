@@ -29,14 +29,12 @@ typedef struct msp_mapping {
  */
 MSP_CHECK msp_status msp_map_open(msp_mapping *out, const char *path, msp_error *err);
 
-/* The same for a path that begins at the directory open as dir: who opens thousands saves the walk to it. */
-MSP_CHECK msp_status msp_map_open_at(msp_mapping *out, int dir, const char *path, msp_error *err);
-
 /*
- * The same, with memory of the caller's for a file that is smaller than it: who has a block of his own anyway saves
- * another. The memory must live until msp_map_close(), which does not give it back; after that it can serve for the
- * next file. Meant for formats that notice when their end is missing: a file system that breaks its word and reads less
- * than there is before the end goes unnoticed here.
+ * Map the file at a path that begins at the directory open as dir: who opens thousands saves the walk to it. A file
+ * smaller than room_size is read into room, memory of the caller's: who has a block of his own anyway saves another
+ * (size 0: there is none). The memory must live until msp_map_close(), which does not give it back; after that it can
+ * serve for the next file. Meant for formats that notice when their end is missing: a file system that breaks its word
+ * and reads less than there is before the end goes unnoticed here.
  */
 MSP_CHECK msp_status msp_map_open_in(msp_mapping *out, void *room, size_t room_size, int dir, const char *path,
                                      msp_error *err);
@@ -60,10 +58,6 @@ void msp_map_on_open(msp_map_hook *hook, void *payload);
 
 /* Accepts an empty mapping and leaves it empty. */
 void msp_map_close(msp_mapping *m);
-
-/* Tell the kernel that the bytes [offset, offset+len) will not be needed again: they leave our memory, not the cache.
- */
-void msp_map_drop(const msp_mapping *m, size_t offset, size_t len);
 
 /* A small file that is read together with others. */
 typedef struct msp_small_file {

@@ -38,9 +38,12 @@ msp_legacy_is_text(const char *text, size_t size)
     return i < size && text[i] == '"';
 }
 
-/* Protocol 2 and later begin with 0x80 and the protocol's number; 0 and 1 with an opcode that starts no JSON. */
-bool
-msp_legacy_is_pickle(const char *text, size_t size)
+/*
+ * Is it a real pickle? Protocol 2 and later begin with 0x80 and the protocol's number; 0 and 1 with an opcode that
+ * starts no JSON.
+ */
+static bool
+is_pickle(const char *text, size_t size)
 {
     static const char *const old[] = {"(lp", "(dp", "]q\001", "}q\001", "]q\000", "}q\000", "ccopy_reg\n", "(i"};
 
@@ -68,7 +71,7 @@ msp_legacy_is(const char *path)
     if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
         n = read(fd, head, sizeof(head));
     close(fd);
-    return n > 0 && (msp_legacy_is_text(head, (size_t)n) || msp_legacy_is_pickle(head, (size_t)n));
+    return n > 0 && (msp_legacy_is_text(head, (size_t)n) || is_pickle(head, (size_t)n));
 }
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
@@ -426,7 +429,7 @@ begin_reading(msp_legacy_reader *r, msp_error *err)
 {
     size_t size = without_zeros(r->text, r->size);
 
-    if (msp_legacy_is_pickle(r->text, r->size))
+    if (is_pickle(r->text, r->size))
         return msp_error_set(err, MSP_E_UNSUPPORTED,
                              "%s: this is a Python pickle, which is never loaded, for that can run any code; a .pkl of "
                              "ptdbg_ascend or torch_npu.hooks is text, one JSON array per line",

@@ -79,9 +79,8 @@ MSP_CHECK msp_status msp_legacy_next(msp_legacy_reader *r, msp_legacy_line *out,
 /* Give back what the reader holds. */
 void msp_legacy_reader_release(msp_legacy_reader *r);
 
-/* Does the text begin like a line of these files, or like a real pickle? */
+/* Does the text begin like a line of these files? */
 bool msp_legacy_is_text(const char *text, size_t size);
-bool msp_legacy_is_pickle(const char *text, size_t size);
 
 /* "Torch_relu_0_forward" of "Torch_relu_0_forward_input.0", "..._stack_info"; the name itself where it has no such end.
  */

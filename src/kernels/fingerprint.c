@@ -26,8 +26,8 @@ load_le64(const uint8_t *p)
     return v;
 }
 
-void
-msp_fp_absorb_scalar(msp_fp_state *s, const uint8_t *p, size_t stripes)
+static void
+absorb_scalar(msp_fp_state *s, const uint8_t *p, size_t stripes)
 {
     msp_fp_state t = *s;
 
@@ -49,7 +49,7 @@ best_absorb(void)
     if (msp_cpu_best() >= MSP_CPU_AVX2)
         return msp_fp_absorb_avx2;
 #endif
-    return msp_fp_absorb_scalar; /* NEON multiplies no wider than the scalar unit does, and shifts more */
+    return absorb_scalar; /* NEON multiplies no wider than the scalar unit does, and shifts more */
 }
 
 static uint64_t

@@ -41,7 +41,6 @@ typedef struct msp_fp_state {
 /* Absorb whole stripes. The variants give the same result. */
 typedef void msp_fp_fn(msp_fp_state *s, const uint8_t *p, size_t stripes);
 
-void msp_fp_absorb_scalar(msp_fp_state *s, const uint8_t *p, size_t stripes);
 #if defined(__x86_64__)
 void msp_fp_absorb_avx2(msp_fp_state *s, const uint8_t *p, size_t stripes);
 #endif

@@ -24,11 +24,9 @@ msp_look_text_of(msp_str s)
     return (msp_look_text){s.p, s.len};
 }
 
-/* Is the call a module's, or a cell's; of backward? What kind of call is it: "Functional.linear", or a module's class.
- */
+/* Is the call a module's, or a cell's; of backward? */
 bool msp_look_is_module(msp_str name);
 bool msp_look_is_backward(msp_str name);
-msp_str msp_look_kind(msp_str name);
 
 /* Everything in l->summary that follows from the rows; l->summary.path and what the file says are set already. */
 MSP_CHECK msp_status msp_look_sum_up(msp_look *l, msp_error *err);

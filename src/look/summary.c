@@ -46,8 +46,9 @@ says_which(msp_str part)
            msp_str_eq(part, MSP_STR("parameters_grad")) || msp_str_eq(part, MSP_STR("debug"));
 }
 
-msp_str
-msp_look_kind(msp_str name)
+/* What kind of call it is: "Functional.linear", or a module's class. */
+static msp_str
+kind_of_call(msp_str name)
 {
     char separator = name.len > 0 && memchr(name.p, '.', name.len) != NULL ? '.' : '_';
     bool module = is_module_prefix(name);
@@ -222,7 +223,7 @@ add_call(msp_look *l, counts *kinds, size_t i)
     s->backward += call.backward;
     s->modules += call.module;
     note_growth(s, i, call.norm_in, call.norm_out);
-    kind = count_of(kinds, msp_look_kind(name));
+    kind = count_of(kinds, kind_of_call(name));
     if (kind == NULL)
         return false;
     kind->count++;

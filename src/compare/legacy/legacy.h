@@ -55,9 +55,6 @@ typedef struct msp_legacy_match_rule {
 MSP_CHECK msp_status msp_legacy_match(msp_match *out, const msp_rows *npu, const msp_rows *bench,
                                       const msp_legacy_match_rule *rule, msp_error *err);
 
-/* The name as matching sees it: without the running number of the 2023 form and, fuzzy, without the call's number. */
-msp_str msp_legacy_match_name(msp_str name, bool numbered, bool fuzzy, msp_buf *scratch);
-
 /* ---- verdicts and cells ------------------------------------------------------------------------------------------ */
 
 /* How a pair is judged and shown. */

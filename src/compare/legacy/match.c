@@ -39,8 +39,9 @@ without_call_number(msp_str name, msp_buf *scratch)
     return msp_buf_view(scratch);
 }
 
-msp_str
-msp_legacy_match_name(msp_str name, bool numbered, bool fuzzy, msp_buf *scratch)
+/* The name as matching sees it: without the running number of the 2023 form and, fuzzy, without the call's number. */
+static msp_str
+name_to_match(msp_str name, bool numbered, bool fuzzy, msp_buf *scratch)
 {
     if (numbered)
         name = without_number(name);
@@ -72,7 +73,7 @@ put_group(keys *k, const msp_rows *t, const msp_row_api *group, const msp_legacy
     for (size_t i = group->first; i < group->first + group->count; i++) {
         const msp_row *r = &t->rows[i];
 
-        msp_buf_str(&k->text, msp_legacy_match_name(msp_row_name(r), numbered, rule->fuzzy, &k->scratch));
+        msp_buf_str(&k->text, name_to_match(msp_row_name(r), numbered, rule->fuzzy, &k->scratch));
         msp_buf_char(&k->text, '\n');
         if (rule->shapes) {
             msp_buf_str(&k->text, dtype_class(t, r));

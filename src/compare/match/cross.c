@@ -633,9 +633,3 @@ msp_cross_pair_rule(const msp_cross_pair *p, msp_match_rule *rule)
     if (p->cross->kind == CROSS_LAYER)
         rule->ignore_shape = rule->ignore_dtype = true;
 }
-
-const char *
-msp_cross_pair_file(const msp_cross_pair *p)
-{
-    return p->cross->kind == CROSS_LAYER ? p->sides.mapping_path : NULL;
-}

@@ -43,9 +43,6 @@ void msp_cross_pair_close(msp_cross_pair *p);
 /* Set the rule's key, and what -lm leaves out of account. p must outlive the rule. */
 void msp_cross_pair_rule(const msp_cross_pair *p, msp_match_rule *rule);
 
-/* Where the mapping of -lm was written, or NULL. */
-const char *msp_cross_pair_file(const msp_cross_pair *p);
-
 /* ---- parts, for the files that implement this and their tests ------------------------------------------------ */
 
 /*

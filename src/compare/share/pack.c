@@ -70,8 +70,8 @@ msp_pack_text(msp_pack *p, char **text)
         fail(p);
 }
 
-void
-msp_pack_texts(msp_pack *p, char ***list, size_t *n)
+static void
+pack_texts(msp_pack *p, char ***list, size_t *n)
 {
     pack_count(p, n);
     if (p->out == NULL) {
@@ -216,13 +216,13 @@ pack_suspect(msp_pack *p, msp_compare_suspect *s)
     msp_pack_text(p, &s->input);
     msp_pack_text(p, &s->argument);
     RAW(p, s->argument_before);
-    msp_pack_texts(p, &s->stack, &s->nstack);
+    pack_texts(p, &s->stack, &s->nstack);
 }
 
 static void
 pack_verdict_texts(msp_pack *p, msp_verdict_texts *t)
 {
-    msp_pack_texts(p, &t->items, &t->count);
+    pack_texts(p, &t->items, &t->count);
 }
 
 static void
@@ -297,7 +297,7 @@ pack_compared_place(msp_pack *p, msp_compare_place *place)
     RAW(p, place->calls);
     msp_pack_text(p, &place->wrong);
     msp_pack_text(p, &place->why);
-    msp_pack_texts(p, &place->stack, &place->nstack);
+    pack_texts(p, &place->stack, &place->nstack);
     msp_pack_text(p, &place->nonfinite);
     msp_pack_text(p, &place->after);
     msp_pack_text(p, &place->note);
@@ -317,12 +317,12 @@ msp_pack_pair(msp_pack *p, msp_compare_pair *pair)
     pack_verdict(p, &pair->verdict);
     RAW(p, pair->answer.level);
     msp_pack_text(p, &pair->answer.sentence);
-    msp_pack_texts(p, &pair->answer.notes, &pair->answer.nnotes);
+    pack_texts(p, &pair->answer.notes, &pair->answer.nnotes);
     RAW(p, pair->answer.npartners);
     pack_suspect(p, &pair->answer.blamed);
     msp_pack_text(p, &pair->first_differs);
     RAW(p, pair->first_differs_row);
-    msp_pack_texts(p, &pair->files, &pair->nfiles);
+    pack_texts(p, &pair->files, &pair->nfiles);
     msp_pack_text(p, &pair->advice);
     msp_pack_text(p, &pair->advised);
     RAW(p, pair->advised_line);

@@ -19,7 +19,6 @@ typedef struct msp_pack {
 
 void msp_pack_raw(msp_pack *p, void *field, size_t size);
 void msp_pack_text(msp_pack *p, char **text); /* may be NULL; what is read is msp_free()'s */
-void msp_pack_texts(msp_pack *p, char ***list, size_t *n);
 
 /* A pair of the plan that has both sides. When read, its places are allocated too: msp_pack_plan_release(). */
 void msp_pack_plan(msp_pack *p, msp_plan_pair *pair);

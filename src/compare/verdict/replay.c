@@ -165,6 +165,8 @@ run_in_folder(msp_measurements *m, const msp_buf *text, size_t ncalls, const msp
     return st == MSP_OK ? read : st;
 }
 
+static msp_status attach_measured(msp_evidence_list *list, const msp_measurements *measured, msp_error *err);
+
 msp_status
 msp_verdict_run_again(msp_verdict_replay *out, msp_evidence_list *list, const msp_compare_options *opt,
                       const char *const paths[2], msp_error *err)
@@ -183,7 +185,7 @@ msp_verdict_run_again(msp_verdict_replay *out, msp_evidence_list *list, const ms
             st = out->why_not == NULL ? msp_error_set(err, MSP_E_NOMEM, "out of memory") : MSP_OK;
             msp_measurements_release(&out->measured);
         } else {
-            st = msp_verdict_attach(list, &out->measured, err);
+            st = attach_measured(list, &out->measured, err);
         }
     }
     for (size_t i = 0; i < out->measured.ncalls; i++)
@@ -243,8 +245,8 @@ take_call(msp_evidence_list *list, size_t first, const msp_measurements *m, cons
     }
 }
 
-msp_status
-msp_verdict_attach(msp_evidence_list *list, const msp_measurements *measured, msp_error *err)
+static msp_status
+attach_measured(msp_evidence_list *list, const msp_measurements *measured, msp_error *err)
 {
     msp_map calls = {0};
     bool ok = true;

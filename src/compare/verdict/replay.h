@@ -24,7 +24,4 @@ MSP_CHECK msp_status msp_verdict_run_again(msp_verdict_replay *out, msp_evidence
                                            const msp_compare_options *opt, const char *const paths[2], msp_error *err);
 void msp_verdict_replay_release(msp_verdict_replay *r);
 
-/* The list gets what was measured: for tests, and the second half of the above. */
-MSP_CHECK msp_status msp_verdict_attach(msp_evidence_list *list, const msp_measurements *measured, msp_error *err);
-
 #endif

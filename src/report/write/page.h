@@ -73,7 +73,6 @@ MSP_CHECK msp_status msp_page_part_row(msp_page_part *p, msp_str call, const msp
                                        msp_error *err);
 
 size_t msp_page_part_calls(const msp_page_part *p);
-msp_str msp_page_part_call_name(const msp_page_part *p, size_t call);
 
 /* The stack of the newest call; frames innermost first. */
 MSP_CHECK msp_status msp_page_part_stack(msp_page_part *p, const msp_str *frames, size_t n, msp_error *err);

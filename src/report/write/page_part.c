@@ -242,12 +242,6 @@ msp_page_part_calls(const msp_page_part *p)
     return p->ncalls;
 }
 
-msp_str
-msp_page_part_call_name(const msp_page_part *p, size_t i)
-{
-    return p->call_names[i];
-}
-
 msp_status
 msp_page_part_stack(msp_page_part *p, const msp_str *frames, size_t n, msp_error *err)
 {

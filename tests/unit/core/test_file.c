@@ -45,10 +45,6 @@ a_mapped_file_shows_its_bytes(void **state)
     assert_int_equal(msp_map_open(&m, path, NULL), MSP_OK);
     assert_int_equal(m.size, 5);
     assert_memory_equal(m.addr, "hello", 5);
-    msp_map_drop(&m, 0, 5);
-    assert_memory_equal(m.addr, "hello", 5); /* read again from the cache */
-    msp_map_drop(&m, 4, 9);
-    msp_map_drop(&m, 9, 1);
     msp_map_close(&m);
     assert_null(m.addr);
     msp_map_close(&m);
@@ -68,7 +64,6 @@ a_smaller_file_is_read_into_the_callers_memory(void **state)
     assert_int_equal(m.size, 10);
     assert_memory_equal(room, "0123456789", 10);
     assert_int_equal(msp_alloc_live(), live);
-    msp_map_drop(&m, 0, m.size);
     msp_map_close(&m);
     assert_null(m.addr);
     assert_memory_equal(room, "0123456789", 10);
@@ -98,8 +93,6 @@ small_files_are_read_and_large_ones_mapped(void **state)
         assert_int_equal(m.kind, size < sizeof(bytes) ? MSP_MAP_COPIED : MSP_MAP_MAPPED);
         assert_int_equal(m.size, size);
         assert_memory_equal(m.addr, bytes, size);
-        msp_map_drop(&m, 0, size);
-        assert_memory_equal(m.addr, bytes, size);
         msp_map_close(&m);
         assert_int_equal(msp_alloc_live(), live);
     }
@@ -121,7 +114,6 @@ an_empty_file_maps_to_nothing(void **state)
     assert_int_equal(msp_map_open(&m, path, NULL), MSP_OK);
     assert_null(m.addr);
     assert_int_equal(m.size, 0);
-    msp_map_drop(&m, 0, 0);
     msp_map_close(&m);
     assert_int_equal(msp_file_read(&bytes, &size, path, 0, NULL), MSP_OK);
     assert_int_equal(size, 0);
