@@ -45,9 +45,9 @@ MSP_API MSP_CHECK msp_status msp_perturb(const msp_tensor *t, msp_perturbation h
 MSP_API double msp_benchmark_limit(msp_dtype t);
 
 /*
- * The same where noise was added to that many inputs, the narrowest of type in: a result may move as far as its inputs
- * were moved together and be rounded once. For float32 and wider types that is less than msp_benchmark_limit(out),
- * which stands; one unit in the last place of bfloat16 is more.
+ * msp_benchmark_limit() where noise was added to that many inputs, the narrowest of type in: a result may move as far
+ * as its inputs were moved together and be rounded once. For float32 and wider types that is less than
+ * msp_benchmark_limit(out), which stands; one unit in the last place of bfloat16 is more.
  */
 MSP_API double msp_benchmark_noise_limit(msp_dtype out, msp_dtype in, int inputs);
 
@@ -134,7 +134,8 @@ typedef struct msp_finding {
  */
 MSP_API MSP_CHECK msp_status msp_finding_write(const char *path, const msp_finding *f, msp_error *err);
 
-/* The same for free_benchmark_bits.csv: the bits that the result keeps. bits must be there. */
+/* Append a row to free_benchmark_bits.csv: the bits that the result keeps; f->bits must be there. Otherwise as
+ * msp_finding_write(). */
 MSP_API MSP_CHECK msp_status msp_finding_write_bits(const char *path, const msp_finding *f, msp_error *err);
 
 #ifdef __cplusplus

@@ -70,13 +70,14 @@ typedef struct msp_metrics {
 MSP_API MSP_CHECK msp_status msp_metrics_compute(msp_metrics *out, const msp_tensor *n, const msp_tensor *b,
                                                  msp_error *err);
 
-/* The same bits, with up to nthreads threads of the library's pool when the tensors are large; 0: one per core. */
+/* msp_metrics_compute(), to the bit, on up to nthreads threads of the library's pool when the tensors are large; 0: one
+ * per core. */
 MSP_API MSP_CHECK msp_status msp_metrics_compute_mt(msp_metrics *out, const msp_tensor *n, const msp_tensor *b,
                                                     int nthreads, msp_error *err);
 
 /*
- * The same for tables, which show neither where the largest errors stand nor mape: the indices are -1, and mape is NaN
- * but for float64. With small tensors these take as long as all the rest.
+ * msp_metrics_compute_mt() for tables, which show neither where the largest errors stand nor mape: the indices are -1,
+ * and mape is NaN but for float64. With small tensors these take as long as all the rest.
  */
 MSP_API MSP_CHECK msp_status msp_metrics_brief(msp_metrics *out, const msp_tensor *n, const msp_tensor *b, int nthreads,
                                                msp_error *err);

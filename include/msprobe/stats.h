@@ -36,8 +36,8 @@ typedef struct msp_stats {
  */
 MSP_API void msp_stats_compute(msp_stats *out, const msp_tensor *t);
 
-/* The same bits, with up to nthreads threads of the library's pool when the tensor is large; 0: as many as there are
- * cores. */
+/* msp_stats_compute(), to the bit, on up to nthreads threads of the library's pool when the tensor is large; 0: one per
+ * core. */
 MSP_API void msp_stats_compute_mt(msp_stats *out, const msp_tensor *t, int nthreads);
 
 /* CRC-32 (zlib's, ISO 3309) of the elements' bytes in row-major order: dump.json's "md5" field is its 8 hex digits. */

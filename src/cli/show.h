@@ -25,7 +25,7 @@ void msp_show_label(char *buf, size_t size, const msp_dump_place *place);
 /* A number as people read it: "1.25e-05". Returns buf. */
 const char *msp_show_number(char buf[32], double v);
 
-/* The same with the twelve digits that compare's tables have: a cosine of 0.99999 is not 1. */
+/* A number with the twelve digits that compare's tables have: a cosine of 0.99999 is not 1. */
 const char *msp_show_digits(char buf[32], double v);
 
 /* A cell: numbers with their digits, text as it is; "-" for an empty one. */

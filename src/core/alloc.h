@@ -23,7 +23,7 @@ void msp_reader_extra_set(size_t bytes);
 /* n * size bytes, not initialised; NULL when that overflows or there is no memory. 0 bytes give a pointer to free. */
 void *msp_alloc(size_t n, size_t size);
 
-/* The same, zeroed. */
+/* n * size zero bytes; NULL as with msp_alloc(). */
 void *msp_alloc_zero(size_t n, size_t size);
 
 /* Resize to n * size bytes; on failure returns NULL and p stays valid. p may be NULL. */

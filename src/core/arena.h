@@ -28,7 +28,7 @@ msp_arena_lend(msp_arena *a, void *p, size_t size)
 /* n * size bytes, not initialised; NULL when there is no memory. */
 void *msp_arena_alloc(msp_arena *a, size_t n, size_t size);
 
-/* The same, zeroed. */
+/* n * size zero bytes; NULL when there is no memory. */
 void *msp_arena_alloc_zero(msp_arena *a, size_t n, size_t size);
 
 /* A copy of len bytes with a terminator after them; NULL when there is no memory. */

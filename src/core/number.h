@@ -21,8 +21,8 @@ size_t msp_f64_repr(char buf[32], double v);
 bool msp_f64_parse(msp_str s, double *out);
 
 /*
- * The same for the number that begins at p: returns where it ends, or NULL when it is no plain decimal of up to 19
- * digits without exponent (most are), for which msp_f64_parse() must be asked. For long lists of numbers.
+ * msp_f64_parse() for the number that begins at p: returns where it ends, or NULL when it is no plain decimal of up to
+ * 19 digits without exponent (most are), for which msp_f64_parse() must be asked. For long lists of numbers.
  */
 const char *msp_f64_scan(const char *p, const char *end, double *out);
 

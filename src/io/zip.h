@@ -53,7 +53,7 @@ typedef struct msp_zip {
  */
 MSP_CHECK msp_status msp_zip_open(msp_zip *out, const void *bytes, size_t size, msp_error *err);
 
-/* The same with the entries in the caller's arena, which must live until msp_zip_close(). */
+/* msp_zip_open() with the entries in the caller's arena, which must live until msp_zip_close(). */
 MSP_CHECK msp_status msp_zip_open_in(msp_zip *out, msp_arena *arena, const void *bytes, size_t size, msp_error *err);
 
 /* Accepts an empty (zeroed) archive and leaves it empty. */
@@ -68,7 +68,7 @@ msp_zip_name(const msp_zip_entry *e)
 /* The entry with exactly this name, or NULL. */
 const msp_zip_entry *msp_zip_find(const msp_zip *z, msp_str name);
 
-/* The same for a name in n parts: a folder and what is in it need not be joined. */
+/* The entry whose name is these n parts, or NULL: a folder and what is in it need not be joined. */
 const msp_zip_entry *msp_zip_find_parts(const msp_zip *z, const msp_str *parts, size_t n);
 
 /*
@@ -130,12 +130,13 @@ MSP_CHECK msp_status msp_zip_writer_begin(msp_zip_writer *w, msp_str name, uint6
 MSP_CHECK msp_status msp_zip_writer_data(msp_zip_writer *w, const void *p, size_t n, msp_error *err);
 
 /*
- * The same for bytes that stay where they are until the archive is finished: they need not be written alone, and a file
- * of a small tensor is one write.
+ * msp_zip_writer_data() for bytes that stay where they are until the archive is finished: they need not be written
+ * alone, and a file of a small tensor is one write.
  */
 MSP_CHECK msp_status msp_zip_writer_lend(msp_zip_writer *w, const void *p, size_t n, msp_error *err);
 
-/* The same for a caller who sees to the entry's CRC-32 himself: it must stand in w->crc before msp_zip_writer_end(). */
+/* msp_zip_writer_data() for a caller who sees to the entry's CRC-32 himself: it must stand in w->crc before
+ * msp_zip_writer_end(). */
 MSP_CHECK msp_status msp_zip_writer_raw(msp_zip_writer *w, const void *p, size_t n, msp_error *err);
 
 /* The entry is complete. */

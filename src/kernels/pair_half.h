@@ -81,7 +81,7 @@ half_step(half_state *s, const char *n, const char *b, msp_pair_kind kind, const
     }
 }
 
-/* The same where b may hold zeros, which leaves no register for errors that wait. */
+/* half_step() where b may hold zeros, which leaves no register for errors that wait. */
 INLINE void
 half_step_zeros(half_state *s, const char *n, const char *b, msp_pair_kind kind, const limits *k)
 {

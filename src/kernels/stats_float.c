@@ -405,8 +405,8 @@ msp_stats_float_finish(msp_stats *out, const msp_stats_job *j, const msp_float_t
     }
 }
 
-/* The same steps as above with everything left out that one block of finite numbers does not need: the bits are the
- * same, in a third of the time. */
+/* msp_stats_float() without what one block of finite numbers does not need: the bits are the same, in a third of the
+ * time. */
 bool
 msp_stats_float_brief(msp_stats_four *out, msp_stats_floats *b, const msp_stats_plan *plan,
                       const msp_stats_kernels *kernels, const void *p, size_t n)

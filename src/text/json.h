@@ -56,17 +56,18 @@ typedef struct msp_json_doc {
  */
 MSP_CHECK msp_status msp_json_parse(msp_json_doc *out, const char *text, size_t size, msp_error *err);
 
-/* The same with size bytes of the caller's memory for a small document: no other is taken where they are enough. */
+/* msp_json_parse() with room_size bytes of the caller's for a small document: where they are enough no memory is taken.
+ */
 MSP_CHECK msp_status msp_json_parse_in(msp_json_doc *out, void *room, size_t room_size, const char *text, size_t size,
                                        msp_error *err);
 
 /*
- * The same for a file that was cut off or torn while it was written: every value that is complete is kept, containers
- * that the cut leaves open are closed, an incomplete member at the end is dropped, cut is set. depth says how deep
- * members must be complete to be kept: with keep_depth 2 in {"data": {"a": {...}, "b": {..cut }}} the whole of "b" is
- * dropped, because members of "data" are records; 0 keeps every complete piece. A number that the cut touches may have
- * had more digits and is dropped. Zero bytes at the end of the text (a file that was extended but not filled before a
- * crash) count as cut off. Nothing complete: root is NULL. A text that is wrong before its end fails as in
+ * msp_json_parse() for a file that was cut off or torn while it was written: every value that is complete is kept,
+ * containers that the cut leaves open are closed, an incomplete member at the end is dropped, cut is set. depth says
+ * how deep members must be complete to be kept: with keep_depth 2 in {"data": {"a": {...}, "b": {..cut }}} the whole of
+ * "b" is dropped, because members of "data" are records; 0 keeps every complete piece. A number that the cut touches
+ * may have had more digits and is dropped. Zero bytes at the end of the text (a file that was extended but not filled
+ * before a crash) count as cut off. Nothing complete: root is NULL. A text that is wrong before its end fails as in
  * msp_json_parse().
  */
 MSP_CHECK msp_status msp_json_parse_recover(msp_json_doc *out, const char *text, size_t size, int keep_depth,

@@ -283,7 +283,8 @@ sixties_to_f64(const char *s)
     return sum;
 }
 
-/* The same for what looks like a float: Python's repr, or JSON's words for what is not finite. */
+/* The number that looks like a float in *b as text that JSON has, too: Python's repr, or JSON's words for what is not
+ * finite. */
 static void
 normalise_float(msp_buf *b)
 {

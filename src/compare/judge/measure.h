@@ -36,7 +36,7 @@ MSP_CHECK msp_status msp_measure_take(msp_tensor *out, const msp_measurer *m, in
 /* Was the file of a row's tensor, which is open and was read, cut short meanwhile? Then what was read may be zeros. */
 bool msp_measure_is_cut(const msp_measurer *m, int side, const msp_row *r, const msp_tensor *t);
 
-/* The same for both sides of a row: j->cut says which. */
+/* Was the file of either side of a row cut short? j->cut says which. */
 bool msp_measure_note_cut(const msp_measurer *m, msp_judged *j, const msp_tensor *n, const msp_tensor *b);
 
 /* Open the tensor file of a row: of the NPU side (0) or the bench side (1). An empty *out stays so when this fails. */

@@ -586,7 +586,7 @@ msp_match_rows_fuzzy(msp_match *out, const msp_rows *npu, const msp_rows *bench,
 
 /* ---- sequences --------------------------------------------------------------------------------------------------- */
 
-/* As meet(), but where several wait under one key the oldest of both sides go together. */
+/* As meet_newest(), but where several wait under one key the oldest of both sides go together. */
 static bool
 meet_oldest(queue *n, queue *b, size_t i, uint32_t *nr, uint32_t *br)
 {

@@ -1,4 +1,5 @@
-/* test_table_read.c - promises of report/table_read.h: tables of ours, of libxlsxwriter, and of nobody in particular.
+/* test_table_read.c - promises of report/read/table_read.h: tables of ours, of libxlsxwriter, and of nobody in
+ * particular.
  */
 #include "hostile.h"
 #include "tables.h"

@@ -1,4 +1,5 @@
-/* test_xml.c - promises of report/xml.h. Every document is read from a source that gives 1, 2, 3 ... bytes at a time.
+/* test_xml.c - promises of report/read/xml.h. Every document is read from a source that gives 1, 2, 3 ... bytes at a
+ * time.
  */
 #include "hostile.h"
 #include "report/read/xml.h"

@@ -1,4 +1,4 @@
-/* test_zip_out.c - promises of report/zip_out.h, read back with io/zip.h, which was written by other rules. */
+/* test_zip_out.c - promises of report/write/zip_out.h, read back with io/zip.h, which was written by other rules. */
 #include "tables.h"
 #include "core/alloc.h"
 #include "io/zip.h"

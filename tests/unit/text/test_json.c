@@ -1,4 +1,4 @@
-/* test_json.c - promises of json/json.h: reading and asking. */
+/* test_json.c - promises of text/json.h: reading and asking. */
 #include <math.h>
 
 #include "unit.h"

@@ -1,4 +1,4 @@
-/* test_json_write.c - promises of json/json.h: the writer's text is Python's. */
+/* test_json_write.c - promises of text/json.h: the writer's text is Python's. */
 #include <math.h>
 
 #include "json_data.h"

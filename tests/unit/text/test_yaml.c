@@ -1,4 +1,4 @@
-/* test_yaml.c - promises of json/yaml.h; the oracle is PyYAML (tests/data/json/yaml.json). */
+/* test_yaml.c - promises of text/yaml.h; the oracle is PyYAML (tests/data/json/yaml.json). */
 #include "json_data.h"
 #include "text/yaml.h"
 
