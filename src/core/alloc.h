@@ -13,7 +13,8 @@
 /*
  * No reader of a file takes more memory than the file's size plus this. A few bytes can ask for much more ("[0,0,0,..."
  * for a tree of twenty times its size), so readers count what they take and end in MSP_E_LIMIT; what stands in real
- * files is far from it. tests/unit/core/test_memory.c measures all of them.
+ * files is far from it. tests/unit/core/test_memory.c measures them; a workbook's texts have a limit of their own
+ * (table_read.h).
  */
 size_t msp_reader_extra(void); /* 256 MiB */
 

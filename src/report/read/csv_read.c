@@ -1,5 +1,4 @@
-/* csv_read.c - see table_read.h. Fields without quotes are views of the text; the others are copied, one row's at a
- * time. */
+/* csv_read.c - see table_read.h. Fields are views of the text, but for those in which two quotes stand for one. */
 #include <math.h>
 #include "core/alloc.h"
 #include "core/arena.h"
@@ -13,8 +12,7 @@ typedef struct csv_reader {
     size_t line;
     msp_cell *cells;
     size_t count, cap;
-    msp_arena row; /* text of this row's fields */
-    msp_buf field; /* the one being read */
+    msp_arena row; /* text of this row's fields, where it had to be copied */
 } csv_reader;
 
 static msp_cell
@@ -50,39 +48,53 @@ bare_field(csv_reader *r)
     return cell_of((msp_str){start, (size_t)(r->at - start)});
 }
 
-/* A field in quotes, in which two quotes are one. */
+/* The text between two quotes, in which two are one; NULL in it when there is no memory. */
+static msp_str
+without_doubled(csv_reader *r, msp_str s, size_t doubled)
+{
+    char *copy = msp_arena_alloc(&r->row, s.len - doubled, 1);
+    size_t n = 0;
+
+    for (size_t i = 0; copy != NULL && i < s.len; i++) {
+        copy[n++] = s.p[i];
+        i += s.p[i] == '"';
+    }
+    return (msp_str){copy, n};
+}
+
 static msp_status
 quoted_field(csv_reader *r, msp_cell *out, msp_error *err)
 {
-    size_t line = r->line;
-    char *text;
+    size_t line = r->line, doubled = 0;
+    const char *start = ++r->at;
+    msp_str s;
 
-    msp_buf_clear(&r->field);
-    for (;;) {
-        const char *start = ++r->at;
-
+    for (;; r->at += 2, doubled++) {
         while (r->at < r->end && *r->at != '"')
             r->line += *r->at++ == '\n';
         if (r->at == r->end)
             return msp_error_set(err, MSP_E_FORMAT, "line %zu: a quote without its end", line);
-        msp_buf_add(&r->field, start, (size_t)(r->at - start));
-        if (++r->at == r->end || *r->at != '"')
+        if (r->at + 1 == r->end || r->at[1] != '"')
             break;
-        msp_buf_char(&r->field, '"');
     }
-    text = r->field.failed ? NULL : msp_arena_text(&r->row, r->field.p, r->field.len);
-    if (text == NULL)
+    s = (msp_str){start, (size_t)(r->at++ - start)};
+    if (doubled > 0)
+        s = without_doubled(r, s, doubled);
+    if (s.p == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "line %zu: out of memory", line);
-    *out = msp_cell_text(text, r->field.len);
+    *out = msp_cell_text(s.p, s.len);
     return MSP_OK;
 }
 
 static msp_status
 read_field(csv_reader *r, msp_error *err)
 {
+    const size_t most = msp_reader_extra() / (4 * sizeof(msp_cell)); /* a comma asks for a cell of many bytes */
     msp_status st = MSP_OK;
     msp_cell cell;
 
+    if (r->count == most)
+        return msp_error_set(err, MSP_E_LIMIT, "line %zu: more than %zu fields", r->line, most);
     if (r->at < r->end && *r->at == '"')
         st = quoted_field(r, &cell, err);
     else
@@ -133,7 +145,6 @@ msp_csv_read(const char *text, size_t size, const msp_table_sink *sink, msp_erro
         take_row = sink->row;
     }
     msp_arena_release(&r.row);
-    msp_buf_release(&r.field);
     msp_free(r.cells);
     return st;
 }

@@ -42,6 +42,9 @@ MSP_CHECK msp_status msp_xlsx_read_sheet(const void *bytes, size_t size, const c
 /*
  * Comma-separated values as RFC 4180 has them, lines ended by \n or \r\n. A field without quotes is a number or boolean
  * when it reads like one that the csv writer writes ("1", "0.5", "1e-05", "True"), empty, or else text.
+ *
+ * Returns MSP_E_FORMAT (a quote without its end, or text behind it), MSP_E_LIMIT (more fields in a line than a reader's
+ * memory has room for: millions), the sink's own status, or MSP_E_NOMEM.
  */
 MSP_CHECK msp_status msp_csv_read(const char *text, size_t size, const msp_table_sink *sink, msp_error *err);
 

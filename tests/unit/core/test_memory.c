@@ -13,6 +13,7 @@
 #include "dump/legacy.h"
 #include "io/tensor_file.h"
 #include "io/zip.h"
+#include "report/read/table_read.h"
 #include "text/yaml.h"
 
 enum { EXTRA = 16 << 20, SIZE = 18 << 20 };
@@ -681,6 +682,35 @@ lines_of_the_older_tools_take_no_more_than_their_size(void **state)
     assert_int_equal(read_flood(read_legacy, "[\"a\", 1, [], \"t\", [", "0,", "], [1, 2, 3]]\n", &err), MSP_E_LIMIT);
 }
 
+/* ---- csv -------------------------------------------------------------------------------------------------------- */
+
+static msp_status
+pass_row(const msp_cell *cells, size_t count, void *payload, msp_error *err)
+{
+    (void)cells, (void)count, (void)payload, (void)err;
+    return MSP_OK;
+}
+
+static msp_status
+read_csv(const char *p, size_t size, msp_error *err)
+{
+    return msp_csv_read(p, size, &(msp_table_sink){pass_row, pass_row, NULL}, err);
+}
+
+static void
+a_csv_line_takes_no_more_than_its_size(void **state)
+{
+    msp_error err;
+
+    (void)state;
+    assert_int_equal(read_flood(read_csv, "title\n", ",", "\n", &err), MSP_E_LIMIT);
+    assert_memory_equal(err.message, "line 2: more than ", 18);
+    assert_int_equal(read_flood(read_csv, "\"", "a text of usual length", "\"", &err), MSP_OK);
+    assert_int_equal(read_flood(read_csv, "\"", "\"\"", "\"", &err), MSP_OK);
+    assert_int_equal(read_flood(read_csv, "", "\"\"\"a\"\"\"\n", "", &err), MSP_OK);
+    assert_int_equal(read_flood(read_csv, "", "\"\"\"\",", "", &err), MSP_E_LIMIT);
+}
+
 int
 main(void)
 {
@@ -703,6 +733,7 @@ main(void)
         TEST(one_record_or_member_that_is_the_whole_dump_keeps_the_promise),
         TEST(stacks_of_tiny_names_keep_the_promise),
         TEST(more_names_than_the_tree_leaves_memory_for_are_refused),
+        TEST(a_csv_line_takes_no_more_than_its_size),
         TEST(a_damaged_record_does_not_unfold_without_end),
     };
 
