@@ -65,6 +65,16 @@ def test_several_tables_say_the_same_as_compare_did(run, tmp_path, ext):
     assert "(rank1; 1 of 2 pairs are wrong)" in mine["text"]
 
 
+def test_ranks_stand_in_the_order_of_their_numbers(run, tmp_path):
+    for rank in (0, 2, 10):
+        dumps.statistics(tmp_path / "npu" / ("rank%d" % rank))
+        dumps.statistics(tmp_path / "bench" / ("rank%d" % rank))
+    assert run("compare", "npu", "bench", "-o", "out", "--no-html").rc == 0
+    assert run("report", "out", "-o", "pages").rc == 0
+    page, = (tmp_path / "pages").glob("*.html")
+    assert [pair["label"] for pair in head(page)["pairs"]] == ["rank0", "rank2", "rank10"]
+
+
 def test_a_table_without_a_verdict_is_judged_by_its_limits(run, results):
     table, = results.glob("compare_result*.csv")
     next(results.glob("verdict*.json")).unlink()

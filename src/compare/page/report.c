@@ -1,8 +1,6 @@
 /* report.c - see msprobe/report.h. A table's rows go the way of a comparison's: cell by cell into a part of a page. */
 #include "msprobe/report.h"
 
-#include <dirent.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include "compare/page/page_run.h"
 #include "compare/page/report_verdict.h"
@@ -38,12 +36,6 @@ stem_of(const char *path)
     return (msp_str){name, dot != NULL ? (size_t)(dot - name) : strlen(name)};
 }
 
-static int
-by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* The time in a name's end: "compare_result_rank0_20261118171041.xlsx"; empty where there is none. */
 static msp_str
 stamp_of(const char *path)
@@ -68,50 +60,55 @@ label_of(const char *path)
     return s;
 }
 
-/* The tables of the newest comparison in a folder, each in one format. */
-static msp_status
-find_tables(char ***out, size_t *n, const char *dir, msp_error *err)
+/* Of the tables in a folder, in the order of their names, those of the newest comparison, each in one format. */
+static void
+keep_newest(char **tables, size_t *n)
 {
-    DIR *d = opendir(dir);
     msp_str newest = {"", 0};
-    struct dirent *e;
-    msp_buf path = {0};
-    bool ok = true;
     size_t kept = 0;
 
-    if (d == NULL)
-        return msp_error_set(err, MSP_E_IO, "%s: cannot be read", dir);
-    while (ok && (e = readdir(d)) != NULL) {
-        if (!is_table(msp_str_of(e->d_name)))
-            continue;
-        msp_buf_clear(&path);
-        msp_buf_printf(&path, "%s/%s", dir, e->d_name);
-        ok = !path.failed && msp_result_add(out, n, msp_buf_view(&path));
-    }
-    closedir(d);
-    msp_buf_release(&path);
-    if (!ok)
-        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
-    if (*n == 0)
-        return msp_error_set(err, MSP_E_NOT_FOUND, "%s: holds no compare_result_*.xlsx, .csv or .json", dir);
-    qsort(*out, *n, sizeof(**out), by_name);
     for (size_t i = 0; i < *n; i++)
-        if (msp_str_cmp(stamp_of((*out)[i]), newest) > 0)
-            newest = stamp_of((*out)[i]);
+        if (msp_str_cmp(stamp_of(tables[i]), newest) > 0)
+            newest = stamp_of(tables[i]);
     for (size_t i = 0; i < *n; i++) {
-        msp_str before = kept > 0 ? stem_of((*out)[kept - 1]) : (msp_str){"", 0};
+        msp_str before = kept > 0 ? stem_of(tables[kept - 1]) : (msp_str){"", 0};
 
-        if (msp_str_eq(stamp_of((*out)[i]), newest) && !msp_str_eq(stem_of((*out)[i]), before)) {
-            char *swap = (*out)[kept];
+        if (msp_str_eq(stamp_of(tables[i]), newest) && !msp_str_eq(stem_of(tables[i]), before)) {
+            char *swap = tables[kept];
 
-            (*out)[kept++] = (*out)[i];
-            (*out)[i] = swap;
+            tables[kept++] = tables[i];
+            tables[i] = swap;
         }
     }
     for (size_t i = kept; i < *n; i++)
-        msp_free((*out)[i]);
+        msp_free(tables[i]);
     *n = kept;
-    return MSP_OK;
+}
+
+static msp_status
+find_tables(char ***out, size_t *n, const char *dir, msp_error *err)
+{
+    msp_dir_list names;
+    msp_status st = msp_dir_list_read(&names, dir, err);
+
+    if (st != MSP_OK)
+        return st;
+    for (size_t i = 0; i < names.count && st == MSP_OK; i++) {
+        char *path;
+
+        if (!is_table(msp_str_of(names.names[i])))
+            continue;
+        path = msp_path_join(dir, names.names[i]);
+        if (path == NULL || !msp_result_add(out, n, msp_str_of(path)))
+            st = msp_error_set(err, MSP_E_NOMEM, "out of memory");
+        msp_free(path);
+    }
+    msp_dir_list_release(&names);
+    if (st == MSP_OK && *n == 0)
+        st = msp_error_set(err, MSP_E_NOT_FOUND, "%s: holds no compare_result_*.xlsx, .csv or .json", dir);
+    if (st == MSP_OK)
+        keep_newest(*out, n);
+    return st;
 }
 
 /* ---- one table --------------------------------------------------------------------------------------------------- */
