@@ -17,19 +17,6 @@ msp_audit_kind_text(msp_audit_kind k)
 
 /* ---- findings ---------------------------------------------------------------------------------------------------- */
 
-static char *
-copy_text(msp_str s)
-{
-    char *p = msp_alloc(s.len + 1, 1);
-
-    if (p != NULL) {
-        if (s.len > 0)
-            memcpy(p, s.p, s.len);
-        p[s.len] = '\0';
-    }
-    return p;
-}
-
 /* Without stack.json, or when it cannot be read, a finding has no stack: that is no reason to say nothing. */
 static void
 read_stack(msp_audit_finding *f, const msp_audit_rank *r, msp_str call)
@@ -49,7 +36,7 @@ read_stack(msp_audit_finding *f, const msp_audit_rank *r, msp_str call)
             msp_str frame = {0};
 
             frame.p = msp_stack_frame(stack, call.p, call.len, (size_t)i, &frame.len);
-            f->stack[f->nstack] = copy_text(frame);
+            f->stack[f->nstack] = msp_str_copy(frame);
             f->nstack += f->stack[f->nstack] != NULL;
         }
     }
@@ -69,9 +56,9 @@ msp_audit_add(msp_audit_step *s, msp_audit_kind kind, const msp_audit_rank *r, m
     f = &res->findings[res->nfindings];
     *f = (msp_audit_finding){.kind = kind, .step = s->step, .rank = r != NULL ? r->rank : -1, .record = record};
     f->place = 2 * record;
-    f->call = copy_text(call);
-    f->group = copy_text(group);
-    f->what = copy_text(msp_str_of(what));
+    f->call = msp_str_copy(call);
+    f->group = msp_str_copy(group);
+    f->what = msp_str_copy(msp_str_of(what));
     res->nfindings++;
     if (f->call == NULL || f->group == NULL || f->what == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "no memory for findings");

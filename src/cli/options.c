@@ -105,7 +105,7 @@ find_abbreviated(const msp_opt **out, const parser *p, const char *word, size_t 
         bool single = word[1] != '-';
         const char *name = single ? o->brief : o->name;
 
-        if (name == NULL || (!single && len < 3) || (single && len < 3))
+        if (name == NULL || len < 3)
             continue;
         if (!starts_like(name, word, len) && (single || o->alias == NULL || !starts_like(o->alias, word, len)))
             continue;

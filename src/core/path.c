@@ -170,18 +170,16 @@ msp_dir_list_read(msp_dir_list *out, const char *path, msp_error *err)
         return msp_error_set_errno(err, errno == ENOENT ? MSP_E_NOT_FOUND : MSP_E_IO, errno,
                                    "%s: cannot read the directory", path);
     while (st == MSP_OK && (errno = 0, e = readdir(d)) != NULL) {
-        size_t len = strlen(e->d_name);
         char *name;
 
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
             continue;
-        name = msp_alloc(len + 1, 1);
+        name = msp_str_copy(msp_str_of(e->d_name));
         if (name == NULL || !msp_vec_grow((void **)&out->names, &cap, out->count + 1, sizeof(char *))) {
             msp_free(name);
             st = msp_error_set(err, MSP_E_NOMEM, "%s: out of memory", path);
             break;
         }
-        memcpy(name, e->d_name, len + 1);
         out->names[out->count++] = name;
     }
     if (st == MSP_OK && errno != 0)

@@ -102,6 +102,19 @@ msp_str_pop(msp_str *s)
     return (msp_str){p, (size_t)(end - p)};
 }
 
+char *
+msp_str_copy(msp_str s)
+{
+    char *copy = s.len == SIZE_MAX ? NULL : msp_alloc(s.len + 1, 1);
+
+    if (copy == NULL)
+        return NULL;
+    if (s.len > 0)
+        memcpy(copy, s.p, s.len);
+    copy[s.len] = '\0';
+    return copy;
+}
+
 int
 msp_str_cmp(msp_str a, msp_str b)
 {

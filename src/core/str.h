@@ -75,6 +75,9 @@ msp_str msp_str_shift(msp_str *s);
 /* Cut the part behind the last dot off s, and the dot, and return it; the whole of s when there is no dot. */
 msp_str msp_str_pop(msp_str *s);
 
+/* A copy of s with a terminator, which msp_free() gives back; NULL when there is no memory. */
+char *msp_str_copy(msp_str s);
+
 /* Byte order, shorter first: <0, 0, >0. */
 int msp_str_cmp(msp_str a, msp_str b);
 

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include "dump/graph.h"
 #include "core/alloc.h"
-#include "core/file.h"
 #include "core/map.h"
 #include "core/path.h"
 #include "core/vec.h"
@@ -15,15 +14,6 @@ no_memory(msp_error *err)
 }
 
 /* ---- names --------------------------------------------------------------------------------------------------- */
-
-static bool
-is_number(msp_str s)
-{
-    for (size_t i = 0; i < s.len; i++)
-        if (s.p[i] < '0' || s.p[i] > '9')
-            return false;
-    return s.len > 0;
-}
 
 static bool
 is_direction(msp_str s)
@@ -50,7 +40,7 @@ msp_graph_name(msp_str name, msp_buf *scratch, int64_t *time)
         return false;
     do
         part = msp_str_shift(&rest);
-    while (is_number(part));
+    while (msp_str_is_digits(part));
     if (!is_direction(part))
         return false;
     *time = (int64_t)t;
@@ -58,7 +48,7 @@ msp_graph_name(msp_str name, msp_buf *scratch, int64_t *time)
     msp_buf_printf(scratch, "%.*s.%.*s.%.*s", (int)op.len, op.p, (int)task.len, task.p, (int)part.len, part.p);
     /* two parts, slot and format, stand at the end; numbers before them belong to the input or output */
     slot = msp_str_shift(&rest);
-    while (is_number(slot) && msp_str_find(rest, MSP_STR(".")) != NULL) {
+    while (msp_str_is_digits(slot) && msp_str_find(rest, MSP_STR(".")) != NULL) {
         msp_buf_printf(scratch, ".%.*s", (int)slot.len, slot.p);
         slot = msp_str_shift(&rest);
     }
@@ -215,22 +205,6 @@ on_row(const msp_cell *cells, size_t count, void *payload, msp_error *err)
 }
 
 static msp_status
-read_csv(const char *path, const msp_table_sink *sink, msp_error *err)
-{
-    msp_mapping map;
-    msp_status st = msp_map_open(&map, path, err);
-
-    if (st != MSP_OK)
-        return st;
-    st = msp_csv_read(map.addr != NULL ? map.addr : "", map.size, sink, err);
-    if (st != MSP_OK)
-        msp_error_prefix(err, st, "%s: ", path);
-    st = msp_map_blame(&map, AT_FDCWD, path, st, err);
-    msp_map_close(&map);
-    return st;
-}
-
-static msp_status
 read_statistics(msp_graph_items *out, const char *path, msp_error *err)
 {
     csv_side side = {.items = out};
@@ -240,7 +214,7 @@ read_statistics(msp_graph_items *out, const char *path, msp_error *err)
     side.path = keep_text(out, msp_str_of(path));
     if (side.path == NULL)
         return no_memory(err);
-    st = read_csv(path, &sink, err);
+    st = msp_table_read(path, &sink, err);
     msp_buf_release(&side.scratch);
     return st;
 }
@@ -283,7 +257,7 @@ read_renames(renames *r, const char *dir, msp_error *err)
     msp_status st = path == NULL ? no_memory(err) : MSP_OK;
 
     if (st == MSP_OK && msp_path_kind_of(path) == MSP_PATH_FILE)
-        st = read_csv(path, &sink, err);
+        st = msp_table_read(path, &sink, err);
     msp_free(path);
     return st;
 }

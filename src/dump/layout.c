@@ -26,15 +26,6 @@ no_memory(walk *w)
     return msp_error_set(w->err, MSP_E_NOMEM, "out of memory");
 }
 
-static char *
-copy_text(const char *text)
-{
-    size_t n = strlen(text) + 1;
-    char *copy = msp_alloc(n, 1);
-
-    return copy == NULL ? NULL : memcpy(copy, text, n);
-}
-
 msp_status
 msp_dump_check_owner(const char *path, msp_error *err)
 {
@@ -87,8 +78,9 @@ static msp_status
 add_place(walk *w, const char *path, msp_dump_kind kind)
 {
     msp_dump_layout *l = w->out;
-    msp_dump_place p = {copy_text(path),         copy_text(w->group),     w->step, w->rank,
-                        copy_text(w->step_name), copy_text(w->rank_name), kind,    NULL};
+    msp_dump_place p =
+        {msp_str_copy(msp_str_of(path)),         msp_str_copy(msp_str_of(w->group)),     w->step, w->rank,
+         msp_str_copy(msp_str_of(w->step_name)), msp_str_copy(msp_str_of(w->rank_name)), kind,    NULL};
 
     if (!msp_vec_grow((void **)&l->places, &w->cap_places, l->count + 1, sizeof(p))) {
         msp_free(p.path);
@@ -107,7 +99,7 @@ static msp_status
 add_stray(walk *w, const char *path)
 {
     msp_dump_layout *l = w->out;
-    char *copy = copy_text(path);
+    char *copy = msp_str_copy(msp_str_of(path));
 
     if (copy == NULL || !msp_vec_grow((void **)&l->strays, &w->cap_strays, l->nstrays + 1, sizeof(copy))) {
         msp_free(copy);
@@ -239,7 +231,7 @@ enter_folder(walk *w, const char *dir, msp_status (*inside)(walk *w, const char 
         return MSP_OK;
     if (st == MSP_E_NOMEM || add_place(w, dir, MSP_DUMP_API) != MSP_OK)
         return no_memory(w);
-    w->out->places[w->out->count - 1].error = copy_text(why.message);
+    w->out->places[w->out->count - 1].error = msp_str_copy(msp_str_of(why.message));
     return w->out->places[w->out->count - 1].error == NULL ? no_memory(w) : MSP_OK;
 }
 

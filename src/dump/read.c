@@ -145,13 +145,11 @@ static msp_dump *
 new_dump(const char *path)
 {
     msp_dump *d = msp_alloc_zero(1, sizeof(*d));
-    size_t len = strlen(path);
 
-    if (d == NULL || (d->path = msp_alloc(len + 1, 1)) == NULL) {
+    if (d == NULL || (d->path = msp_str_copy(msp_str_of(path))) == NULL) {
         msp_dump_close(d);
         return NULL;
     }
-    memcpy(d->path, path, len + 1);
     return d;
 }
 

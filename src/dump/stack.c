@@ -129,7 +129,7 @@ msp_stack_open(msp_stack **out, const char *path, msp_error *err)
     msp_status st;
 
     *out = NULL;
-    if (s == NULL || (s->path = msp_path_join(path, "")) == NULL) {
+    if (s == NULL || (s->path = msp_str_copy(msp_str_of(path))) == NULL) {
         msp_stack_close(s);
         return msp_error_set(err, MSP_E_NOMEM, "%s: out of memory", path);
     }

@@ -83,7 +83,7 @@ msp_look_open(msp_look **out, const msp_dump_place *place, msp_error *err)
     if (place->error != NULL)
         return msp_error_set(err, MSP_E_NOT_FOUND, "%s", place->error);
     l = msp_alloc_zero(1, sizeof(*l));
-    if (l == NULL || (l->path = msp_path_join(place->path, "")) == NULL) {
+    if (l == NULL || (l->path = msp_str_copy(msp_str_of(place->path))) == NULL) {
         msp_look_close(l);
         return no_memory(err);
     }

@@ -2,20 +2,18 @@
 #include "text/pytext.h"
 
 #include "core/eight.h"
+#include "text/utf8.h"
 
-/* Length of the UTF-8 character at p and its code point; 1 and the byte itself where it is none. */
+/* Length of the character at p and its code point; 1 and the byte itself where it is no UTF-8. */
 static size_t
-decode_char(const unsigned char *p, size_t n, uint32_t *cp)
+decode_char(const char *p, size_t n, uint32_t *cp)
 {
-    size_t len = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : p[0] >= 0xc0 ? 2 : 1;
+    int len = msp_utf8_decode(cp, p, n);
 
-    *cp = p[0];
-    if (len == 1 || len > n)
-        return 1;
-    *cp = p[0] & (0x7fu >> len);
-    for (size_t i = 1; i < len; i++)
-        *cp = *cp << 6 | (p[i] & 0x3fu);
-    return len;
+    if (len > 0)
+        return (size_t)len;
+    *cp = (unsigned char)*p;
+    return 1;
 }
 
 /* Python escapes what Unicode calls not printable. These ranges are those that turn up in source lines and names. */
@@ -65,7 +63,7 @@ msp_py_repr_text(msp_buf *out, msp_str s)
         i++; /* all of it, most times */
     while (i < s.len) {
         uint32_t cp;
-        size_t n = decode_char((const unsigned char *)s.p + i, s.len - i, &cp);
+        size_t n = decode_char(s.p + i, s.len - i, &cp);
         bool plain = cp != (unsigned char)quote && cp != '\\' && is_printable(cp);
 
         if (!plain) {

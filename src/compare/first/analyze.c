@@ -40,19 +40,6 @@ write_state(msp_json_writer *w, const msp_json *items, const char *state, msp_co
     msp_json_end_object(w);
 }
 
-static char *
-copy_text(msp_str s)
-{
-    char *p = msp_alloc(s.len + 1, 1);
-
-    if (p != NULL) {
-        if (s.len > 0)
-            memcpy(p, s.p, s.len);
-        p[s.len] = '\0';
-    }
-    return p;
-}
-
 /* The call in the result that callers see. */
 static msp_status
 add_first(msp_compare_result *out, const msp_da_rank *r, msp_str name, const msp_json *stack, msp_error *err)
@@ -64,12 +51,12 @@ add_first(msp_compare_result *out, const msp_da_rank *r, msp_str name, const msp
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     out->first = grown;
     f = &grown[out->nfirst++];
-    *f = (msp_compare_first){.step = MSP_DUMP_NO_NUMBER, .rank = r->given, .op_name = copy_text(name)};
+    *f = (msp_compare_first){.step = MSP_DUMP_NO_NUMBER, .rank = r->given, .op_name = msp_str_copy(name)};
     f->stack = msp_alloc_zero(n, sizeof(*f->stack));
     if (f->op_name == NULL || f->stack == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     for (; f->nstack < n; f->nstack++) {
-        f->stack[f->nstack] = copy_text(msp_json_string(msp_json_at(stack, f->nstack)));
+        f->stack[f->nstack] = msp_str_copy(msp_json_string(msp_json_at(stack, f->nstack)));
         if (f->stack[f->nstack] == NULL)
             return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     }

@@ -70,7 +70,7 @@ number_at(const line *l, int column)
 static bool
 copy_to(char **out, msp_str s)
 {
-    *out = s.len > 0 ? msp_verdict_copy(s) : NULL;
+    *out = s.len > 0 ? msp_str_copy(s) : NULL;
     return s.len == 0 || *out != NULL;
 }
 
@@ -89,7 +89,7 @@ reason_of(msp_pair_verdict *v, msp_str text)
     if (grown == NULL)
         return NULL;
     v->unjudged = grown;
-    grown[v->nunjudged] = (msp_verdict_unjudged){msp_verdict_copy(text), 1};
+    grown[v->nunjudged] = (msp_verdict_unjudged){msp_str_copy(text), 1};
     return grown[v->nunjudged].reason == NULL ? NULL : grown[v->nunjudged++].reason;
 }
 
@@ -110,8 +110,8 @@ result_of(msp_report_verdict *v, const line *l)
     if (e == NULL && key != NULL && msp_vec_grow((void **)&to->results, &v->cap, to->nresults + 1, sizeof(*r))) {
         r = &to->results[to->nresults++];
         *r = (msp_verdict_result){.row = -1, .ratio = NAN, .local = NAN, .local_bench = NAN, .inherited = NAN};
-        r->api = msp_verdict_copy(call);
-        r->at = msp_verdict_copy(at);
+        r->api = msp_str_copy(call);
+        r->at = msp_str_copy(at);
         if (r->api != NULL && r->at != NULL)
             e = msp_map_put(&v->rows, (msp_str){key, name.len}, (int64_t)to->nresults - 1, NULL);
     }
@@ -153,9 +153,9 @@ take_suspect(msp_report_verdict *v, const line *l)
         return true;
     *s = (msp_verdict_suspect){.result = result_of(v, l)};
     to->nsuspects++;
-    s->api = msp_verdict_copy(text_at(l, v->at.call));
-    s->at = msp_verdict_copy(text_at(l, v->at.result));
-    s->reason = msp_verdict_copy(text_at(l, v->at.text));
+    s->api = msp_str_copy(text_at(l, v->at.call));
+    s->at = msp_str_copy(text_at(l, v->at.result));
+    s->reason = msp_str_copy(text_at(l, v->at.text));
     return s->result != SIZE_MAX && s->api != NULL && s->at != NULL && s->reason != NULL;
 }
 

@@ -3,19 +3,6 @@
 #include "compare/run/run.h"
 #include "core/alloc.h"
 
-char *
-msp_result_text(msp_str s)
-{
-    char *copy = msp_alloc(s.len + 1, 1);
-
-    if (copy == NULL)
-        return NULL;
-    if (s.len > 0)
-        memcpy(copy, s.p, s.len);
-    copy[s.len] = '\0';
-    return copy;
-}
-
 bool
 msp_result_add(char ***list, size_t *count, msp_str text)
 {

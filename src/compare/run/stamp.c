@@ -183,7 +183,7 @@ make_dir(msp_stamp_place *p, const char *dir, msp_error *err)
     st = msp_path_make_dirs(dir, err);
     if (st != MSP_OK)
         return msp_stamp_advise(err, st);
-    p->made = msp_path_join(dir, "");
+    p->made = msp_str_copy(msp_str_of(dir));
     return p->made == NULL ? msp_error_set(err, MSP_E_NOMEM, "out of memory") : MSP_OK;
 }
 

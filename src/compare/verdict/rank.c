@@ -111,7 +111,7 @@ confidence_of(const msp_evidence *e)
 static bool
 copy_name(char **out, msp_str s)
 {
-    *out = s.len > 0 ? msp_verdict_copy(s) : NULL;
+    *out = s.len > 0 ? msp_str_copy(s) : NULL;
     return s.len == 0 || *out != NULL;
 }
 
@@ -121,7 +121,7 @@ shape_text(const msp_evidence *e)
     char text[256];
 
     msp_local_describe(text, sizeof(text), e->local[0]);
-    return msp_verdict_copy(msp_str_of(text));
+    return msp_str_copy(msp_str_of(text));
 }
 
 static bool
@@ -224,7 +224,7 @@ count_reason(msp_pair_verdict *out, const char *reason)
     if (grown == NULL)
         return false;
     out->unjudged = grown;
-    grown[out->nunjudged] = (msp_verdict_unjudged){msp_verdict_copy(msp_str_of(reason)), 1};
+    grown[out->nunjudged] = (msp_verdict_unjudged){msp_str_copy(msp_str_of(reason)), 1};
     return grown[out->nunjudged++].reason != NULL;
 }
 

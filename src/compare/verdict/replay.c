@@ -181,7 +181,7 @@ msp_verdict_run_again(msp_verdict_replay *out, msp_evidence_list *list, const ms
         if (st == MSP_E_NOMEM || st == MSP_E_CANCELLED) {
             st = msp_error_set(err, st, "%s", why.message);
         } else if (st != MSP_OK) {
-            out->why_not = msp_verdict_copy(msp_str_of(why.message));
+            out->why_not = msp_str_copy(msp_str_of(why.message));
             st = out->why_not == NULL ? msp_error_set(err, MSP_E_NOMEM, "out of memory") : MSP_OK;
             msp_measurements_release(&out->measured);
         } else {

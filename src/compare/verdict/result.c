@@ -37,22 +37,9 @@ msp_confidence_text(msp_confidence c)
 }
 
 char *
-msp_verdict_copy(msp_str s)
-{
-    char *t = msp_alloc(s.len + 1, 1);
-
-    if (t == NULL)
-        return NULL;
-    if (s.len > 0)
-        memcpy(t, s.p, s.len);
-    t[s.len] = '\0';
-    return t;
-}
-
-char *
 msp_verdict_take(msp_buf *b)
 {
-    char *t = b->failed ? NULL : msp_verdict_copy(msp_buf_view(b));
+    char *t = b->failed ? NULL : msp_str_copy(msp_buf_view(b));
 
     msp_buf_release(b);
     return t;
@@ -61,7 +48,7 @@ msp_verdict_take(msp_buf *b)
 bool
 msp_verdict_add_text(msp_verdict_texts *list, msp_str text)
 {
-    char *copy = msp_verdict_copy(text);
+    char *copy = msp_str_copy(text);
     char **grown = copy == NULL ? NULL : msp_realloc(list->items, list->count + 1, sizeof(char *));
 
     if (grown == NULL) {

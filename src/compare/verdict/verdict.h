@@ -227,8 +227,7 @@ MSP_CHECK bool msp_verdict_words_flips(msp_pair_verdict *v, const msp_evidence_l
 /* ---- memory --------------------------------------------------------------------------------------------------------
  */
 
-/* An owned copy; NULL: out of memory. msp_verdict_take() empties b. */
-char *msp_verdict_copy(msp_str s);
+/* The text of b, which is empty then; NULL: out of memory. */
 char *msp_verdict_take(msp_buf *b);
 
 /* A list of owned texts grows by one, a copy of text or what stood in b. False: out of memory. */

@@ -69,12 +69,9 @@ put_columns(msp_table *t, const msp_column *columns)
 static msp_status
 begin_first(json_table *j, const char *name, msp_error *err)
 {
-    size_t len = strlen(name);
-
-    j->first_name = msp_alloc(len + 1, 1);
+    j->first_name = msp_str_copy(msp_str_of(name));
     if (j->first_name == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "%s: out of memory", j->base.file.path);
-    memcpy(j->first_name, name, len + 1);
     msp_buf_char(&j->base.out, '{');
     return MSP_OK;
 }

@@ -521,18 +521,6 @@ take_bins(msp_page_part *p)
     }
 }
 
-static char *
-copy_text(const char *s, size_t len)
-{
-    char *copy = msp_alloc(len + 1, 1);
-
-    if (copy != NULL) {
-        memcpy(copy, s, len);
-        copy[len] = '\0';
-    }
-    return copy;
-}
-
 /* Take out what the page's head says of the part, and give everything else back. */
 static msp_status
 reduce_part(msp_page_part *p, msp_error *err)
@@ -549,9 +537,9 @@ reduce_part(msp_page_part *p, msp_error *err)
             r->largest = p->calls[i].error;
             name = &p->call_names[i];
         }
-    if (name != NULL && (r->largest_call = copy_text(name->p, name->len)) == NULL)
+    if (name != NULL && (r->largest_call = msp_str_copy(*name)) == NULL)
         return no_memory(err);
-    r->file = copy_text(p->file.temp, strlen(p->file.temp));
+    r->file = msp_str_copy(msp_str_of(p->file.temp));
     if (r->file == NULL)
         return no_memory(err);
     release_calls(p);

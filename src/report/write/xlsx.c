@@ -379,15 +379,6 @@ xlsx_end_sheet(msp_table *t, msp_error *err)
     return st;
 }
 
-static char *
-copy_text(const char *s)
-{
-    size_t len = strlen(s);
-    char *p = msp_alloc(len + 1, 1);
-
-    return p == NULL ? NULL : memcpy(p, s, len + 1);
-}
-
 static void
 column_letters(char out[4], size_t index)
 {
@@ -418,10 +409,10 @@ remember_table(xlsx_table *x, const char *name, const msp_column *columns, msp_e
 
     x->columns = msp_alloc_zero(n, sizeof(*x->columns));
     x->letters = msp_alloc(n, sizeof(*x->letters));
-    x->table_name = copy_text(name);
+    x->table_name = msp_str_copy(msp_str_of(name));
     ok = x->columns != NULL && x->letters != NULL && x->table_name != NULL;
     for (size_t i = 0; i < n && ok; i++) {
-        x->columns[i] = (msp_column){copy_text(columns[i].title), width_of(&columns[i])};
+        x->columns[i] = (msp_column){msp_str_copy(msp_str_of(columns[i].title)), width_of(&columns[i])};
         column_letters(x->letters[i], i);
         ok = x->columns[i].title != NULL;
     }

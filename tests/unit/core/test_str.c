@@ -120,6 +120,23 @@ numbers_are_digits_that_fit_and_nothing_else(void **state)
 }
 
 static void
+a_copy_is_terminated_and_its_own(void **state)
+{
+    char text[] = "abc";
+    char *copy = msp_str_copy((msp_str){text, 2}), *empty = msp_str_copy((msp_str){NULL, 0});
+
+    (void)state;
+    text[0] = 'x';
+    assert_string_equal(copy, "ab");
+    assert_string_equal(empty, "");
+    msp_free(copy);
+    msp_free(empty);
+    msp_alloc_fail_after(0);
+    assert_null(msp_str_copy(MSP_STR("abc")));
+    msp_alloc_fail_after(-1);
+}
+
+static void
 a_buffer_grows_and_stays_terminated(void **state)
 {
     msp_buf b = {0};
@@ -207,6 +224,7 @@ main(void)
         TEST(words_are_looked_up_and_digits_told),
         TEST(order_is_by_bytes_and_shorter_first),
         TEST(numbers_are_digits_that_fit_and_nothing_else),
+        TEST(a_copy_is_terminated_and_its_own),
         TEST(a_buffer_grows_and_stays_terminated),
         TEST(room_is_there_before_it_is_used),
         TEST(formatted_text_of_any_length_is_appended),
