@@ -9,7 +9,7 @@
 enum { NSUGGESTIONS = 3 };
 
 static bool
-take(msp_found_call *out, const char *path, msp_look_text name, msp_error *err)
+keep_call(msp_found_call *out, const char *path, msp_look_text name, msp_error *err)
 {
     out->path = strdup(path);
     out->name = strndup(name.p, name.len);
@@ -107,7 +107,7 @@ look_in(msp_found_call *out, const msp_dump_place *place, const char *dump, cons
         st = msp_look_search(&calls, &n, l, name, err);
     if (st == MSP_OK) {
         if (choose_call(&found, l, calls, n, name))
-            st = take(out, place->path, found, err) ? MSP_OK : MSP_E_NOMEM;
+            st = keep_call(out, place->path, found, err) ? MSP_OK : MSP_E_NOMEM;
         else
             st = n > 1 ? several_calls(l, dump, name, calls, n, err) : not_found(l, dump, name, err);
     }

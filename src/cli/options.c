@@ -22,7 +22,7 @@ typedef struct parser {
 /* ---- names --------------------------------------------------------------------------------------------------- */
 
 static char
-fold(char c)
+fold_underscore(char c)
 {
     return c == '_' ? '-' : c;
 }
@@ -32,7 +32,7 @@ static bool
 starts_like(const char *name, const char *word, size_t len)
 {
     for (size_t i = 0; i < len; i++)
-        if (name[i] == '\0' || fold(name[i]) != fold(word[i]))
+        if (name[i] == '\0' || fold_underscore(name[i]) != fold_underscore(word[i]))
             return false;
     return true;
 }

@@ -131,7 +131,7 @@ begin_wait(waiter *w)
 }
 
 static void
-enter(msp_collect *c, waiter *w)
+enter_lock(msp_collect *c, waiter *w)
 {
     if (pthread_mutex_trylock(&c->lock) == 0)
         return;
@@ -140,7 +140,7 @@ enter(msp_collect *c, waiter *w)
 }
 
 static void
-leave(msp_collect *c, waiter *w)
+leave_lock(msp_collect *c, waiter *w)
 {
     pthread_mutex_unlock(&c->lock);
     if (w->call != NULL && w->waiting)
@@ -243,7 +243,7 @@ msp_collect_is_held_up(msp_collect *c)
 
 /* A frame that the ring can never hold with room to spare goes through a file of its own. */
 static msp_status
-spill(msp_collect *c, msp_record *r, msp_error *err)
+spill_record(msp_collect *c, msp_record *r, msp_error *err)
 {
     char path[4096];
     msp_file f = MSP_FILE_NONE;
@@ -266,7 +266,7 @@ spill(msp_collect *c, msp_record *r, msp_error *err)
 }
 
 static msp_status
-seal(msp_record *r, msp_error *err)
+seal_record(msp_record *r, msp_error *err)
 {
     if (r->failed || r->len < sizeof(frame_header) || r->len > UINT32_MAX)
         return msp_error_set(err, MSP_E_NOMEM, "out of memory for a record");
@@ -304,7 +304,7 @@ is_published(msp_collect *c)
 
 /* Put a sealed record into the ring, inside the lock. */
 static msp_status
-put(msp_collect *c, msp_record *r, waiter *w, msp_error *err)
+put_record(msp_collect *c, msp_record *r, waiter *w, msp_error *err)
 {
     msp_status st = MSP_OK;
 
@@ -312,8 +312,8 @@ put(msp_collect *c, msp_record *r, waiter *w, msp_error *err)
         return msp_ring_failed_error(&c->ring, err);
     if (atomic_load_explicit(&c->ring.lost, memory_order_relaxed))
         return msp_ring_lost_error(&c->ring, err);
-    if (r->len > c->ring.capacity / 4 && (st = spill(c, r, err)) == MSP_OK)
-        st = seal(r, err);
+    if (r->len > c->ring.capacity / 4 && (st = spill_record(c, r, err)) == MSP_OK)
+        st = seal_record(r, err);
     if (st == MSP_OK && !put_frame(c, r))
         st = wait_for(c, put_frame, r, w, err);
     return st;
@@ -323,17 +323,17 @@ msp_status
 msp_collect_commit(msp_collect *c, msp_record *r, void (*wait)(bool, void *), void *payload, msp_error *err)
 {
     waiter w = {wait, payload, false};
-    msp_status st = seal(r, err);
+    msp_status st = seal_record(r, err);
 
     if (st != MSP_OK)
         return st;
     if (!is_owner(c))
         return MSP_OK; /* a forked child: data-loader workers record nothing */
-    enter(c, &w);
-    st = put(c, r, &w, err);
+    enter_lock(c, &w);
+    st = put_record(c, r, &w, err);
     if (st == MSP_OK && ++c->commits == LOOK_COMMITS)
         st = look_after_writer(c, &w, err);
-    leave(c, &w);
+    leave_lock(c, &w);
     r->len = 0;
     return st;
 }
@@ -341,7 +341,7 @@ msp_collect_commit(msp_collect *c, msp_record *r, void (*wait)(bool, void *), vo
 static msp_status
 put_side(msp_collect *c, msp_record *r, msp_error *err)
 {
-    msp_status st = seal(r, err);
+    msp_status st = seal_record(r, err);
 
     return st != MSP_OK ? st : msp_ring_side_put(&c->ring, r->p, r->len, err);
 }
@@ -414,14 +414,14 @@ msp_collect_unit_close(msp_collect *c, uint32_t unit, msp_error *err)
     msp_status st;
 
     msp_record_frame(&r, FRAME_CLOSE, unit, 0);
-    st = seal(&r, err);
+    st = seal_record(&r, err);
     if (st == MSP_OK && is_owner(c)) {
-        enter(c, &w);
+        enter_lock(c, &w);
         nothing_new = is_published(c);
-        st = put(c, &r, &w, err);
+        st = put_record(c, &r, &w, err);
         if (nothing_new)
             c->published = atomic_load(&c->ring.shared->head); /* who flushes after this need not wait for it */
-        leave(c, &w);
+        leave_lock(c, &w);
     }
     msp_record_release(&r);
     return st;
@@ -471,9 +471,9 @@ ask_for_all(msp_collect *c, waiter *w, msp_error *err)
     msp_status st;
 
     msp_record_frame(&r, FRAME_FLUSH, 0, ++c->tickets);
-    st = seal(&r, err);
+    st = seal_record(&r, err);
     if (st == MSP_OK)
-        st = put(c, &r, w, err);
+        st = put_record(c, &r, w, err);
     c->asked = atomic_load(&c->ring.shared->head);
     msp_record_release(&r);
     return st;
@@ -525,7 +525,7 @@ msp_collect_flush(msp_collect *c, void (*wait)(bool, void *), void *payload, msp
 
     if (!is_owner(c))
         return MSP_OK;
-    enter(c, &w);
+    enter_lock(c, &w);
     msp_collect_settle(c, find_nothing, NULL); /* what waits would stand before the frame that asks to be reached */
     if (msp_ring_is_lost(&c->ring))
         st = msp_ring_lost_error(&c->ring, err);
@@ -533,7 +533,7 @@ msp_collect_flush(msp_collect *c, void (*wait)(bool, void *), void *payload, msp
         st = msp_ring_failed_error(&c->ring, err);
     else if (!is_published(c))
         st = flush_ring(c, &w, err);
-    leave(c, &w);
+    leave_lock(c, &w);
     return st;
 }
 
@@ -554,13 +554,13 @@ msp_collect_close(msp_collect *c)
     if (c == NULL)
         return;
     if (is_owner(c)) {
-        enter(c, &w);
+        enter_lock(c, &w);
         told = atomic_load(&c->ring.lost) || atomic_load(&c->ring.shared->failed); /* to who recorded or flushed */
         atomic_store(&c->ring.shared->closing, 1);
         msp_ring_wake(&c->ring.shared->for_writer);
         if (wait_for(c, writer_is_done, NULL, &w, &err) != MSP_OK && !told)
             msp_warning("%s", err.message);
-        leave(c, &w);
+        leave_lock(c, &w);
         if (c->keeper.has_thread)
             pthread_join(c->keeper.thread, NULL);
         /* after a failure the ring keeps what could not be written, unless there is nothing left of it */

@@ -116,7 +116,7 @@ msp_stall_begin(const msp_keeper *k)
 }
 
 static void
-warn(int64_t pid, int64_t ms_left)
+warn_of_stall(int64_t pid, int64_t ms_left)
 {
     const long long n = pid, left = ms_left / 1000;
 
@@ -155,7 +155,7 @@ msp_stall_check(msp_stall *s, const msp_keeper *k, msp_error *err)
     }
     if (s->ms >= STALL_WARN_MS && !s->told) {
         s->told = true;
-        warn(pid, most - s->ms);
+        warn_of_stall(pid, most - s->ms);
     }
     return MSP_OK;
 }

@@ -131,7 +131,7 @@ write_file(const msp_lines *l, const char *name, msp_str head, const void *data,
 
 /* NumPy has no bfloat16 and no float8: these are stored as float32, and the line keeps the type's name. */
 static const void *
-widen(msp_buf *out, msp_tensor *t)
+widen_elements(msp_buf *out, msp_tensor *t)
 {
     float *to = (float *)msp_buf_room(out, (size_t)t->numel * sizeof(float));
     const size_t size = msp_dtype_size(t->dtype);
@@ -154,7 +154,7 @@ write_npy(msp_lines *l, msp_str name, msp_tensor *t, msp_error *err)
         return MSP_OK; /* the line is there; no file system takes such a name */
     snprintf(file, sizeof(file), "%.*s.npy", (int)name.len, name.p);
     if (msp_npy_code(t->dtype) == NULL)
-        data = widen(&wide, t);
+        data = widen_elements(&wide, t);
     msp_buf_clear(&l->scratch);
     msp_npy_header(&l->scratch, t);
     st = wide.failed ? msp_error_set(err, MSP_E_NOMEM, "out of memory") : msp_buf_status(&l->scratch, err);

@@ -231,7 +231,7 @@ fill_twin(msp_publish *p, msp_str text, msp_error *err)
  * done: not here.
  */
 static msp_status
-show(msp_publish *p, msp_str text, msp_error *err)
+show_text(msp_publish *p, msp_str text, msp_error *err)
 {
     msp_status st = fill_twin(p, text, err);
     const uint64_t end = p->end;
@@ -279,7 +279,7 @@ msp_publish_append(msp_publish *p, msp_str text, msp_error *err)
     if (text.len == 0 && p->fd >= 0)
         return MSP_OK;
     if (!p->no_exchange)
-        st = show(p, text, err);
+        st = show_text(p, text, err);
     if (st == MSP_E_UNSUPPORTED)
         return append_in_place(p, text, err);
     if (st != MSP_OK)
@@ -302,7 +302,7 @@ msp_publish_preview(msp_publish *p, msp_str text, msp_error *err)
     msp_buf_str(&marked, text);
     st = msp_buf_status(&marked, err);
     if (st == MSP_OK)
-        st = show(p, msp_buf_view(&marked), err);
+        st = show_text(p, msp_buf_view(&marked), err);
     msp_buf_release(&marked);
     return st == MSP_E_UNSUPPORTED ? MSP_OK : st;
 }

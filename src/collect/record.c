@@ -13,7 +13,7 @@
 #include "kernels/brief.h"
 
 static unsigned char *
-room(msp_record *r, size_t n)
+room_for(msp_record *r, size_t n)
 {
     unsigned char *at;
 
@@ -43,9 +43,9 @@ room(msp_record *r, size_t n)
 }
 
 static void
-put(msp_record *r, const void *p, size_t n)
+put_bytes(msp_record *r, const void *p, size_t n)
 {
-    unsigned char *at = room(r, n);
+    unsigned char *at = room_for(r, n);
 
     if (at != NULL && n > 0)
         memcpy(at, p, n);
@@ -54,7 +54,7 @@ put(msp_record *r, const void *p, size_t n)
 static void
 put_byte(msp_record *r, unsigned char b)
 {
-    put(r, &b, 1);
+    put_bytes(r, &b, 1);
 }
 
 /* A text behind head bytes, which are the caller's to fill in; NULL: there is no room. */
@@ -67,7 +67,7 @@ put_text_behind(msp_record *r, size_t head, const char *p, size_t len)
     if (len > UINT32_MAX / 2)
         r->failed = true;
     else
-        at = room(r, head + sizeof(n) + len);
+        at = room_for(r, head + sizeof(n) + len);
     if (at == NULL)
         return NULL;
     memcpy(at + head, &n, sizeof(n));
@@ -97,7 +97,7 @@ msp_record_frame(msp_record *r, frame_kind kind, uint32_t unit, uint32_t arg)
 
     r->len = 0;
     r->failed = false;
-    put(r, &h, sizeof(h));
+    put_bytes(r, &h, sizeof(h));
 }
 
 void
@@ -117,7 +117,7 @@ void
 msp_record_append(msp_record *r, const msp_record *part)
 {
     r->failed |= part->failed;
-    put(r, part->p, part->len);
+    put_bytes(r, part->p, part->len);
 }
 
 void
@@ -203,14 +203,14 @@ void
 msp_record_int(msp_record *r, int64_t v)
 {
     put_byte(r, TOKEN_INT);
-    put(r, &v, sizeof(v));
+    put_bytes(r, &v, sizeof(v));
 }
 
 void
 msp_record_float(msp_record *r, double v)
 {
     put_byte(r, TOKEN_FLOAT);
-    put(r, &v, sizeof(v));
+    put_bytes(r, &v, sizeof(v));
 }
 
 void
@@ -270,7 +270,7 @@ put_piece(const void *p, size_t n, void *payload, msp_error *err)
     msp_record *r = payload;
 
     (void)err;
-    put(r, p, n);
+    put_bytes(r, p, n);
     return r->failed ? MSP_E_NOMEM : MSP_OK;
 }
 
@@ -280,7 +280,7 @@ put_values(msp_record *r, const msp_tensor *t)
     const int64_t size = t->numel * (int64_t)msp_dtype_size(t->dtype);
     msp_error err;
 
-    put(r, &size, sizeof(size));
+    put_bytes(r, &size, sizeof(size));
     if (size > 0 && !r->failed && msp_tensor_pieces(t, put_piece, r, &err) != MSP_OK)
         r->failed = true;
 }
@@ -315,7 +315,7 @@ put_tensor(msp_record *r, const msp_tensor_note *note, bool open)
                  (open ? TENSOR_OPEN : 0) | (note->ticket != 0 ? TENSOR_WAITS : 0) |
                  (note->values != NULL ? TENSOR_VALUES : 0);
     shape_bytes = (size_t)t->ndim * sizeof(t->shape[0]);
-    at = room(r, sizeof(head) + shape_bytes + (head.form == STATS_NONE ? 0 : STATS_BYTES));
+    at = room_for(r, sizeof(head) + shape_bytes + (head.form == STATS_NONE ? 0 : STATS_BYTES));
     if (at == NULL)
         return;
     memcpy(at, &head, sizeof(head));
@@ -347,7 +347,7 @@ msp_record_small(msp_record *r, const msp_small *t)
 
     if (!msp_stats_brief(&four, t->dtype, t->data, t->numel))
         return false;
-    at = room(r, sizeof(head) + (size_t)t->ndim * sizeof(t->shape[0]) + STATS_BYTES);
+    at = room_for(r, sizeof(head) + (size_t)t->ndim * sizeof(t->shape[0]) + STATS_BYTES);
     if (at == NULL)
         return true; /* the record has failed */
     head.flags = (t->requires_grad ? TENSOR_GRAD : 0) | (t->has_crc ? TENSOR_CRC : 0);

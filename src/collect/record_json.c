@@ -12,7 +12,7 @@
 enum { MAX_DEPTH = 512, TEXT_MAX = 16 << 20, TENSOR_TEXTS_MAX = 1 << 20 };
 
 static const void *
-take(record_reader *r, size_t n)
+take_bytes(record_reader *r, size_t n)
 {
     const unsigned char *p = r->p;
 
@@ -28,7 +28,7 @@ take(record_reader *r, size_t n)
 static void
 read_number(record_reader *r, void *out, size_t size)
 {
-    const void *p = take(r, size);
+    const void *p = take_bytes(r, size);
 
     if (p != NULL)
         memcpy(out, p, size);
@@ -70,12 +70,12 @@ msp_record_read_text(record_reader *r)
     read_number(r, &n, sizeof(n));
     if (n > TEXT_MAX)
         r->bad = true;
-    p = take(r, n);
+    p = take_bytes(r, n);
     return p == NULL ? (msp_str){"", 0} : (msp_str){p, n};
 }
 
 static void
-key(msp_json_writer *w, const char *name)
+write_key(msp_json_writer *w, const char *name)
 {
     msp_json_write_key(w, msp_str_of(name));
 }
@@ -104,13 +104,13 @@ write_int_stats(record_reader *r, msp_json_writer *w, tensor_stats_form form, bo
     int64_t max = msp_record_read_i64(r), min = msp_record_read_i64(r);
     double mean = msp_record_read_f64(r), norm = msp_record_read_f64(r);
 
-    key(w, "Max");
+    write_key(w, "Max");
     write_extreme(w, form, max, scalar);
-    key(w, "Min");
+    write_key(w, "Min");
     write_extreme(w, form, min, scalar);
-    key(w, "Mean");
+    write_key(w, "Mean");
     scalar ? write_extreme(w, form, max, true) : msp_json_write_f64(w, mean);
-    key(w, "Norm");
+    write_key(w, "Norm");
     scalar ? write_extreme(w, form, max, true) : msp_json_write_f64(w, norm);
 }
 
@@ -120,13 +120,13 @@ write_float_stats(record_reader *r, msp_json_writer *w, tensor_stats_form form, 
     double max = msp_record_read_f64(r), min = msp_record_read_f64(r), mean = msp_record_read_f64(r),
            norm = msp_record_read_f64(r);
 
-    key(w, "Max");
+    write_key(w, "Max");
     msp_json_write_f64(w, max);
-    key(w, "Min");
+    write_key(w, "Min");
     msp_json_write_f64(w, min);
-    key(w, "Mean");
+    write_key(w, "Mean");
     msp_json_write_f64(w, mean);
-    key(w, "Norm");
+    write_key(w, "Norm");
     if (form == STATS_COMPLEX)
         msp_json_write_null(w);
     else
@@ -140,13 +140,13 @@ write_bool_stats(record_reader *r, msp_json_writer *w)
 
     msp_record_read_f64(r);
     msp_record_read_f64(r);
-    key(w, "Max");
+    write_key(w, "Max");
     msp_json_write_bool(w, max != 0);
-    key(w, "Min");
+    write_key(w, "Min");
     msp_json_write_bool(w, min != 0);
-    key(w, "Mean");
+    write_key(w, "Mean");
     msp_json_write_null(w);
-    key(w, "Norm");
+    write_key(w, "Norm");
     msp_json_write_null(w);
 }
 
@@ -163,7 +163,7 @@ write_stats(record_reader *r, msp_json_writer *w, tensor_stats_form form, bool s
         write_float_stats(r, w, form, scalar);
     } else {
         for (int i = 0; i < 4; i++) {
-            key(w, names[i]);
+            write_key(w, names[i]);
             msp_json_write_null(w);
         }
     }
@@ -190,7 +190,7 @@ read_values(record_reader *r, record_tensor *t)
     int64_t n = t->head.flags & TENSOR_VALUES ? msp_record_read_i64(r) : 0;
 
     t->nbytes = (size_t)n;
-    t->values = t->head.flags & TENSOR_VALUES ? take(r, (size_t)n) : NULL;
+    t->values = t->head.flags & TENSOR_VALUES ? take_bytes(r, (size_t)n) : NULL;
 }
 
 bool
@@ -199,14 +199,14 @@ msp_record_read_tensor(record_reader *r, record_tensor *t)
     const void *p;
 
     r->p--; /* the token byte is part of the head */
-    p = take(r, sizeof(t->head));
+    p = take_bytes(r, sizeof(t->head));
     if (p == NULL)
         return false;
     memcpy(&t->head, p, sizeof(t->head));
     t->shape = *r;
-    take(r, (size_t)t->head.ndim * 8);
+    take_bytes(r, (size_t)t->head.ndim * 8);
     t->stats = *r;
-    take(r, t->head.form == STATS_NONE ? 0 : 4 * 8);
+    take_bytes(r, t->head.form == STATS_NONE ? 0 : 4 * 8);
     if (t->head.dtype >= MSP_DTYPE_COUNT || t->head.form > STATS_LOST)
         r->bad = true;
     if ((t->head.flags & TENSOR_WAITS) && t->head.form != STATS_NONE)
@@ -222,10 +222,10 @@ static void
 write_notes(msp_json_writer *w, const record_tensor *t)
 {
     if (t->head.flags & TENSOR_WHY) {
-        key(w, "note");
+        write_key(w, "note");
         msp_json_write_string(w, t->why);
     } else if (t->head.flags & TENSOR_WAITS) {
-        key(w, "note");
+        write_key(w, "note");
         msp_json_write_string(w, MSP_STR("statistics not fetched from the device"));
     }
 }
@@ -239,27 +239,27 @@ write_tensor(record_reader *r, msp_json_writer *w, bool *open)
     if (!msp_record_read_tensor(r, &t))
         return false;
     msp_json_begin_object(w);
-    key(w, "type");
+    write_key(w, "type");
     msp_json_write_string(w, t.type);
-    key(w, "dtype");
+    write_key(w, "dtype");
     msp_json_write_string(w, t.dtype);
-    key(w, "shape");
+    write_key(w, "shape");
     msp_json_begin_array(w);
     for (int i = 0; i < t.head.ndim; i++)
         msp_json_write_i64(w, msp_record_read_i64(&t.shape));
     msp_json_end_array(w);
     write_stats(&t.stats, w, (tensor_stats_form)t.head.form, t.head.ndim == 0);
     if (!msp_str_starts(t.type, MSP_STR("mindspore."))) { /* its tensors have no such attribute */
-        key(w, "requires_grad");
+        write_key(w, "requires_grad");
         msp_json_write_bool(w, (t.head.flags & TENSOR_GRAD) != 0);
     }
     if (t.head.flags & TENSOR_FILE) {
-        key(w, "data_name");
+        write_key(w, "data_name");
         msp_json_write_string(w, t.file);
     }
     if (t.head.flags & TENSOR_CRC) {
         snprintf(crc, sizeof(crc), "%08x", t.head.crc);
-        key(w, "md5");
+        write_key(w, "md5");
         msp_json_write_string(w, msp_str_of(crc));
     }
     write_notes(w, &t);

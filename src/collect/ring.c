@@ -80,7 +80,7 @@ msp_process_start(int64_t pid)
 /* A program without a free descriptor cannot ask when the process was started: there is one of that number, which then
  * has to do. Two writers of one ring would be worse than none. */
 static bool
-lives(int64_t pid, uint64_t start)
+process_lives(int64_t pid, uint64_t start)
 {
     uint64_t now;
 
@@ -96,13 +96,13 @@ lives(int64_t pid, uint64_t start)
 bool
 msp_ring_producer_lives(const msp_ring *r)
 {
-    return lives(r->shared->producer_pid, r->shared->producer_start);
+    return process_lives(r->shared->producer_pid, r->shared->producer_start);
 }
 
 bool
 msp_ring_writer_lives(const msp_ring *r)
 {
-    return lives(atomic_load(&r->shared->writer_pid), atomic_load(&r->shared->writer_start));
+    return process_lives(atomic_load(&r->shared->writer_pid), atomic_load(&r->shared->writer_start));
 }
 
 static msp_status
@@ -259,7 +259,7 @@ msp_ring_close(msp_ring *r, bool remove)
 }
 
 static size_t
-padded(size_t size)
+padded_size(size_t size)
 {
     return (size + 7) & ~(size_t)7;
 }
@@ -276,7 +276,7 @@ msp_ring_put(msp_ring *r, const void *frame, size_t size)
     ring_shared *s = r->shared;
     uint64_t head = atomic_load_explicit(&s->head, memory_order_relaxed);
     uint64_t tail = atomic_load_explicit(&s->tail, memory_order_acquire);
-    size_t at = (size_t)(head & (r->capacity - 1)), to_end = r->capacity - at, need = padded(size);
+    size_t at = (size_t)(head & (r->capacity - 1)), to_end = r->capacity - at, need = padded_size(size);
     bool restart = head == tail && at >= RING_WARM && at >= need;
     size_t skip = need > to_end || restart ? to_end : 0;
 
@@ -306,9 +306,9 @@ msp_ring_next(const msp_ring *r, uint64_t *position, bool *bad)
                 break;
             continue;
         }
-        if (h->size < sizeof(*h) || padded(h->size) > to_end || padded(h->size) > head - *position)
+        if (h->size < sizeof(*h) || padded_size(h->size) > to_end || padded_size(h->size) > head - *position)
             break;
-        *position += padded(h->size);
+        *position += padded_size(h->size);
         return h;
     }
     *bad = *position != head;

@@ -124,7 +124,7 @@ give_lock(void)
 
 /* A child that is forked while another thread holds the lock must be able to take it. */
 static void
-prepare(void)
+prepare_watches(void)
 {
     page = (uintptr_t)sysconf(_SC_PAGESIZE);
     newest = &first_block;
@@ -157,7 +157,7 @@ msp_watch_begin(void *addr, size_t size, msp_watch_kind kind, _Atomic bool *lost
 {
     msp_watch *w;
 
-    pthread_once(&once, prepare);
+    pthread_once(&once, prepare_watches);
     take_lock();
     w = new_watch();
     if (w != NULL) {

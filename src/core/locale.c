@@ -48,7 +48,7 @@ msp_errno_text(int errnum)
 }
 
 static unsigned char
-lower(char c)
+lower_case(char c)
 {
     return (unsigned char)(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
 }
@@ -59,7 +59,7 @@ msp_str_eq_nocase(msp_str a, msp_str b)
     if (a.len != b.len)
         return false;
     for (size_t i = 0; i < a.len; i++)
-        if (lower(a.p[i]) != lower(b.p[i]))
+        if (lower_case(a.p[i]) != lower_case(b.p[i]))
             return false;
     return true;
 }

@@ -91,7 +91,7 @@ log_what_was_left_out(const msp_run *run, const msp_compare_result *out)
 
 /* What is said about all pairs together. */
 static msp_status
-conclude(msp_run_jobs *j, const char *output_dir, msp_error *err)
+conclude_run(msp_run_jobs *j, const char *output_dir, msp_error *err)
 {
     msp_run *run = j->run;
     msp_status st = run->opt->diff_analyze ? analyse_first_differences(j, err) : MSP_OK;
@@ -120,7 +120,7 @@ run_plan(msp_run *run, msp_plan *plan, const char *output_dir, msp_compare_resul
         log_what_was_left_out(run, out);
     }
     if (st == MSP_OK)
-        st = conclude(&j, output_dir, err);
+        st = conclude_run(&j, output_dir, err);
     if (run->opt->link != NULL && !j.ended)
         msp_share_end(run->opt->link, NULL, false, &out->lost);
     for (size_t i = 0; i < plan->npairs && j.parts != NULL; i++) {

@@ -19,7 +19,7 @@ add_note(msp_compare_pair *out, msp_buf *text)
 enum { MOST_ALIGNMENT = 3 }; /* sentences on calls that one side alone makes; --json and the sheet have all */
 
 static int
-percent(int64_t part, int64_t whole)
+percent_of(int64_t part, int64_t whole)
 {
     return whole > 0 ? (int)((100 * part + whole / 2) / whole) : 0;
 }
@@ -72,10 +72,10 @@ say_lonely(msp_buf *text, const msp_suspect_source *src, const lonely sides[2], 
     static const char *const names[] = {"NPU dump", "bench"};
     msp_str first = api_of(src->rows[side], l->first);
 
-    if (percent(l->rows, l->in_all) == 0)
+    if (percent_of(l->rows, l->in_all) == 0)
         msp_buf_text(text, "less than 1 %");
     else
-        msp_buf_printf(text, "%d %%", percent(l->rows, l->in_all));
+        msp_buf_printf(text, "%d %%", percent_of(l->rows, l->in_all));
     msp_buf_printf(text, " of the rows of the %s have no partner (%" PRId64 " of %" PRId64 ")", names[side], l->rows,
                    l->in_all);
     if (l->at_end && sides[1 - side].rows == 0) {

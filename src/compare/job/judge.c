@@ -100,7 +100,7 @@ spot_of(const step *s, const judge *j, size_t rank)
 /* Does the rank take part in its communication call number i with something wrong? from: only what began there counts.
  */
 static bool
-carries(const step *s, const judge *j, size_t rank, size_t i, size_t from)
+carries_wrong(const step *s, const judge *j, size_t rank, size_t i, size_t from)
 {
     const msp_job_spot *w = spot_of(s, j, rank);
 
@@ -113,7 +113,7 @@ carries(const step *s, const judge *j, size_t rank, size_t i, size_t from)
 /* What is wrong goes from rank to rank along the communication; from one rank alone, or from all that have something.
  */
 static void
-spread(step *s, const judge *j, size_t from)
+spread_wrong(step *s, const judge *j, size_t from)
 {
     const msp_order *o = &s->order;
 
@@ -125,7 +125,7 @@ spread(step *s, const judge *j, size_t from)
         for (size_t c = o->head[o->sequence[q]]; c != MSP_ORDER_NONE; c = o->next_member[c]) {
             size_t rank = o->rank[c], i = c - o->base[rank];
 
-            if (msp_order_call(&s->ranks[rank], i)->type != MSP_COMM_DST && carries(s, j, rank, i, from)) {
+            if (msp_order_call(&s->ranks[rank], i)->type != MSP_COMM_DST && carries_wrong(s, j, rank, i, from)) {
                 carriers++;
                 one = c;
             }
@@ -211,7 +211,7 @@ count_others(judge *j, step *s)
 
     while (s->pairs[from] != (size_t)job->first)
         from++;
-    spread(s, j, from);
+    spread_wrong(s, j, from);
     for (size_t i = 0; i < s->n; i++) {
         const msp_compare_place *p = &j->out->pairs[s->pairs[i]].place;
 
@@ -266,7 +266,7 @@ judge_step(judge *j, size_t number, size_t first, size_t end, msp_error *err)
     msp_status st = step_open(&s, j, first, end, err);
 
     if (st == MSP_OK)
-        spread(&s, j, MSP_ORDER_NONE);
+        spread_wrong(&s, j, MSP_ORDER_NONE);
     for (size_t i = 0; i < s.n && st == MSP_OK; i++)
         if (spot_of(&s, j, i)->found)
             st = note_wrong(j, &s, i, inherited, err);

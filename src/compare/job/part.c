@@ -210,8 +210,8 @@ note_calls(msp_compare_place *place, const msp_job_source *src, msp_error *err)
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 static msp_status
-describe(msp_compare_place *place, const msp_job_part *p, const msp_job_source *src, size_t wrong, const char *why,
-         msp_error *err)
+describe_place(msp_compare_place *place, const msp_job_part *p, const msp_job_source *src, size_t wrong,
+               const char *why, msp_error *err)
 {
     const msp_rows *n = src->rows[0];
     bool ok = true;
@@ -249,7 +249,7 @@ msp_job_part_make(msp_job_part **out, msp_compare_place *place, const msp_job_so
     p->wrong.is_weak = is_weak;
     if (p->wrong.found && p->wrong.is_result)
         p->wrong.is_result = !was_given_wrong(src, wrong);
-    return st == MSP_OK ? describe(place, p, src, wrong, why, err) : st;
+    return st == MSP_OK ? describe_place(place, p, src, wrong, why, err) : st;
 }
 
 void

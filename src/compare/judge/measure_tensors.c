@@ -29,7 +29,7 @@ all_metrics(msp_judged *j, const char *word, const char *why)
 
 /* Twelve decimals, as the table shows. Beyond 2^52 / 10^12 a double has none left to round. */
 static double
-rounded(double v)
+round_as_shown(double v)
 {
     return fabs(v) < 4503.0 ? rint(v * 1e12) / 1e12 : v;
 }
@@ -56,8 +56,8 @@ shown_rel(const msp_metrics *m, const msp_tensor *n, const msp_tensor *b)
 static void
 set_max_errors(msp_judged *j, double abs_err, double rel_err)
 {
-    j->metric[METRIC_MAX_ABS] = (msp_num){NULL, rounded(abs_err)};
-    j->metric[METRIC_MAX_REL] = (msp_num){NULL, rounded(rel_err)};
+    j->metric[METRIC_MAX_ABS] = (msp_num){NULL, round_as_shown(abs_err)};
+    j->metric[METRIC_MAX_REL] = (msp_num){NULL, round_as_shown(rel_err)};
     if (isnan(abs_err)) {
         j->metric[METRIC_MAX_ABS].word = "Nan";
         msp_buf_text(&j->message, "Cannot compare by MaxAbsError, the data contains nan/inf/-inf in dump data.");
@@ -85,7 +85,7 @@ set_cosine(msp_judged *j, const msp_metrics *m)
         *out = (msp_num){"Nan", 0};
         msp_buf_text(&j->message, "Cannot compare by Cosine Similarity, the dump data has NaN.");
     } else {
-        double v = rounded(m->cosine);
+        double v = round_as_shown(m->cosine);
 
         *out = (msp_num){NULL, v > 0.9999 ? rint(v * 1e6) / 1e6 : v};
     }
@@ -97,8 +97,8 @@ set_metrics(msp_judged *j, const msp_metrics *m, const msp_tensor *n, const msp_
     set_cosine(j, m);
     j->metric[METRIC_EUC_DIST] = (msp_num){NULL, m->euc_dist};
     set_max_errors(j, m->max_abs_err, shown_rel(m, n, b));
-    j->metric[METRIC_ONE_THOUSANDTH] = (msp_num){NULL, rounded((double)m->below_1e3 / (double)m->count)};
-    j->metric[METRIC_FIVE_THOUSANDTHS] = (msp_num){NULL, rounded((double)m->below_5e3 / (double)m->count)};
+    j->metric[METRIC_ONE_THOUSANDTH] = (msp_num){NULL, round_as_shown((double)m->below_1e3 / (double)m->count)};
+    j->metric[METRIC_FIVE_THOUSANDTHS] = (msp_num){NULL, round_as_shown((double)m->below_5e3 / (double)m->count)};
 }
 
 /* Tensors without dimensions have errors only; where a side is not finite they follow from arithmetic. */

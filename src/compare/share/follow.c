@@ -217,7 +217,7 @@ read_lost(const char *bytes, size_t n)
 
 /* True when the leader has ended it. */
 static bool
-listen(follower *f)
+listen_to_leader(follower *f)
 {
     msp_link *l = f->s->link;
     bool is_end = false;
@@ -240,7 +240,7 @@ listen(follower *f)
 }
 
 static msp_status
-converse(follower *f, msp_error *err)
+converse_with_leader(follower *f, msp_error *err)
 {
     msp_link *l = f->s->link;
 
@@ -250,7 +250,7 @@ converse(follower *f, msp_error *err)
 
         ask_for_more(f);
         send_results(f);
-        if (listen(f)) {
+        if (listen_to_leader(f)) {
             say_bye(f);
             return MSP_OK;
         }
@@ -279,7 +279,7 @@ msp_share_follow(const msp_share *s, msp_error *err)
     pthread_cond_init(&f.wake, NULL);
     if (pthread_create(&thread, NULL, work_on, &f) != 0)
         return msp_error_set(err, MSP_E_LIMIT, "process %d cannot start a thread", s->link->rank);
-    st = converse(&f, err);
+    st = converse_with_leader(&f, err);
     pthread_mutex_lock(&f.lock);
     f.is_over = true;
     s->run->cancelled = true; /* whatever is still being done is wanted no more */

@@ -112,7 +112,7 @@ give_up(leader *a, size_t pair)
 }
 
 static void
-bury(leader *a, int number, const char *why)
+bury_peer(leader *a, int number, const char *why)
 {
     peer *p = &a->peers[number];
 
@@ -135,10 +135,10 @@ bury(leader *a, int number, const char *why)
 /* ---- speaking ---------------------------------------------------------------------------------------------------- */
 
 static void
-say(leader *a, int to, msp_talk what, const msp_buf *more)
+say_to_peer(leader *a, int to, msp_talk what, const msp_buf *more)
 {
     if (!a->peers[to].dead && !msp_talk_say(a->s->link, to, what, more))
-        bury(a, to, "cannot be reached");
+        bury_peer(a, to, "cannot be reached");
 }
 
 static void
@@ -151,12 +151,12 @@ say_setup(leader *a, int to)
 
     msp_pack_raw(&p, &npairs, sizeof(npairs));
     msp_pack_text(&p, &timestamp);
-    say(a, to, TALK_SETUP, &b);
+    say_to_peer(a, to, TALK_SETUP, &b);
     msp_buf_release(&b);
 }
 
 static void
-feed(leader *a, int to)
+feed_peer(leader *a, int to)
 {
     size_t pairs[TALK_PAIRS_AT_ONCE], n;
     peer *p = &a->peers[to];
@@ -180,7 +180,7 @@ feed(leader *a, int to)
         msp_pack_raw(&pack, &index, sizeof(index));
         msp_pack_plan(&pack, &a->s->plan->pairs[pairs[i]]);
     }
-    say(a, to, TALK_PAIRS, &b);
+    say_to_peer(a, to, TALK_PAIRS, &b);
     msp_buf_release(&b);
 }
 
@@ -206,7 +206,7 @@ take_refusal(leader *a, int from, const char *bytes, size_t n)
 
     msp_pack_raw(&p, &index, sizeof(index));
     if (p.failed || index >= a->s->plan->npairs || !take_from_peer(&a->peers[from], (size_t)index)) {
-        bury(a, from, "sent what nobody asked for");
+        bury_peer(a, from, "sent what nobody asked for");
         return;
     }
     pthread_mutex_lock(&a->lock);
@@ -225,7 +225,7 @@ take_result(leader *a, int from, const char *bytes, size_t n)
 
     msp_pack_raw(&p, &index, sizeof(index));
     if (p.failed || index >= s->plan->npairs || !take_from_peer(&a->peers[from], (size_t)index)) {
-        bury(a, from, "sent what nobody asked for");
+        bury_peer(a, from, "sent what nobody asked for");
         return;
     }
     msp_pack_pair(&p, &s->out->pairs[index]);
@@ -247,7 +247,7 @@ take_result(leader *a, int from, const char *bytes, size_t n)
 }
 
 static void
-hear(leader *a, int from, const char *bytes, size_t n)
+hear_peer(leader *a, int from, const char *bytes, size_t n)
 {
     peer *p = &a->peers[from];
 
@@ -259,7 +259,7 @@ hear(leader *a, int from, const char *bytes, size_t n)
 
         msp_talk_identity(own);
         if (!msp_str_eq((msp_str){bytes + 1, n - 1}, msp_str_of(own))) {
-            bury(a, from, "runs another build of msprobe");
+            bury_peer(a, from, "runs another build of msprobe");
             return;
         }
         p->met = true;
@@ -280,7 +280,7 @@ look_after_peers(leader *a)
 
     for (int i = 1; i < a->s->link->size; i++)
         if (a->peers[i].hungry && !a->peers[i].dead)
-            feed(a, i);
+            feed_peer(a, i);
     if (now - a->said < 1)
         return;
     a->said = now;
@@ -289,9 +289,9 @@ look_after_peers(leader *a)
 
         if (p->dead)
             continue;
-        say(a, i, TALK_ALIVE, NULL);
+        say_to_peer(a, i, TALK_ALIVE, NULL);
         if (p->met && now - p->heard > msp_talk_silence(a->s->link))
-            bury(a, i, "is silent");
+            bury_peer(a, i, "is silent");
     }
 }
 
@@ -307,7 +307,7 @@ is_done(leader *a)
 }
 
 static void
-converse(leader *a)
+converse_with_peers(leader *a)
 {
     msp_link *l = a->s->link;
 
@@ -318,11 +318,11 @@ converse(leader *a)
 
         if (got > 0) {
             if (from > 0 && from < l->size)
-                hear(a, from, bytes, n);
+                hear_peer(a, from, bytes, n);
             l->drop(l, bytes);
         }
         for (int i = 1; got < 0 && i < l->size; i++)
-            bury(a, i, "cannot be heard");
+            bury_peer(a, i, "cannot be heard");
         look_after_peers(a);
         if (a->s->run->cancelled || !msp_run_tick(a->s->run))
             return;
@@ -332,7 +332,7 @@ converse(leader *a)
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 static msp_status
-prepare(leader *a, const size_t *pairs, size_t n, msp_error *err)
+prepare_leader(leader *a, const size_t *pairs, size_t n, msp_error *err)
 {
     const msp_plan *plan = a->s->plan;
     double now = msp_talk_now();
@@ -355,7 +355,7 @@ prepare(leader *a, const size_t *pairs, size_t n, msp_error *err)
 }
 
 static void
-release(leader *a)
+release_leader(leader *a)
 {
     for (int i = 0; a->peers != NULL && i < a->s->link->size; i++)
         msp_free(a->peers[i].pairs);
@@ -376,11 +376,11 @@ msp_share_lead(const msp_share *s, const size_t *pairs, size_t n, msp_error *err
 
     pthread_mutex_init(&a.lock, NULL);
     pthread_cond_init(&a.wake, NULL);
-    a.status = prepare(&a, pairs, n, err);
+    a.status = prepare_leader(&a, pairs, n, err);
     if (a.status == MSP_OK && pthread_create(&thread, NULL, work_too, &a) != 0)
         a.status = msp_error_set(err, MSP_E_LIMIT, "no thread can be started");
     if (a.status == MSP_OK) {
-        converse(&a);
+        converse_with_peers(&a);
         pthread_mutex_lock(&a.lock);
         a.is_over = true;
         pthread_cond_signal(&a.wake);
@@ -391,7 +391,7 @@ msp_share_lead(const msp_share *s, const size_t *pairs, size_t n, msp_error *err
                 s->out->pairs[pairs[i]].status = MSP_E_CANCELLED;
     }
     s->out->lost = a.lost;
-    release(&a);
+    release_leader(&a);
     return a.status;
 }
 

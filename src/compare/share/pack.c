@@ -7,7 +7,7 @@
 /* ---- fields ------------------------------------------------------------------------------------------------------ */
 
 static void
-fail(msp_pack *p)
+fail_pack(msp_pack *p)
 {
     p->failed = true;
 }
@@ -22,7 +22,7 @@ msp_pack_raw(msp_pack *p, void *field, size_t size)
     }
     if (p->failed || (size_t)(p->end - p->at) < size) {
         memset(field, 0, size);
-        fail(p);
+        fail_pack(p);
         return;
     }
     memcpy(field, p->at, size);
@@ -39,7 +39,7 @@ pack_count(msp_pack *p, size_t *n)
 
     RAW(p, v);
     if (p->out == NULL && v > (uint64_t)(p->end - p->at)) {
-        fail(p);
+        fail_pack(p);
         v = 0;
     }
     *n = (size_t)v;
@@ -61,13 +61,13 @@ msp_pack_text(msp_pack *p, char **text)
     if (n == 0)
         return;
     if (n - 1 > (uint64_t)(p->end - p->at)) {
-        fail(p);
+        fail_pack(p);
         return;
     }
     *text = msp_result_text((msp_str){p->at, (size_t)n - 1});
     p->at += n - 1;
     if (*text == NULL)
-        fail(p);
+        fail_pack(p);
 }
 
 static void
@@ -78,7 +78,7 @@ pack_texts(msp_pack *p, char ***list, size_t *n)
         *list = *n > 0 ? msp_alloc_zero(*n, sizeof(**list)) : NULL;
         if (*n > 0 && *list == NULL) {
             *n = 0;
-            fail(p);
+            fail_pack(p);
         }
     }
     for (size_t i = 0; i < *n; i++)
@@ -93,7 +93,7 @@ room_for(msp_pack *p, size_t *n, size_t size)
 
     if (*n > 0 && items == NULL) {
         *n = 0;
-        fail(p);
+        fail_pack(p);
     }
     return items;
 }
@@ -120,7 +120,7 @@ pack_place(msp_pack *p, msp_dump_place *to)
     msp_pack_text(p, &to->rank_name);
     RAW(p, to->kind);
     if (to->path == NULL || to->group == NULL || to->step_name == NULL || to->rank_name == NULL)
-        fail(p);
+        fail_pack(p);
 }
 
 static void
@@ -135,7 +135,7 @@ pack_side(msp_pack *p, msp_plan_pair *pair, int side)
         *first = pair->joined[side];
         *(side == 0 ? &pair->nnpu : &pair->nbench) = n;
         if (n == 0)
-            fail(p);
+            fail_pack(p);
     }
     for (size_t i = 0; i < n; i++)
         pack_place(p, (msp_dump_place *)*first + i);
@@ -151,7 +151,7 @@ msp_pack_plan(msp_pack *p, msp_plan_pair *pair)
     msp_pack_text(p, &pair->stem);
     msp_pack_text(p, &pair->advisor_stem);
     if (pair->label == NULL || pair->out_dir == NULL || pair->stem == NULL || pair->advisor_stem == NULL)
-        fail(p);
+        fail_pack(p);
 }
 
 static void
@@ -260,7 +260,7 @@ pack_verdict(msp_pack *p, msp_pair_verdict *v)
     RAW(p, v->nsuspects);
     if (v->nsuspects > MSP_VERDICT_SUSPECTS) {
         v->nsuspects = 0;
-        fail(p);
+        fail_pack(p);
     }
     for (size_t i = 0; i < v->nsuspects; i++)
         pack_blamed(p, &v->suspects[i]);
@@ -344,7 +344,7 @@ pack_presence(msp_pack *p, void **part, size_t size)
     if (p->out == NULL) {
         *part = there ? msp_alloc_zero(1, size) : NULL;
         if (there && *part == NULL)
-            fail(p);
+            fail_pack(p);
     }
     return *part != NULL;
 }
@@ -362,7 +362,7 @@ pack_view(msp_pack *p, msp_arena *arena, msp_str *s)
     s->p = p->failed ? NULL : msp_arena_text(arena, p->at, s->len);
     if (s->p == NULL) {
         s->len = 0;
-        fail(p);
+        fail_pack(p);
         return;
     }
     p->at += s->len;
@@ -389,13 +389,13 @@ pack_comm(msp_pack *p, msp_arena *arena, msp_str name, msp_comm_call *c, const m
         pack_count(p, &c->npeers);
         if (p->out == NULL && c->npeers > (size_t)(p->end - p->at) / sizeof(*c->peers)) {
             c->npeers = 0;
-            fail(p);
+            fail_pack(p);
         }
         if (p->out == NULL && c->npeers > 0)
             c->peers = msp_arena_alloc(arena, c->npeers, sizeof(*c->peers));
         if (c->npeers > 0 && c->peers == NULL) {
             c->npeers = 0;
-            fail(p);
+            fail_pack(p);
         }
         if (c->npeers > 0)
             msp_pack_raw(p, (void *)c->peers, c->npeers * sizeof(*c->peers));
@@ -428,7 +428,7 @@ msp_pack_job(msp_pack *p, msp_job_part **part)
         pack_comm(p, &j->arena, msp_str_of(j->calls[i].name), &j->calls[i].comm, &last);
     }
     if (j->wrong.before > j->ncalls || (j->wrong.is_result && j->wrong.before >= j->ncalls))
-        fail(p);
+        fail_pack(p);
 }
 
 static void
@@ -497,6 +497,6 @@ msp_pack_page(msp_pack *p, msp_page_part **part)
         msp_free(rest.file);
         msp_free(rest.largest_call);
         *part = NULL;
-        fail(p);
+        fail_pack(p);
     }
 }
