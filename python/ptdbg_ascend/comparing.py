@@ -52,8 +52,11 @@ def parse(pkl_file, module_name_prefix=None, *, moudule_name_prefix=None):
     if prefix is None:
         raise TypeError("parse() needs module_name_prefix, the beginning of a call's name")
     _flush()
-    sys.stdout.write(_parse(pkl_file, prefix))
+    text = _parse(pkl_file, prefix)
+    sys.stdout.write(text)
     sys.stdout.flush()
+    if not text:
+        sys.stderr.write("no stack or statistics of a call whose name starts with %s in %s\n" % (prefix, pkl_file))
 
 
 def _flush():

@@ -1,5 +1,6 @@
 """Recording: the calls of the manual, turned into settings of the engine."""
 
+import multiprocessing
 import os
 import time
 
@@ -48,6 +49,7 @@ class _Settings:
         self.names = {}  # file asked for -> file of this process
         self.target = None
         self.no_npu_said = False
+        self.asked, self.off_said = None, False  # what the switch was last turned on with; whether that it recorded nothing was said
 
     @property
     def folder(self):
@@ -129,7 +131,7 @@ def register_hook(model, hook, **kwargs):
         _enable_overflow(npu)
     info("Start mounting the %s hook function to the model." % hook.__name__)
     settings.recorder = legacy.recorder(legacy.PTDBG, _overflow_flag(npu))
-    settings.recorder.on_overflow = _after_overflow
+    settings.recorder.on_overflow, settings.recorder.on_close = _after_overflow, _say_if_empty
     info("The %s hook function is successfully mounted to the model." % hook.__name__)
     settings.target = None
     _apply()
@@ -188,6 +190,10 @@ def set_dump_switch(switch, mode="all", scope=None, api_list=None, filter_switch
     settings = _settings
     settings.switch = dict(switch=switch, mode=mode, scope=scope, api_list=api_list, filter_switch=filter_switch, dump_mode=dump_mode)
     _apply()
+    if switch == "ON":
+        settings.asked = settings.switch
+    elif settings.asked is not None and settings.recorder is not None and not settings.off_said:
+        settings.off_said = _say_if_empty()
     if switch == "OFF" and mode == "list" and settings.recorder is not None:
         info("The number of matched dump is %d" % legacy.probe.legacy_matched())
 
@@ -207,6 +213,21 @@ def _check_switch(switch, mode, scope, api_list, filter_switch, dump_mode):
     need(mode != "stack" or len(scope) <= 2, "mode 'stack' takes a scope of two names at most")
     need(mode != "acl" or len(scope) == 1, "mode 'acl' needs a scope of one name")
     need(mode != "api_list" or api_list, "mode 'api_list' needs an api_list, as ['relu']")
+
+
+def _say_if_empty():
+    """A switch that has recorded nothing so far says why, with the names that there were. Whether it had to."""
+    recorder, asked = _settings.recorder, _settings.asked
+    if _settings.overflow or os.getpid() != recorder.pid or recorder.ended or recorder.recorded():
+        return False
+    if asked is None:
+        if multiprocessing.parent_process() is None:  # else a worker that has run the top of the script
+            warning('Nothing was recorded: set_dump_switch("ON") was never called.')
+    elif asked["mode"] != "acl":  # there the device writes
+        names = asked["api_list"] if asked["mode"] == "api_list" else asked["scope"]
+        warning("Nothing was recorded so far: mode '%s' selects %s, dump_mode '%s'; numbers begin with 0, and these were called: %s."
+                % (asked["mode"], ", ".join(names) or "all", asked["dump_mode"], recorder.called(" ".join(names))))
+    return True
 
 
 def set_backward_input(backward_input):

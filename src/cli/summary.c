@@ -252,6 +252,9 @@ put_no_difference(FILE *out, const msp_compare_result *r)
     print_label(out, "Analysis");
     if (points)
         msp_term_put(out, MSP_STYLE_YELLOW, "saved points are no calls: nothing to analyse; leave out -da");
+    else if (r->nfailed > 0)
+        msp_term_put(out, MSP_STYLE_YELLOW, "none: only %zu of %zu pairs could be compared", r->npairs - r->nfailed,
+                     r->npairs);
     else if (wrong > 0)
         msp_term_put(out, MSP_STYLE_YELLOW, "no call's output differs, but %s row%s: leave out -da to see",
                      msp_format_count(rows, wrong), wrong == 1 ? " does" : "s do");

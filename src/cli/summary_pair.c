@@ -183,6 +183,20 @@ put_next_suspects(FILE *out, const msp_pair_verdict *v)
     }
 }
 
+/* The advisor's text about the suspect, as the manual wants it on the screen and in advisor_{time}.txt: a line each. */
+static void
+put_expert_advice(FILE *out, const msp_compare_pair *p)
+{
+    char *text = p->advice == NULL || p->advised == NULL ? NULL : strdup(p->advice), *rest;
+    const char *title = "Expert Advice";
+
+    for (char *line = text == NULL ? NULL : strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
+        put_sentence(out, title, MSP_STYLE_PLAIN, line);
+        title = "";
+    }
+    free(text);
+}
+
 void
 msp_summary_blamed(FILE *out, const msp_compare_pair *p)
 {
@@ -214,5 +228,6 @@ msp_summary_blamed(FILE *out, const msp_compare_pair *p)
         put_reasons(out, &p->verdict, v);
     msp_summary_errors(out, p, s);
     msp_summary_frames(out, s->stack, s->nstack);
+    put_expert_advice(out, p);
     put_next_suspects(out, &p->verdict);
 }

@@ -136,6 +136,14 @@ def test_a_file_against_a_folder_is_refused(compare, tmp_path):
     assert "The npu_path and bench_path need to be of the same type." in r.text
 
 
+def test_a_pipe_or_device_in_the_place_of_a_dump_is_named(compare, tmp_path):
+    good = write(tmp_path / "d" / "dump.json", dump())
+    os.mkfifo(tmp_path / "dump.json")
+    for npu, bench, odd in ((tmp_path / "dump.json", good, tmp_path / "dump.json"), (good, "/dev/zero", "/dev/zero")):
+        r = compare(npu, bench)
+        assert r.code == 1 and "%s: is a device or pipe, not a regular file" % odd in r.text
+
+
 def test_a_file_of_another_name_is_refused(compare, tmp_path):
     other = write(tmp_path / "stack.json", {})
     r = compare(other, other)

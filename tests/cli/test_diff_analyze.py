@@ -64,6 +64,16 @@ def test_nothing_that_differs_writes_no_analysis(run, files, tmp_path):
     assert files() == ["compare_result_TIME.json"]
 
 
+def test_ranks_that_could_not_be_analysed_are_not_called_alike(run, tmp_path):
+    for side in ("npu", "bench"):
+        for rank in ("rank0", "rank1"):
+            dumps.statistics(tmp_path / side / rank)
+    for rank, told in (("rank0", "none: only 1 of 2 pairs could be compared"), ("rank1", "none: only 0 of 2 pairs could be compared")):
+        (tmp_path / "npu" / rank / "dump.json").write_text("[]")
+        r = run("compare", "npu", "bench", "-o", "out", "-da")
+        assert r.rc == 1 and told in r.out and "no call" not in r.out
+
+
 def test_fail_on_counts_what_was_found(run, tmp_path):
     dumps.statistics(tmp_path / "npu", 2)
     dumps.statistics(tmp_path / "bench")

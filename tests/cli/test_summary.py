@@ -33,6 +33,8 @@ STATISTICS = HEAD % ("statistics", 7, 7) + """  Verdict       Wrong
   Its inputs    equal in all their statistics: this call makes the difference
   Called at     /home/me/train.py:11 in forward
                 y = self.act(x)
+  Expert Advice This is a forward API computation error. Check the computation
+                implementation.
 """ + TAIL + """  Next          dump its tensors in both runs and compare again (config.json):
                 "task": "tensor",
                 "tensor": {"list": ["Functional.relu.0.forward"]}
@@ -49,6 +51,8 @@ REAL = HEAD % ("real data", 4, 4) + """  Verdict       Wrong
   Its inputs    equal to the bit: this call makes the difference
   Called at     /home/me/train.py:11 in forward
                 y = self.act(x)
+  Expert Advice This is a forward API computation error. Check the computation
+                implementation.
 """ + TAIL + """  Next          msprobe explain npu bench Functional.relu.0.forward
 """
 
@@ -61,6 +65,8 @@ MD5 = HEAD % ("md5", 4, 4) + """  Verdict       Wrong: 1 of 4 checksums differ, 
   Its inputs    equal by their checksums: this call makes the difference
   Called at     /home/me/train.py:11 in forward
                 y = self.act(x)
+  Expert Advice This is a forward API computation error. Check the computation
+                implementation.
 """ + TAIL + """  Next          dump its tensors in both runs and compare again (config.json):
                 "task": "tensor",
                 "tensor": {"list": ["Functional.relu.0.forward"]}
@@ -87,6 +93,22 @@ def test_the_summary_answers_the_question(run, tmp_path, make, fault, text):
     verdict = json.loads(run("compare", "npu", "bench", "--json").raw)["pairs"][0]["verdict"]
     assert verdict["sentence"] in " ".join(r.out.split())
     assert max(len(line) for line in r.out.splitlines()) <= 80
+
+
+def test_the_experts_advice_is_on_the_screen_word_for_word(run, tmp_path):
+    both(tmp_path, dumps.statistics, 1)
+    path = tmp_path / "npu/dump.json"
+    doc = json.loads(path.read_text())
+    for call in doc["data"].values():  # other data from the beginning: the advice about an input has three lines
+        for leaf in call["input_args"] + call["output"]:
+            leaf.update({k: leaf[k] * 3 for k in ("Max", "Min", "Mean", "Norm")})
+    path.write_text(json.dumps(doc))
+    r = run("compare", "npu", "bench", "-o", "out")
+    advice, = (tmp_path / "out").glob("advisor_*.txt")
+    told = advice.read_text().partition("Expert Advice: ")[2].partition("\nVerdict: ")[0]
+    assert told.count("\n") == 2 and " ".join(told.split()) in " ".join(r.out.split())
+    assert "Expert Advice" not in run("compare", "npu", "bench", "-o", "out", "-c").out
+    assert "Expert Advice" not in run("compare", "bench", "bench", "-o", "out").out
 
 
 def test_ranks_are_listed_and_the_first_wrong_one_is_described(run, tmp_path):

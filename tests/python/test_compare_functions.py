@@ -55,6 +55,16 @@ def test_the_manuals_example_of_many_ranks(place, capsys):
     assert "[INFO] rank0: 2 rows, 2 matched, 0 wrong" in said
 
 
+def test_the_log_has_the_verdict_of_the_command(place, capsys):
+    dump(place / "npu", 3.0)
+    dump(place / "bench")
+    compare({"npu_json_path": "npu/dump.json", "bench_json_path": "bench/dump.json"}, "out")
+    compare({"npu_json_path": "bench/dump.json", "bench_json_path": "bench/dump.json"}, "out")
+    wrong, same = [line for line in capsys.readouterr().out.splitlines() if "Verdict: " in line]
+    assert "[WARNING] Verdict: Wrong: Functional.relu.0.forward" in wrong
+    assert "[INFO] Verdict: Nothing wrong" in same or "[INFO] Verdict: Identical" in same
+
+
 def test_a_rank_that_is_missing_is_named_and_the_others_are_written(place):
     dump(place / "npu/rank0")
     dump(place / "npu/rank1")
@@ -71,5 +81,10 @@ def test_wrong_arguments_are_named(place):
         compare({"npu_json_path": "a"}, "out")
     with pytest.raises(ValueError, match="is_print_compare_log"):
         compare({"npu_json_path": "a", "bench_json_path": "b", "is_print_compare_log": 1}, "out")
+    for name in ("stack_mode", "auto_analyze", "fuzzy_match", "highlight", "diff_analyze"):
+        with pytest.raises(ValueError, match="%s must be True or False, not 'yes'" % name):
+            compare({"npu_json_path": "a", "bench_json_path": "b"}, "out", **{name: "yes"})
+    with pytest.raises(ValueError, match="highlight"):
+        compare_distributed("a", "b", "out", highlight=1)
     with pytest.raises(TypeError, match="colour"):
         compare_distributed("a", "b", "out", colour=True)

@@ -117,6 +117,19 @@ def test_nothing_is_written_before_a_path_is_set_and_none_changes_nothing(tmp_pa
     assert names(tmp_path / "sub" / "out.pkl") == ["Torch_relu_forward_input.0", "Torch_relu_forward_output"] * 2
 
 
+def test_a_run_without_a_path_says_at_its_end_that_nothing_was_recorded(tmp_path):
+    def body(tool, path):
+        net = TwoLayers()
+        tool.register_acc_cmp_hook(net)
+        tool.set_dump_path(path)
+        net(torch.ones(2, 2))
+
+    without_path = {"DUMP_PATH": ""}
+    said = "nothing was recorded: set_dump_path() was never called"
+    assert record(tmp_path, lambda tool: body(tool, None), env=without_path)[1].count(said) == 1
+    assert "nothing was recorded" not in record(tmp_path, lambda tool: body(tool, "dump.pkl"), env=without_path)[1]
+
+
 def test_a_path_can_be_switched_and_taken_up_again(tmp_path):
     def body(tool):
         for path, f in (("a.pkl", torch.relu), ("b.pkl", torch.exp), ("a.pkl", torch.tanh)):

@@ -330,6 +330,48 @@ def test_an_uncaught_error_is_an_exit_status(tmp_path):
     record(tmp_path, lambda tool: tool.set_dump_switch("on"), status=1)
 
 
+@pytest.mark.parametrize("how, asked, near", [
+    (dict(mode="list", scope=["Torch_rlu_1_forward"]), "mode 'list' selects Torch_rlu_1_forward", "Torch_relu_0_forward"),
+    (dict(mode="api_list", api_list=["lineer"]), "mode 'api_list' selects lineer", "Functional_linear_0_forward"),
+    (dict(mode="stack", scope=["Torch_sort_7", "Torch_relu_9"]), "mode 'stack' selects Torch_sort_7, Torch_relu_9", "Torch_sort_0_forward")])
+def test_a_switch_that_selects_nothing_says_so_with_the_nearest_names(tmp_path, how, asked, near):
+    def body(p):
+        net = Net()
+        p.set_dump_path("dump.pkl")
+        p.register_hook(net, p.acc_cmp_dump)
+        for _ in range(2):
+            p.set_dump_switch("ON", **how)
+            net.step()
+            p.set_dump_switch("OFF")
+
+    said = [line for line in record(tmp_path, body)[1].splitlines() if "Nothing was recorded" in line]
+    assert len(said) == 2, "at the first OFF, and at the end"
+    assert asked in said[0] and near in said[0].partition("were called: ")[2].partition(",")[0]
+
+
+def test_a_switch_that_was_never_turned_on_is_said_at_the_end(tmp_path):
+    def body(p):
+        net = Net()
+        p.set_dump_path("dump.pkl")
+        p.register_hook(net, p.acc_cmp_dump)
+        net.step()
+
+    output = record(tmp_path, body)[1]
+    assert output.count('Nothing was recorded: set_dump_switch("ON") was never called') == 1
+
+
+def test_what_selects_something_is_silent(tmp_path):
+    def body(p):
+        net = Net()
+        p.set_dump_path("dump.pkl")
+        p.register_hook(net, p.acc_cmp_dump)
+        p.set_dump_switch("ON", mode="stack", scope=["Torch_relu_0"])
+        net.step()
+        p.set_dump_switch("OFF")
+
+    assert "Nothing was recorded" not in record(tmp_path, body)[1]
+
+
 def test_seed_all_fixes_the_random_numbers(tmp_path):
     def body(tool):
         tool.seed_all(seed=7)

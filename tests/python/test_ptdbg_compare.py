@@ -93,6 +93,12 @@ def test_compare_distributed_takes_the_optional_arguments_of_compare(dumps, tmp_
     assert table(tmp_path)[0].startswith("compare_result_mine_rank0-rank0_") and not list(tmp_path.glob("advisor*"))
 
 
+def test_parse_says_when_no_call_has_the_name(dumps, tmp_path):
+    path = rank_dir(dumps, "stack_npu") / "api_stack_dump.pkl"
+    _, output = record(tmp_path, lambda tool: tool.parse(str(path), "Torch_sorted_0"))
+    assert "no stack or statistics of a call whose name starts with Torch_sorted_0 in %s" % path in output
+
+
 def test_parse_prints_stack_and_statistics(dumps, tmp_path):
     path = rank_dir(dumps, "stack_npu") / "api_stack_dump.pkl"
     _, output = record(tmp_path, lambda tool: tool.parse(str(path), "Torch_sort_0_forward"))

@@ -2,7 +2,9 @@
 import json
 import os
 import re
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -139,6 +141,18 @@ def test_nothing_is_written_over(dump, tmp_path):
     assert "is there already" in repro(dump["tensor"], "Functional.softmax.0", tmp_path, rc=1).stderr
     assert (tmp_path / "repro_Functional.softmax.0.py").read_text() == before
     assert "msprobe" not in before and oct((tmp_path / "repro_Functional.softmax.0.pt").stat().st_mode & 0o777) == "0o640"
+
+
+def test_where_there_is_no_room_nothing_is_left_and_the_error_says_so(dump, tmp_path):
+    def no_room():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+    out = tmp_path / "out"
+    done = subprocess.run([COMMAND, "repro", str(dump["tensor"]), "Functional.softmax.0", "-o", str(out)], capture_output=True, text=True,
+                          timeout=300, preexec_fn=no_room)
+    assert done.returncode == 1 and "cannot write: File too large; choose another folder with -o" in done.stderr
+    assert os.listdir(out) == []
 
 
 def test_the_tensors_load_with_weights_only(dump, tmp_path):

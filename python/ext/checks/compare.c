@@ -85,14 +85,24 @@ suspect_of(const msp_compare_suspect *s)
 }
 
 static PyObject *
+answer_of(const msp_compare_answer *a)
+{
+    if (a->sentence == NULL)
+        Py_RETURN_NONE;
+    return Py_BuildValue("{sN sN}", "level", text_of(msp_answer_level_text(a->level)), "sentence",
+                         text_of(a->sentence));
+}
+
+static PyObject *
 pair_of(const msp_compare_pair *p)
 {
-    return Py_BuildValue("{sN sN sN sN sN sN sN sL sN sN sN}", "label", text_of(p->label), "npu_path",
+    return Py_BuildValue("{sN sN sN sN sN sN sN sL sN sN sN sN}", "label", text_of(p->label), "npu_path",
                          text_of(p->npu_path), "bench_path", text_of(p->bench_path), "mode",
                          text_of(msp_compare_mode_text(p->mode)), "error",
                          text_of(p->status == MSP_OK ? NULL : p->error), "files", list_of(p->files, p->nfiles),
                          "advised", text_of(p->advised), "advised_line", (long long)p->advised_line, "advice",
-                         text_of(p->advice), "counts", counts_of(&p->counts), "suspect", suspect_of(&p->suspect));
+                         text_of(p->advice), "counts", counts_of(&p->counts), "suspect", suspect_of(&p->suspect),
+                         "verdict", answer_of(&p->answer));
 }
 
 static PyObject *

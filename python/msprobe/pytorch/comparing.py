@@ -5,6 +5,8 @@ from msprobe.core.log import LEVELS, log
 
 # what the manual calls them, and what the keys of a compare file are called
 KEYS = {"npu": ("npu_json_path", "npu_path"), "bench": ("bench_json_path", "bench_path"), "stack": ("stack_json_path", "stack_path")}
+SWITCHES = {"stack": "stack_mode", "advisor": "auto_analyze", "fuzzy": "fuzzy_match", "highlight": "highlight", "analyze": "diff_analyze",
+            "log_rows": "is_print_compare_log"}
 
 
 def compare(input_param, output_path, stack_mode=False, auto_analyze=True, fuzzy_match=False, highlight=False, data_mapping=None,
@@ -22,11 +24,9 @@ def compare(input_param, output_path, stack_mode=False, auto_analyze=True, fuzzy
     for name in ("npu", "bench"):
         if not paths[name]:
             raise ValueError("Missing %s in input_param, please check!" % KEYS[name][0])
-    rows = input_param.get("is_print_compare_log", True)
-    if not isinstance(rows, bool):
-        raise ValueError("is_print_compare_log must be True or False, not %r" % (rows,))
     return _run(paths["npu"], paths["bench"], output_path, stack=stack_mode, stack_path=paths["stack"], advisor=auto_analyze,
-                fuzzy=fuzzy_match, highlight=highlight, data_mapping=data_mapping, analyze=diff_analyze, log_rows=rows)
+                fuzzy=fuzzy_match, highlight=highlight, data_mapping=data_mapping, analyze=diff_analyze,
+                log_rows=input_param.get("is_print_compare_log", True))
 
 
 def compare_distributed(npu_dump_dir, bench_dump_dir, output_path, **kwargs):
@@ -41,6 +41,9 @@ def compare_distributed(npu_dump_dir, bench_dump_dir, output_path, **kwargs):
 
 
 def _run(npu, bench, output_path, **options):
+    for name in SWITCHES:
+        if not isinstance(options.get(name, False), bool):
+            raise ValueError("%s must be True or False, not %r" % (SWITCHES[name], options[name]))
     pairs = _compare(npu, bench, output_path, log=lambda level, text: log.log(_LEVEL.get(level, 20), "%s", text), **options)
     for pair in pairs:
         _tell(pair)
@@ -53,6 +56,9 @@ _LEVEL = dict(zip(("DEBUG", "INFO", "WARNING", "ERROR"), (LEVELS["0"], LEVELS["1
 def _tell(pair):
     counts, first, place = pair["counts"], pair["suspect"], pair["label"] + ": " if pair["label"] else ""
     log.info("%s%d rows, %d matched, %d wrong", place, counts["rows"], counts["matched"], counts["wrong"])
+    if pair["verdict"] is not None:
+        tell = log.warning if pair["verdict"]["level"] == "wrong" else log.info
+        tell("%sVerdict: %s", place, pair["verdict"]["sentence"])
     if first is not None:
         log.warning("%sthe first wrong row is %s (%s)", place, first["npu_name"], first["verdict"])
     if pair["advice"]:

@@ -9,6 +9,7 @@ import os
 import sys
 import time
 import traceback
+from difflib import SequenceMatcher
 from types import SimpleNamespace
 
 from msprobe._core import probe
@@ -52,6 +53,7 @@ class LegacyRecorder(Recorder):
         self.form = form
         self.on_kernel = None  # (function, args, kwargs) -> result, for the chosen call
         self.on_overflow = None  # (name), after it was written
+        self.on_close = None  # (), before the process ends
         self.overflow_flag = overflow_flag
         super().__init__(SimpleNamespace(task="tensor", level="L1", api_list="ptdbg" if form == PTDBG else "hooks"))
         probe.rules()
@@ -98,10 +100,22 @@ class LegacyRecorder(Recorder):
         if os.getpid() == self.pid and not self.ended:
             probe.legacy_rules(self.form, **rules)
 
+    def recorded(self):
+        """How many calls have been written so far."""
+        return probe.counts()["records"]
+
+    def called(self, like):
+        """The first call of each function, as the older tools name it: those most like a name that selected nothing."""
+        names = [name.replace(".", self.separator) for name in probe.called()]
+        self._names_called = sorted(names, key=lambda name: -SequenceMatcher(None, name.lower(), like.lower()).ratio())
+        return self._called()
+
     def close(self):
         if os.getpid() != self.pid:
             return
         self._pause()
+        if self.on_close is not None and not self.ended:
+            self.on_close()
         probe.legacy_rules(self.form, muted=True)
         if self._opened:
             self.flush()

@@ -3,6 +3,7 @@
 The script (standalone.py with the call filled in) and its tensors need torch and nothing of ours, so that whoever looks
 after a kernel can run them.
 """
+import io
 import json
 import math
 import os
@@ -152,13 +153,25 @@ def write(dump, name, folder):
             raise FileExistsError("%s is there already: nothing is written over; choose another -o" % path)
     text, tensors = script_of(call, os.path.basename(paths[0]), os.path.basename(paths[1]))
     os.makedirs(folder, mode=0o750, exist_ok=True)
-    tensors = {part: {k: t.clone() for k, t in held.items()} for part, held in tensors.items()}
-    torch.save(tensors, paths[1])
-    os.chmod(paths[1], 0o640)
-    with open(paths[0], "x", encoding="utf-8") as f:
-        f.write(text)
-    os.chmod(paths[0], 0o640)
+    held = io.BytesIO()  # torch.save() into a file says nothing of why it cannot be written
+    torch.save({part: {k: t.clone() for k, t in kept.items()} for part, kept in tensors.items()}, held)
+    write_both(paths, (text.encode(), held.getbuffer()))
     return paths
+
+
+def write_both(paths, contents):
+    """Both files, or none."""
+    made = []
+    try:
+        for path, content in zip(paths, contents):
+            with open(path, "xb") as f:
+                made.append(path)
+                os.fchmod(f.fileno(), 0o640)
+                f.write(content)
+    except OSError as e:
+        for path in made:
+            os.unlink(path)
+        raise OSError("%s: cannot write: %s; choose another folder with -o" % (path, e.strerror)) from None
 
 
 def main():

@@ -10,6 +10,7 @@ Old scripts import it as torch_npu.hooks. Either run them with
 or call msprobe.torch_npu_hooks.register_import_path() before they import it. Neither hides a torch_npu that is installed. See docs/legacy.md.
 """
 
+import multiprocessing
 import os
 import weakref
 
@@ -78,13 +79,21 @@ def register_acc_cmp_hook(model, dump_path=None):
     """Record the modules of model that have none inside, too."""
     assert hasattr(model, "named_modules"), "Please register hooks to nn.Module."
     recorder = legacy.recorder(legacy.HOOKS)
+    recorder.on_close = _say_if_empty
     for _, module in model.named_modules():
         if not any(True for _ in module.children()) and module not in _hooked:
             _hooked.add(module)
             module.register_forward_hook(_Hook(_recorder_of("Module_" + type(module).__name__)))
     if dump_path is None and not recorder._opened:
-        dump_path = os.environ.get("DUMP_PATH")
+        dump_path = os.environ.get("DUMP_PATH") or None
     set_dump_path(dump_path)
+
+
+def _say_if_empty():
+    recorder = legacy.current()
+    if not recorder.recorded() and multiprocessing.parent_process() is None:  # else a worker that has run the top of the script
+        log.warning("nothing was recorded: %s", "no listed function was called after set_dump_path()" if _names
+                    else "set_dump_path() was never called, and DUMP_PATH is not set")
 
 
 def _recorder_of(name):

@@ -540,6 +540,9 @@ check_kinds(const msp_compare_options *opt, msp_error *err)
 {
     msp_path_kind n = msp_path_kind_of(opt->npu_path), b = msp_path_kind_of(opt->bench_path);
 
+    if (n == MSP_PATH_OTHER || b == MSP_PATH_OTHER)
+        return msp_error_set(err, MSP_E_IO, "%s: is a device or pipe, not a regular file",
+                             n == MSP_PATH_OTHER ? opt->npu_path : opt->bench_path);
     if (n != MSP_PATH_NONE && b != MSP_PATH_NONE && n != b)
         return msp_error_set(err, MSP_E_INVALID,
                              "The npu_path and bench_path need to be of the same type. %s is a %s, %s is a %s",
