@@ -8,7 +8,7 @@ from mindspore import nn, ops
 
 from msprobe.core.config import wrong
 from msprobe.mindspore.apis import EVERY, Api
-from msprobe.mindspore.calls import Call, sequence
+from msprobe.mindspore.calls import Call
 
 CELL = Api("", ())
 # where it is offered, a call that an exception ends is told, too
@@ -59,15 +59,13 @@ class Tokens:
 
 
 class _Known:
-    """A cell of the model: its name, its hooks, and the calls of this step that backward has not come to yet."""
+    """A cell of the model: its name and its hooks."""
 
-    __slots__ = ("name", "cell", "handles", "forwards", "backwards")
+    __slots__ = ("name", "cell", "handles")
 
     def __init__(self, name, cell):
         self.name, self.cell = name, cell
         self.handles = []
-        self.forwards = []  # (number, parent, serial, that of the last call inside)
-        self.backwards = []  # (name, record) of those whose backward has begun
 
     def detach(self):
         for handle in self.handles:
@@ -134,26 +132,29 @@ class Cells:
     def _attach_cell(self, known):
         cell, handles = known.cell, known.handles
         handles.append(cell.register_forward_pre_hook(lambda _, args, kwargs=None: self._before(known, args, kwargs or {}), with_kwargs=True))
-        handles.append(cell.register_forward_hook(lambda _, args, kwargs, output=None: self._after(known, output), **HOOK))
+        has_bprop, cell.has_bprop = cell.has_bprop, False  # MindSpore takes no such hook for cells with a bprop(), and calls it if there is one
+        try:
+            handles.append(cell.register_forward_hook(lambda _, args, kwargs, output=None: self._after(known, output), **HOOK))
+        finally:
+            cell.has_bprop = has_bprop
         if self._recorder.backward and not self._recorder.structure:
-            handles.append(cell.register_backward_pre_hook(lambda _, incoming: self._begin_backward(known, incoming)))
-            handles.append(cell.register_backward_hook(lambda _, outgoing, incoming: self._end_backward(known, outgoing)))
             self._attach_parameters(known)
 
     def _before(self, known, args, kwargs):
         recorder = self._recorder
-        if recorder.is_recording():
-            number = recorder.count(known.name)
-            call = Call(recorder, CELL, "%s.forward.%d" % (known.name, number), args, kwargs, known.cell)
-            call.before()
-            self.open.append(call.name)
-            self._calls.append((known, call, number, recorder.gradients.next_serial(), sys.exc_info()[1]))
+        if not recorder.is_recording():
+            return None
+        call = Call(recorder, CELL, "%s.forward.%d" % (known.name, recorder.count(known.name)), args, kwargs, known.cell)
+        call.before()
+        self.open.append(call.name)
+        self._calls.append((known, call, sys.exc_info()[1]))
+        return call.args, call.kwargs
 
     def _after(self, known, output):
         if not self._recorder.is_recording():
             return
         while self._calls:
-            other, call, number, serial, error = self._calls.pop()
+            other, call, error = self._calls.pop()
             self.open.pop()
             if other is not known:  # an exception has ended it, and nobody was told
                 call.raised()
@@ -161,46 +162,10 @@ class Cells:
                 call.raised()
                 return
             else:
-                known.forwards.append((number, call.parent, serial, self._recorder.gradients.serial))
                 call.after(output, {k: p for k, p in known.cell._params.items() if p is not None})
                 return
 
-    # ---- backward ------------------------------------------------------------------------------------------------------------------
-
-    def _begin_backward(self, known, incoming):
-        """What enters is measured now: where a cell has no gradient to hand on, MindSpore may never tell that its backward is over."""
-        recorder = self._recorder
-        if not recorder.active or not known.forwards:
-            return
-        number, parent, serial, last = known.forwards.pop()
-        name = "%s.backward.%d" % (known.name, number)
-        record = {}
-        known.backwards.append((name, record))
-        try:
-            recorder.gradients.finish(last)
-            recorder.enter(name)
-            if not recorder.selects(name) or recorder.overflow:
-                return
-            if recorder.inputs:
-                record["input"] = recorder.measure(name + ".input", sequence(incoming), recorder.saves(name))[0]
-            if recorder.outputs:
-                record["output"] = [None]
-            parent = None if parent is None else parent.replace(".forward.", ".backward.")
-            recorder.gradients.add(serial, lambda: recorder.put(name, record, 0, parent))
-        except Exception as e:
-            recorder.failed(name, e)
-
-    def _end_backward(self, known, outgoing):
-        recorder = self._recorder
-        if not recorder.active or not known.backwards:
-            return
-        name, record = known.backwards.pop()
-        try:
-            if "output" in record:
-                record["output"] = recorder.measure(name + ".output", sequence(outgoing), recorder.saves(name))[0]
-            recorder.leave(name)  # its record waits: without a gradient to hand on it may be told before those of what is inside
-        except Exception as e:
-            recorder.failed(name, e)
+    # ---- parameters ----------------------------------------------------------------------------------------------------------------
 
     def _attach_parameters(self, known):
         """The gradients of a cell's own parameters."""

@@ -96,6 +96,7 @@ class Recorder:
         self.structure = config.task == "structure"
         self.overflow = config.task == "overflow_check"
         self._construct = config.level in ("L0", "mix")
+        self.watches_cells = not self.overflow or config.level == "L0"  # elsewhere the call inside is named
         self.gradients = Gradients(self)
         self.pending = Pending(self)
         self.cells = Cells(self)
