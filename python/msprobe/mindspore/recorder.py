@@ -29,6 +29,7 @@ from msprobe.mindspore.apis import EVERY, Api, Compiled, Registry
 from msprobe.mindspore.calls import Call, Pending
 from msprobe.mindspore.cells import Cells, Tokens, check_models, check_range, is_cell
 from msprobe.mindspore.gradients import Gradients, watch
+from msprobe.mindspore.options import device
 from msprobe.mindspore.ranks import current_rank, is_selected, world_size
 from msprobe.mindspore.stacks import Stacks
 
@@ -52,8 +53,9 @@ def version():
 
 
 def _has_addresses():
-    """Whether every tensor has an address. Before 2.8 those that Python made have none until they are used, and to ask prints an error."""
-    return version() >= (2, 8)
+    """Whether every tensor has an address in this process's memory: a device's own memory cannot be read by it. Before 2.8 tensors that Python made have
+    none until they are used, and to ask prints an error."""
+    return version() >= (2, 8) and device() == "CPU"
 
 
 def _is_blocking():
