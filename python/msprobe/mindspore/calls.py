@@ -80,6 +80,7 @@ class Call:
                 return
             if recorder.structure:
                 recorder.dump.site(self.name, self.stack, self.parent)
+                recorder.summary.records += 1
                 return
             handles = _handles(result) if self.api.is_collective else ()
             if handles and recorder.outputs:

@@ -32,6 +32,7 @@ from msprobe.mindspore.gradients import Gradients, watch
 from msprobe.mindspore.options import device
 from msprobe.mindspore.ranks import current_rank, is_selected, world_size
 from msprobe.mindspore.stacks import Stacks
+from msprobe.mindspore.summary import Summary
 
 try:
     from mindspore.graph.api import _pynative_executor
@@ -86,10 +87,13 @@ class Recorder:
         self.pid = os.getpid()
         self.rank = None
         self.dump = None
-        self._has_unit = self._opened = False
+        self._folder = None
+        self._has_unit = self._opened = self._closed = False
         self._local = threading.local()
         self._counts = {}
         self._errors = set()
+        self._failure = None  # why recording has ended before its time
+        self.summary = Summary(config)
         self._tokens = None
         self._in_scope = not config.scope
         self._called = {}
@@ -134,7 +138,7 @@ class Recorder:
             self._end(e)
 
     def _end(self, error):
-        self.ended = True
+        self.ended, self._failure = True, str(error)
         self._pause()
         log.error("recording has ended: %s. Training goes on.", error)
 
@@ -198,6 +202,7 @@ class Recorder:
                 self.dump.fill(place, name, record)
             else:
                 self.dump.commit(name, record, stack, parent)
+            self.summary.records += 1
         except Exception as e:
             self.failed(name, e)
 
@@ -261,6 +266,7 @@ class Recorder:
 
     def save(self, variable, name, backward):
         config = self.config
+        self.summary.saves += 1
         why = check_point(variable, name, backward, TensorPy)
         if why and self.loop == 0:
             raise wrong("save(): " + why)
@@ -285,6 +291,7 @@ class Recorder:
             self.dump.fill(place, record, value)
         else:
             self.dump.commit(record, self.snapshot(value, name), 0, None)
+        self.summary.records += 1
 
     def reserve(self):
         return self.dump.reserve()
@@ -299,14 +306,25 @@ class Recorder:
             check_range(token_range, models)
         if model is not None:
             self.model = model
-        if self.ended or self.active or self._tokens or self.config.level == "debug" or os.getpid() != self.pid or not self._is_step():
-            return
-        if not self._has_unit and not self._open_unit():
+        if not self._begins_a_step() or (not self._has_unit and not self._open_unit()):
             return
         if token_range is not None:
             self._tokens = Tokens(self, models[0], token_range)
         else:
             self.resume()
+
+    def _begins_a_step(self):
+        """Whether start() has something to do; what it says when not."""
+        if self.ended or self.config.level == "debug" or os.getpid() != self.pid:
+            return False
+        if self.active or self._tokens:
+            self.summary.say_once("twice", "start() was called again before stop(); recording goes on as it was")
+            return False
+        self.summary.note_start(self.loop)
+        if self.config.step and self.loop > max(self.config.step):
+            self.ended = True
+            log.info("msprobe ends successfully.")
+        return self._is_step()
 
     def _is_step(self):
         return not self.config.step or self.loop in self.config.step
@@ -317,8 +335,9 @@ class Recorder:
             self.rank = current_rank()
             set_rank(self.rank)
         if not is_selected(self.config.rank):
-            self._say_once("rank", "nothing is recorded here: rank selects %s, and this process %s", self.config.rank,
-                           "has no rank" if self.rank is None else "is rank %d" % self.rank)
+            self.summary.is_other_rank = True
+            self.summary.say_once("rank", "nothing is recorded here: rank selects %s, and this process %s", self.config.rank,
+                                  "has no rank" if self.rank is None else "is rank %d" % self.rank)
             return False
         try:
             self._make_unit()
@@ -341,16 +360,11 @@ class Recorder:
             self.dump = open_dump(config.dump_path, _writer_path(), TensorPy, typing.Type, DTYPES, _has_addresses())
             self._stacks = Stacks(self.dump)
             if not self.structure and not _is_blocking():
-                self._say_once("slow", SLOW)
+                self.summary.say_once("slow", SLOW)
         self.dump.unit(self._folder, config.task, config.level, data or None, data, config.summary_mode == "md5", not self.structure, config.level == "debug")
         self._has_unit = True
         self._values_before = self.dump.values
         self._in_scope = not config.scope
-
-    def _say_once(self, key, text, *values):
-        if key not in self._errors:
-            self._errors.add(key)
-            log.warning(text, *values)
 
     def resume(self):
         self._local.busy = False
@@ -409,17 +423,23 @@ class Recorder:
         self.loop += 1
 
     def close(self):
-        if os.getpid() != self.pid or self.dump is None:
+        if os.getpid() != self.pid or self._closed:
             return
-        self.stop()
-        if self._has_unit:
-            self._points.step()
-        self.dump.end_unit()
-        self.dump.close()
+        self._closed = True
+        if self.dump is not None:
+            self.stop()
+            if self._has_unit:
+                self._points.step()
+            self.dump.end_unit()
+            self.dump.close()
         self.dump, self._has_unit, self.ended = None, False, True
+        self.summary.say_at_the_end(self._names_called(), self._folder and os.path.basename(self._folder), self._failure, self.overflows)
 
     def _say_if_empty(self):
         if self.structure or self.overflow or self.dump.values > self._values_before:
             return
-        self._say_once("empty", "nothing was recorded in step %d; list is %s, scope is %s; names that were called: %s", self.loop, self.config.list,
-                       self.config.scope, ", ".join(list(self._called)[:8]) or "none")
+        self.summary.say_once("empty", "nothing was recorded in step %d; list is %s, scope is %s; names that were called: %s", self.loop, self.config.list,
+                              self.config.scope, self._names_called())
+
+    def _names_called(self):
+        return ", ".join(list(self._called)[:8]) or "none"
