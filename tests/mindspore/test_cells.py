@@ -89,3 +89,48 @@ net(x - 1)
     done = run(tmp_path, script, task="overflow_check", level="L0", part={"overflow_nums": 1})
     assert "1 overflow(s)" in done.stderr, done.stdout + done.stderr
     assert list(read(tmp_path)["data"]) == ["Cell.1.Log.forward.0"]
+
+
+def test_gradients_of_parameters_that_come_several_times_are_numbered(tmp_path):
+    script = """
+net = nn.SequentialCell(nn.Dense(3, 2), nn.Dense(3, 2))
+def one(t):
+    return net[0](t * 2).sum()
+debugger.start(net)
+for _ in range(2):
+    mindspore.value_and_grad(one, None, net[0].trainable_params())(x)
+    x = x * 2
+debugger.stop()
+"""
+    done = run(tmp_path, script, task="tensor", level="L0")
+    data = read(tmp_path)["data"]
+    found = {name: record["weight"][0] for name, record in data.items() if "parameters_grad" in name}
+    assert {name: leaf["Max"] for name, leaf in found.items()} == {"Cell.0.Dense.parameters_grad": 4.0, "Cell.0.Dense.parameters_grad.1": 8.0}, done.stdout
+    assert len({leaf["data_name"] for leaf in found.values()}) == 2
+
+
+def test_cells_in_several_threads_have_their_own_parents_and_outputs(tmp_path):
+    script = """
+import threading
+class Slow(nn.Cell):
+    def construct(self, t):
+        meet.wait()
+        t = mint.exp(t)
+        meet.wait()
+        return t
+meet = threading.Barrier(3)
+net = nn.SequentialCell(nn.SequentialCell(Slow()))
+mint.exp(x).asnumpy()  # MindSpore itself begins to run in one thread
+debugger.start(net)
+threads = [threading.Thread(target=lambda: net(x)) for _ in range(3)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+debugger.stop()
+"""
+    done = run(tmp_path, script, level="mix")
+    data, construct = read(tmp_path)["data"], read(tmp_path, file="construct.json")
+    assert len(data) == 9 and all("output" in record for record in data.values()), done.stdout + done.stderr
+    assert sorted(construct["Mint.exp.%d.forward" % i] for i in range(3)) == ["Cell.0.0.Slow.forward.%d" % i for i in range(3)]
+    assert sorted(construct["Cell.0.0.Slow.forward.%d" % i] for i in range(3)) == ["Cell.0.SequentialCell.forward.%d" % i for i in range(3)]

@@ -3,6 +3,7 @@
 import contextlib
 import inspect
 import sys
+import threading
 
 from mindspore import nn, ops
 
@@ -73,6 +74,20 @@ class _Known:
         self.handles = []
 
 
+class _Running(threading.local):
+    """The calls of a thread that run now, outermost first: (_Known, Call, the exception that was handled when it began)."""
+
+    def __init__(self):
+        self.calls = []
+
+
+class _ParameterGradients:
+    """Those of one cell's own parameters, of one backward: parameter -> tokens or None."""
+
+    def __init__(self, name, keys):
+        self.name, self.tokens = name, dict.fromkeys(keys)
+
+
 class Cells:
     """Hooks on the cells below the models given to start(); the models themselves are not recorded."""
 
@@ -81,9 +96,8 @@ class Cells:
         self._cells = []
         self._primitives = []  # (object, its class)
         self._classes = {}
-        self._gradients = {}  # name -> {parameter: tokens or None}
-        self._calls = []  # those that run now, outermost first
-        self.open = []  # their names
+        self._gradients = {}  # name of a cell's record -> _ParameterGradients that are not all there yet
+        self._running = _Running()
 
     def attach(self, models, has_numbers, cells, primitives):
         """has_numbers: names begin with the place of the model in the list that start() was given."""
@@ -104,18 +118,21 @@ class Cells:
         self._cells, self._primitives = [], []
         for name in list(self._gradients):
             self._put_gradients(name)
-        self._calls, self.open = [], []
+        self._running = _Running()
 
     def end(self):
         """Calls that an exception has ended, of which nobody was told: what went in is recorded."""
-        while self._calls:
-            self._calls.pop()[1].raised()
-            self.open.pop()
+        while self._running.calls:
+            self._running.calls.pop()[1].raised()
+
+    def innermost(self):
+        """The name of the call that runs, "" for none."""
+        return self._running.calls[-1][1].name if self._running.calls else ""
 
     @contextlib.contextmanager
     def away(self, owner):
         """While a function of owner is compiled (None: any): MindSpore would compile our hooks, too. Cells that run now are outside of it."""
-        running = {id(call[0]) for call in self._calls}
+        running = {id(known) for known, _, _ in self._running.calls}
         inside = {id(cell) for _, cell in owner.cells_and_names()} if is_cell(owner) else None
         away = [known for known in self._cells if known.handles and id(known) not in running and (inside is None or id(known.cell) in inside)]
         for known in away:
@@ -146,16 +163,14 @@ class Cells:
             return None
         call = Call(recorder, CELL, "%s.forward.%d" % (known.name, recorder.count(known.name)), args, kwargs, known.cell)
         call.before()
-        self.open.append(call.name)
-        self._calls.append((known, call, sys.exc_info()[1]))
+        self._running.calls.append((known, call, sys.exc_info()[1]))
         return call.args, call.kwargs
 
     def _after(self, known, output):
         if not self._recorder.is_recording():
             return
-        while self._calls:
-            other, call, error = self._calls.pop()
-            self.open.pop()
+        while self._running.calls:
+            other, call, error = self._running.calls.pop()
             if other is not known:  # an exception has ended it, and nobody was told
                 call.raised()
             elif sys.exc_info()[1] is not error:
@@ -178,19 +193,24 @@ class Cells:
         recorder = self._recorder
         if not recorder.selects(name) or recorder.overflow:
             return
+        got = self._gradients.get(name)
+        if got is not None and got.tokens[key] is not None:  # of another backward
+            self._put_gradients(name)
+            got = None
+        if got is None:
+            number = recorder.count(name)
+            got = self._gradients[name] = _ParameterGradients("%s.%d" % (name, number) if number else name, keys)
         try:
-            tokens = recorder.measure("%s.%s" % (name, key), gradient, recorder.saves(name))[0]
+            got.tokens[key] = recorder.measure("%s.%s" % (got.name, key), gradient, recorder.saves(name))[0]
         except Exception as e:
             recorder.failed(name, e)
             return
-        got = self._gradients.setdefault(name, dict.fromkeys(keys))
-        got[key] = tokens
-        if None not in got.values():
+        if None not in got.tokens.values():
             self._put_gradients(name)
 
     def _put_gradients(self, name):
         got = self._gradients.pop(name)
-        self._recorder.put(name, {key: [tokens] for key, tokens in got.items() if tokens is not None}, 0, None)
+        self._recorder.put(got.name, {key: [tokens] for key, tokens in got.tokens.items() if tokens is not None}, 0, None)
 
     # ---- Primitives ----------------------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ undone, so it is never switched here.
 
 import atexit
 import contextlib
+import itertools
 import os
 import shutil
 import sysconfig
@@ -165,9 +166,8 @@ class Recorder:
         return self.config.task == "tensor" or any(item in name for item in self.config.tensor_list)
 
     def count(self, name):
-        number = self._counts.get(name, 0)
-        self._counts[name] = number + 1
-        return number
+        """Its number among the calls of this name, in whatever thread."""
+        return next(self._counts.setdefault(name, itertools.count()))
 
     def has_gradients(self):
         return self.backward and not self.structure and (_pynative_executor.grad_flag() or _pynative_executor.requires_grad())
@@ -181,7 +181,7 @@ class Recorder:
         """The cell that runs; None: construct.json says nothing of it."""
         if not self._construct:
             return None
-        return self.cells.open[-1] if self.cells.open else ""
+        return self.cells.innermost()
 
     def measure(self, name, value, save):
         """The tokens of a value, and whether a tensor in it holds inf or NaN. save: its tensors go into files that begin with name.
