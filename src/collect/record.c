@@ -228,8 +228,8 @@ stats_form(const msp_tensor_note *note)
         return STATS_NONE;
     if (c == MSP_CLASS_BOOL)
         return STATS_BOOL;
-    if (c == MSP_CLASS_COMPLEX)
-        return STATS_COMPLEX;
+    if (c == MSP_CLASS_COMPLEX && (note->type == NULL || strncmp(note->type, "mindspore.", 10) != 0))
+        return STATS_COMPLEX; /* MindSpore's dumps have the norm, too */
     if (c == MSP_CLASS_INT)
         return msp_dtype_is_signed_int(note->shape_of->dtype) ? STATS_SIGNED : STATS_UNSIGNED;
     return STATS_FLOAT;

@@ -14,7 +14,7 @@ typedef enum tensor_stats_form {
     STATS_BOOL,     /* Max and Min as booleans, Mean and Norm null */
     STATS_SIGNED,   /* int64 extremes, double mean and norm */
     STATS_UNSIGNED, /* uint64 extremes, double mean and norm */
-    STATS_COMPLEX,  /* three doubles, of the moduli; Norm null */
+    STATS_COMPLEX,  /* three doubles, of the moduli; Norm null, as in the original's dumps of PyTorch */
     STATS_LOST      /* four nulls, where room was kept for statistics that never came */
 } tensor_stats_form;
 

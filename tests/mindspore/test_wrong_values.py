@@ -14,6 +14,10 @@ WRONG = [
     ("graph", dict(level="L2", task="tensor", part={"data_mode": ["forward"]}), "data_mode is"),
     ("graph", dict(level="L2", task="tensor", part={"scope": ["a", "b"]}), "scope is"),
     ("graph", dict(level="L2", task="tensor", part={"file_format": "pt"}), 'file_format is "pt"'),
+    ("graph", dict(level="L2", task="tensor", part={"list": ["MatMul", "name-regex((fc"]}), 'list has "name-regex((fc"'),
+    ("graph", dict(level="L2", task="tensor", part={"list": ["name-regex(*fc)"]}), 'list has "name-regex(*fc)"'),
+    ("graph", dict(level="L2", task="tensor", part={"list": [""]}), 'list has ""'),
+    ("graph", dict(level="L2", task="statistics", part={"tensor_list": ["MatMul"]}), "tensor_list is ['MatMul']"),
     ("graph", dict(level="L2", task="overflow_check"), 'task is "overflow_check"'),
     ("graph", dict(level="L2", task="overflow_check", part={"check_mode": "some"}), 'check_mode is "some"'),
     ("", dict(level="L2", task="tensor", part={"list": ["Mint.add.0.forward"]}), 'level is "L2"'),
@@ -33,6 +37,8 @@ WRONG = [
     ("", dict(task="free_benchmark", level="L0"), 'level is "L0"'),
     ("", dict(task="free_benchmark", part={"scope": ["Mint.add.0"]}), "scope is"),
     ("", dict(task="free_benchmark", part={"if_preheat": True}), "if_preheat is"),
+    ("", dict(task="free_benchmark", part={"preheat_step": -1}), "preheat_step is -1"),
+    ("", dict(task="free_benchmark", part={"max_sample": "many"}), "max_sample is 'many'"),
     ("", dict(part={"data_mode": ["inputs"]}), "data_mode"),
     ("", dict(rank=[-1]), "rank"),
     ("", dict(step="x"), "step"),
@@ -99,6 +105,8 @@ for level, given in ((None, (0, 1)), (None, (3, 1))):
 def test_keys_that_are_for_pytorch_only_are_told(tmp_path):
     output = run(tmp_path, "", seed=1234, is_deterministic=True).stdout
     assert output.count("is for PyTorch only and not used; call seed_all()") == 2
+    output = run(tmp_path, "", task="free_benchmark", part={"preheat_step": 3, "max_sample": 20}).stdout
+    assert '"preheat_step" is for PyTorch only' in output and "max_sample" not in output
     assert "PyTorch only" not in run(tmp_path, "").stdout
 
 

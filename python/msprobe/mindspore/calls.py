@@ -26,7 +26,7 @@ class Call:
     __slots__ = ("recorder", "api", "name", "args", "kwargs", "record", "is_selected", "save", "stack", "parent", "cell", "gradients")
 
     def __init__(self, recorder, api, name, args, kwargs, cell=None):
-        """cell: the one that is called; then there are no gradients to follow here."""
+        """cell: the one that is called."""
         self.recorder, self.api, self.name, self.args, self.kwargs, self.cell = recorder, api, name, args, kwargs, cell
         self.record, self.gradients, self.is_selected, self.save, self.stack, self.parent = {}, None, False, False, 0, None
 
@@ -42,9 +42,10 @@ class Call:
         except Exception as e:
             self._was_not_read("inputs", e)
         try:
-            if self.cell is None and recorder.has_gradients():
+            if (self.cell is None or recorder.watches_cells) and recorder.has_gradients():
+                kinds = (tuple, list) if self.cell is None else (tuple,)  # a cell may write to a list that it is given
                 self.gradients, self.args, self.kwargs = recorder.gradients.follow_inputs(self.name, self.stack, self.parent, self.args, self.kwargs,
-                                                                                           self.api.written)
+                                                                                           self.api.written, kinds)
         except Exception as e:
             recorder.failed(self.name, e)
 
@@ -79,6 +80,7 @@ class Call:
                 return
             if recorder.structure:
                 recorder.dump.site(self.name, self.stack, self.parent)
+                recorder.summary.records += 1
                 return
             handles = _handles(result) if self.api.is_collective else ()
             if handles and recorder.outputs:
@@ -101,7 +103,7 @@ class Call:
         recorder = self.recorder
         part, save = recorder.measure, self.save
         if recorder.overflow:
-            if self.cell is not None or not part(self.name, results, False)[1]:
+            if (self.cell is not None and not recorder.watches_cells) or not part(self.name, results, False)[1]:
                 return
             save = True
             if not self.record:

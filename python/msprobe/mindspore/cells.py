@@ -3,12 +3,13 @@
 import contextlib
 import inspect
 import sys
+import threading
 
 from mindspore import nn, ops
 
 from msprobe.core.config import wrong
 from msprobe.mindspore.apis import EVERY, Api
-from msprobe.mindspore.calls import Call, sequence
+from msprobe.mindspore.calls import Call
 
 CELL = Api("", ())
 # where it is offered, a call that an exception ends is told, too
@@ -59,20 +60,32 @@ class Tokens:
 
 
 class _Known:
-    """A cell of the model: its name, its hooks, and the calls of this step that backward has not come to yet."""
+    """A cell of the model: its name and its hooks."""
 
-    __slots__ = ("name", "cell", "handles", "forwards", "backwards")
+    __slots__ = ("name", "cell", "handles")
 
     def __init__(self, name, cell):
         self.name, self.cell = name, cell
         self.handles = []
-        self.forwards = []  # (number, parent, serial, that of the last call inside)
-        self.backwards = []  # (name, record) of those whose backward has begun
 
     def detach(self):
         for handle in self.handles:
             handle.remove()
         self.handles = []
+
+
+class _Running(threading.local):
+    """The calls of a thread that run now, outermost first: (_Known, Call, the exception that was handled when it began)."""
+
+    def __init__(self):
+        self.calls = []
+
+
+class _ParameterGradients:
+    """Those of one cell's own parameters, of one backward: parameter -> tokens or None."""
+
+    def __init__(self, name, keys):
+        self.name, self.tokens = name, dict.fromkeys(keys)
 
 
 class Cells:
@@ -83,9 +96,8 @@ class Cells:
         self._cells = []
         self._primitives = []  # (object, its class)
         self._classes = {}
-        self._gradients = {}  # name -> {parameter: tokens or None}
-        self._calls = []  # those that run now, outermost first
-        self.open = []  # their names
+        self._gradients = {}  # name of a cell's record -> _ParameterGradients that are not all there yet
+        self._running = _Running()
 
     def attach(self, models, has_numbers, cells, primitives):
         """has_numbers: names begin with the place of the model in the list that start() was given."""
@@ -106,18 +118,21 @@ class Cells:
         self._cells, self._primitives = [], []
         for name in list(self._gradients):
             self._put_gradients(name)
-        self._calls, self.open = [], []
+        self._running = _Running()
 
     def end(self):
         """Calls that an exception has ended, of which nobody was told: what went in is recorded."""
-        while self._calls:
-            self._calls.pop()[1].raised()
-            self.open.pop()
+        while self._running.calls:
+            self._running.calls.pop()[1].raised()
+
+    def innermost(self):
+        """The name of the call that runs, "" for none."""
+        return self._running.calls[-1][1].name if self._running.calls else ""
 
     @contextlib.contextmanager
     def away(self, owner):
         """While a function of owner is compiled (None: any): MindSpore would compile our hooks, too. Cells that run now are outside of it."""
-        running = {id(call[0]) for call in self._calls}
+        running = {id(known) for known, _, _ in self._running.calls}
         inside = {id(cell) for _, cell in owner.cells_and_names()} if is_cell(owner) else None
         away = [known for known in self._cells if known.handles and id(known) not in running and (inside is None or id(known.cell) in inside)]
         for known in away:
@@ -134,73 +149,38 @@ class Cells:
     def _attach_cell(self, known):
         cell, handles = known.cell, known.handles
         handles.append(cell.register_forward_pre_hook(lambda _, args, kwargs=None: self._before(known, args, kwargs or {}), with_kwargs=True))
-        handles.append(cell.register_forward_hook(lambda _, args, kwargs, output=None: self._after(known, output), **HOOK))
+        has_bprop, cell.has_bprop = cell.has_bprop, False  # MindSpore takes no such hook for cells with a bprop(), and calls it if there is one
+        try:
+            handles.append(cell.register_forward_hook(lambda _, args, kwargs, output=None: self._after(known, output), **HOOK))
+        finally:
+            cell.has_bprop = has_bprop
         if self._recorder.backward and not self._recorder.structure:
-            handles.append(cell.register_backward_pre_hook(lambda _, incoming: self._begin_backward(known, incoming)))
-            handles.append(cell.register_backward_hook(lambda _, outgoing, incoming: self._end_backward(known, outgoing)))
             self._attach_parameters(known)
 
     def _before(self, known, args, kwargs):
         recorder = self._recorder
-        if recorder.is_recording():
-            number = recorder.count(known.name)
-            call = Call(recorder, CELL, "%s.forward.%d" % (known.name, number), args, kwargs, known.cell)
-            call.before()
-            self.open.append(call.name)
-            self._calls.append((known, call, number, recorder.gradients.next_serial(), sys.exc_info()[1]))
+        if not recorder.is_recording():
+            return None
+        call = Call(recorder, CELL, "%s.forward.%d" % (known.name, recorder.count(known.name)), args, kwargs, known.cell)
+        call.before()
+        self._running.calls.append((known, call, sys.exc_info()[1]))
+        return call.args, call.kwargs
 
     def _after(self, known, output):
         if not self._recorder.is_recording():
             return
-        while self._calls:
-            other, call, number, serial, error = self._calls.pop()
-            self.open.pop()
+        while self._running.calls:
+            other, call, error = self._running.calls.pop()
             if other is not known:  # an exception has ended it, and nobody was told
                 call.raised()
             elif sys.exc_info()[1] is not error:
                 call.raised()
                 return
             else:
-                known.forwards.append((number, call.parent, serial, self._recorder.gradients.serial))
                 call.after(output, {k: p for k, p in known.cell._params.items() if p is not None})
                 return
 
-    # ---- backward ------------------------------------------------------------------------------------------------------------------
-
-    def _begin_backward(self, known, incoming):
-        """What enters is measured now: where a cell has no gradient to hand on, MindSpore may never tell that its backward is over."""
-        recorder = self._recorder
-        if not recorder.active or not known.forwards:
-            return
-        number, parent, serial, last = known.forwards.pop()
-        name = "%s.backward.%d" % (known.name, number)
-        record = {}
-        known.backwards.append((name, record))
-        try:
-            recorder.gradients.finish(last)
-            recorder.enter(name)
-            if not recorder.selects(name) or recorder.overflow:
-                return
-            if recorder.inputs:
-                record["input"] = recorder.measure(name + ".input", sequence(incoming), recorder.saves(name))[0]
-            if recorder.outputs:
-                record["output"] = [None]
-            parent = None if parent is None else parent.replace(".forward.", ".backward.")
-            recorder.gradients.add(serial, lambda: recorder.put(name, record, 0, parent))
-        except Exception as e:
-            recorder.failed(name, e)
-
-    def _end_backward(self, known, outgoing):
-        recorder = self._recorder
-        if not recorder.active or not known.backwards:
-            return
-        name, record = known.backwards.pop()
-        try:
-            if "output" in record:
-                record["output"] = recorder.measure(name + ".output", sequence(outgoing), recorder.saves(name))[0]
-            recorder.leave(name)  # its record waits: without a gradient to hand on it may be told before those of what is inside
-        except Exception as e:
-            recorder.failed(name, e)
+    # ---- parameters ----------------------------------------------------------------------------------------------------------------
 
     def _attach_parameters(self, known):
         """The gradients of a cell's own parameters."""
@@ -213,19 +193,24 @@ class Cells:
         recorder = self._recorder
         if not recorder.selects(name) or recorder.overflow:
             return
+        got = self._gradients.get(name)
+        if got is not None and got.tokens[key] is not None:  # of another backward
+            self._put_gradients(name)
+            got = None
+        if got is None:
+            number = recorder.count(name)
+            got = self._gradients[name] = _ParameterGradients("%s.%d" % (name, number) if number else name, keys)
         try:
-            tokens = recorder.measure("%s.%s" % (name, key), gradient, recorder.saves(name))[0]
+            got.tokens[key] = recorder.measure("%s.%s" % (got.name, key), gradient, recorder.saves(name))[0]
         except Exception as e:
             recorder.failed(name, e)
             return
-        got = self._gradients.setdefault(name, dict.fromkeys(keys))
-        got[key] = tokens
-        if None not in got.values():
+        if None not in got.tokens.values():
             self._put_gradients(name)
 
     def _put_gradients(self, name):
         got = self._gradients.pop(name)
-        self._recorder.put(name, {key: [tokens] for key, tokens in got.items() if tokens is not None}, 0, None)
+        self._recorder.put(got.name, {key: [tokens] for key, tokens in got.tokens.items() if tokens is not None}, 0, None)
 
     # ---- Primitives ----------------------------------------------------------------------------------------------------------------
 

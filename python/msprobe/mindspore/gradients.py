@@ -1,8 +1,8 @@
-"""The gradients of calls, as backward brings them.
+"""The gradients of calls of APIs, Primitives and cells, as backward brings them.
 
-The gradient of an input through one call comes from a HookBackward node on that input, the gradient of an output from a hook on it. Calls are
-walked backwards: when a gradient of one arrives, all calls made later have theirs, and their records are written. A cell's record stands behind
-those of the calls inside it.
+The gradient of an input through one call comes from a HookBackward node on that input, the gradient of an output from a hook on it. (MindSpore's
+own backward hooks of cells would turn a NamedTuple that a cell returns into a tuple.) Calls are walked backwards: when a gradient of one arrives,
+all calls made later have theirs, and their records are written. A cell's record stands behind those of the calls inside it.
 """
 
 import mindspore
@@ -12,6 +12,8 @@ from mindspore._c_expression import TensorPy
 from msprobe.core.signals import give_back
 
 FLOATS = tuple(getattr(mindspore, n) for n in ("float64", "float32", "float16", "bfloat16", "complex64", "complex128") if hasattr(mindspore, n))
+
+DEEPEST = 24  # of containers in containers that are looked into
 
 
 def watch(tensor, hook):
@@ -23,15 +25,31 @@ def watch(tensor, hook):
         return None
 
 
-class _Call:
-    """The gradients of one call. inputs and outputs are those of its backward: what enters are its results' gradients."""
+def _tensors(value, depth=0):
+    """Those in a result, in order."""
+    if isinstance(value, TensorPy):
+        yield value
+    elif isinstance(value, (list, tuple, dict)) and depth <= DEEPEST:
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _tensors(part, depth + 1)
 
-    __slots__ = ("name", "serial", "inputs", "outputs", "stack", "parent", "is_bad", "held")
+
+def backward_name(name):
+    """Of the record of a call's backward."""
+    before, _, behind = name.rpartition("forward")
+    return before + "backward" + behind
+
+
+class _Call:
+    """The gradients of one call. inputs and outputs are those of its backward: what enter are its results' gradients."""
+
+    __slots__ = ("name", "serial", "last", "inputs", "outputs", "stack", "parent", "is_selected", "is_bad", "held")
 
     def __init__(self, name, serial, stack, parent):
         self.name, self.serial, self.stack, self.parent = name, serial, stack, parent
+        self.last = serial  # of the calls inside it
         self.inputs, self.outputs = [], []
-        self.is_bad = False
+        self.is_selected = self.is_bad = False
         self.held = []  # (list, index, kind, gradient): overflow_check writes them once it knows
 
 
@@ -39,39 +57,41 @@ class Gradients:
     def __init__(self, recorder):
         self._recorder = recorder
         self._overflow = recorder.config.task == "overflow_check"
-        self._waiting = {}  # serial of a call -> what writes its record
+        self._waiting = {}  # serial of a call -> the call, whose record is not written yet
         self._handles = []  # hooks on Parameters, which live on
-        self.serial = 0  # of the last call of an API or a cell
-
-    def next_serial(self):
-        self.serial += 1
-        return self.serial
+        self._serial = 0  # of the last call
 
     # ---- before and after a call -----------------------------------------------------------------------------------------------------
 
-    def follow_inputs(self, name, stack, parent, args, kwargs, written):
+    def follow_inputs(self, name, stack, parent, args, kwargs, written, kinds):
         """Returns (call, args, kwargs): a node on each tensor that may have a gradient, but for what the call writes to, by index: that must stay the
-        object it is."""
-        parent = None if parent is None else parent.replace(".forward.", ".backward.")
-        call = _Call(name[:-len("forward")] + "backward", self.next_serial(), stack, parent)
+        object it is. kinds: the containers that may be others than the program gave; tensors in the rest have none."""
+        self._serial += 1
+        call = _Call(backward_name(name), self._serial, stack, parent and backward_name(parent))
 
-        def follow(value, is_written, depth=0):
+        def follow(value, is_free, depth=0):
             if isinstance(value, TensorPy):
                 index = len(call.outputs)
                 call.outputs.append(None)
-                if is_written or value.dtype not in FLOATS:
+                if not is_free or value.dtype not in FLOATS:
                     return value
                 return ops.HookBackward(self._hook(call, call.outputs, index, "output"))(value)
-            if type(value) in (list, tuple) and depth < 2 and any(isinstance(v, TensorPy) for v in value):
-                return type(value)(follow(v, is_written, depth + 1) for v in value)
-            return value
+            if not isinstance(value, (list, tuple, dict)) or depth > DEEPEST:
+                return value
+            is_free = is_free and (type(value) in kinds or hasattr(value, "_make"))
+            parts = value.values() if isinstance(value, dict) else value
+            followed = [follow(part, is_free, depth + 1) for part in parts]
+            if all(a is b for a, b in zip(followed, parts)):
+                return value
+            return value._make(followed) if hasattr(value, "_make") else type(value)(followed)
 
-        args = tuple(follow(a, i in written) for i, a in enumerate(args))
-        kwargs = {k: follow(v, len(args) in written) for k, v in kwargs.items()}  # what comes behind the arguments by position
+        args = tuple(follow(a, i not in written) for i, a in enumerate(args))
+        kwargs = {k: follow(v, len(args) not in written) for k, v in kwargs.items()}  # what comes behind the arguments by position
         return call, args, kwargs
 
     def follow_outputs(self, call, results):
-        tensors = [t for t in results if isinstance(t, TensorPy)]
+        call.last = self._serial
+        tensors = list(_tensors(results))
         call.inputs = [None] * len(tensors)
         for index, tensor in enumerate(tensors):
             if tensor.dtype in FLOATS and isinstance(tensor, Tensor):
@@ -93,33 +113,29 @@ class Gradients:
         recorder = self._recorder
         if not recorder.active:
             return
-        self.finish(call.serial)
+        self.finish(call.last if kind == "input" else call.serial)
         if call.serial not in self._waiting:
-            self._waiting[call.serial] = lambda: self._put(call)
+            self._waiting[call.serial] = call
             recorder.enter(call.name)
+            call.is_selected = recorder.selects(call.name)
+        if not call.is_selected:
+            return
         try:
-            save = recorder.selects(call.name) and recorder.saves(call.name)
-            into[index], bad = recorder.measure("%s.%s.%d" % (call.name, kind, index), gradient, save)
+            into[index], bad = recorder.measure("%s.%s.%d" % (call.name, kind, index), gradient, recorder.saves(call.name))
             if self._overflow:
                 call.held.append((into, index, kind, gradient))
                 call.is_bad = call.is_bad or (bad and kind == "output")
         except Exception as e:
             recorder.failed(call.name, e)
 
-    def add(self, serial, write):
-        """A cell's record, written behind those of the calls inside it."""
-        self._waiting[serial] = write
-
     def finish(self, above):
         """Write what was collected for calls that came after the one with this serial."""
         for serial in sorted((n for n in self._waiting if n > above), reverse=True):
-            self._waiting.pop(serial)()
-
+            self._put(self._waiting.pop(serial))
     def _put(self, call):
         recorder = self._recorder
-        is_selected = recorder.selects(call.name)
         recorder.leave(call.name)
-        if not is_selected or (self._overflow and not call.is_bad):
+        if not call.is_selected or (self._overflow and not call.is_bad):
             return
         for into, index, kind, gradient in call.held:
             into[index] = recorder.measure("%s.%s.%d" % (call.name, kind, index), gradient, True)[0]

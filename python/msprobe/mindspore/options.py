@@ -1,18 +1,21 @@
 """config.json on MindSpore: the shared reader, and what holds for this framework only."""
 
 import os
+import re
 
 import mindspore
 
-from msprobe.core.config import API_NAME, MODULE_NAME, Config, choice, given, wrong
+from msprobe.core.config import API_NAME, MODULE_NAME, Config, choice, given, whole, wrong
 from msprobe.core.log import log
 
 PERT_MODES = ("improve_precision", "add_noise", "no_change", "bit_noise", "change_value")
 TASKS = ("statistics", "tensor", "overflow_check", "structure", "free_benchmark")
 STATIC_TASKS = ("statistics", "tensor", "overflow_check")
 # keys that do nothing here, and the values with which they ask for nothing
-PYTORCH_ONLY = dict.fromkeys(("seed", "is_deterministic", "acl_config", "rm_dropout", "backward_input", "online_run_ut"), (None, False, "", []))
-PYTORCH_ONLY.update(compiled=(None, "", "skip"), api_list=(None, "", "default"))
+PYTORCH_ONLY = dict.fromkeys(("seed", "is_deterministic", "acl_config", "rm_dropout", "backward_input", "online_run_ut", "nfs_path", "host", "port"),
+                             (None, False, "", [], -1))
+PYTORCH_ONLY.update(compiled=(None, "", "skip"), api_list=(None, "", "default"), preheat_step=(None, "", 15), max_sample=(None, "", 20))
+REGEX = re.compile(r"^name-regex\((.*)\)$", re.DOTALL)
 
 
 def is_static():
@@ -75,12 +78,27 @@ class Options(Config):
             raise wrong("data_mode is %r; in a static graph it must be exactly one of all, input, output" % (self.data_mode,))
         if self.scope:
             raise wrong("scope is %r; in a static graph it cannot be set: use list" % (self.scope,))
+        self._check_kernel_names()
         if device() == "CPU" and self.task != "tensor":
             raise wrong('task is "%s"; in a static graph on CPU MindSpore dumps tensors only: use task tensor, or a GPU or Ascend device' % self.task)
         self.file_format = choice("file_format", given(self.task_config.get("file_format"), "npy"), ("npy", "bin"))
         self.check_mode = choice("check_mode", given(self.task_config.get("check_mode"), "all"), ("all", "aicore", "atomic"))
         if self.summary_mode != "statistics":
             raise wrong('summary_mode is "%s"; in a static graph it must be "statistics"' % self.summary_mode)
+
+    def _check_kernel_names(self):
+        """MindSpore would take a regular expression that is none for a name, or end with it at the first compilation."""
+        if self.tensor_list:
+            raise wrong("tensor_list is %r; in a static graph it cannot be set: use task tensor and list" % (self.tensor_list,))
+        for item in self.list:
+            found = REGEX.match(item)
+            why = "it is empty" if not item.strip() else "its end is missing" if item.startswith("name-regex") and not found else None
+            try:
+                re.compile(found.group(1) if found else "")
+            except re.error as e:
+                why = str(e)
+            if why:
+                raise wrong('list has "%s"; in a static graph names, types and name-regex(...) with a regular expression are allowed: %s' % (item, why))
 
     def _check_scope(self):
         if not self.static:
@@ -108,5 +126,7 @@ class Options(Config):
         one("fuzz_level", "L1", ("L1",))
         if part.get("if_preheat") not in (None, False, "false"):
             raise wrong("if_preheat is %r; it is for PyTorch only, must be false on MindSpore" % (part["if_preheat"],))
+        for key, default in (("preheat_step", 15), ("max_sample", 20)):
+            whole(key, given(part.get(key), default), 1)
         if self.handler_type == "fix" and self.pert_mode != "improve_precision":
             raise wrong('handler_type is "fix" and pert_mode is "%s"; fix goes with improve_precision only' % self.pert_mode)

@@ -7,6 +7,7 @@ undone, so it is never switched here.
 
 import atexit
 import contextlib
+import itertools
 import os
 import shutil
 import sysconfig
@@ -29,8 +30,10 @@ from msprobe.mindspore.apis import EVERY, Api, Compiled, Registry
 from msprobe.mindspore.calls import Call, Pending
 from msprobe.mindspore.cells import Cells, Tokens, check_models, check_range, is_cell
 from msprobe.mindspore.gradients import Gradients, watch
+from msprobe.mindspore.options import device
 from msprobe.mindspore.ranks import current_rank, is_selected, world_size
 from msprobe.mindspore.stacks import Stacks
+from msprobe.mindspore.summary import Summary
 
 try:
     from mindspore.graph.api import _pynative_executor
@@ -52,8 +55,9 @@ def version():
 
 
 def _has_addresses():
-    """Whether every tensor has an address. Before 2.8 those that Python made have none until they are used, and to ask prints an error."""
-    return version() >= (2, 8)
+    """Whether every tensor has an address in this process's memory: a device's own memory cannot be read by it. Before 2.8 tensors that Python made have
+    none until they are used, and to ask prints an error."""
+    return version() >= (2, 8) and device() == "CPU"
 
 
 def _is_blocking():
@@ -84,10 +88,13 @@ class Recorder:
         self.pid = os.getpid()
         self.rank = None
         self.dump = None
-        self._has_unit = self._opened = False
+        self._folder = None
+        self._has_unit = self._opened = self._closed = False
         self._local = threading.local()
         self._counts = {}
         self._errors = set()
+        self._failure = None  # why recording has ended before its time
+        self.summary = Summary(config)
         self._tokens = None
         self._in_scope = not config.scope
         self._called = {}
@@ -96,6 +103,7 @@ class Recorder:
         self.structure = config.task == "structure"
         self.overflow = config.task == "overflow_check"
         self._construct = config.level in ("L0", "mix")
+        self.watches_cells = not self.overflow or config.level == "L0"  # elsewhere the call inside is named
         self.gradients = Gradients(self)
         self.pending = Pending(self)
         self.cells = Cells(self)
@@ -131,7 +139,7 @@ class Recorder:
             self._end(e)
 
     def _end(self, error):
-        self.ended = True
+        self.ended, self._failure = True, str(error)
         self._pause()
         log.error("recording has ended: %s. Training goes on.", error)
 
@@ -158,9 +166,8 @@ class Recorder:
         return self.config.task == "tensor" or any(item in name for item in self.config.tensor_list)
 
     def count(self, name):
-        number = self._counts.get(name, 0)
-        self._counts[name] = number + 1
-        return number
+        """Its number among the calls of this name, in whatever thread."""
+        return next(self._counts.setdefault(name, itertools.count()))
 
     def has_gradients(self):
         return self.backward and not self.structure and (_pynative_executor.grad_flag() or _pynative_executor.requires_grad())
@@ -174,7 +181,7 @@ class Recorder:
         """The cell that runs; None: construct.json says nothing of it."""
         if not self._construct:
             return None
-        return self.cells.open[-1] if self.cells.open else ""
+        return self.cells.innermost()
 
     def measure(self, name, value, save):
         """The tokens of a value, and whether a tensor in it holds inf or NaN. save: its tensors go into files that begin with name.
@@ -195,6 +202,7 @@ class Recorder:
                 self.dump.fill(place, name, record)
             else:
                 self.dump.commit(name, record, stack, parent)
+            self.summary.records += 1
         except Exception as e:
             self.failed(name, e)
 
@@ -258,6 +266,7 @@ class Recorder:
 
     def save(self, variable, name, backward):
         config = self.config
+        self.summary.saves += 1
         why = check_point(variable, name, backward, TensorPy)
         if why and self.loop == 0:
             raise wrong("save(): " + why)
@@ -282,6 +291,7 @@ class Recorder:
             self.dump.fill(place, record, value)
         else:
             self.dump.commit(record, self.snapshot(value, name), 0, None)
+        self.summary.records += 1
 
     def reserve(self):
         return self.dump.reserve()
@@ -296,14 +306,25 @@ class Recorder:
             check_range(token_range, models)
         if model is not None:
             self.model = model
-        if self.ended or self.active or self._tokens or self.config.level == "debug" or os.getpid() != self.pid or not self._is_step():
-            return
-        if not self._has_unit and not self._open_unit():
+        if not self._begins_a_step() or (not self._has_unit and not self._open_unit()):
             return
         if token_range is not None:
             self._tokens = Tokens(self, models[0], token_range)
         else:
             self.resume()
+
+    def _begins_a_step(self):
+        """Whether start() has something to do; what it says when not."""
+        if self.ended or self.config.level == "debug" or os.getpid() != self.pid:
+            return False
+        if self.active or self._tokens:
+            self.summary.say_once("twice", "start() was called again before stop(); recording goes on as it was")
+            return False
+        self.summary.note_start(self.loop)
+        if self.config.step and self.loop > max(self.config.step):
+            self.ended = True
+            log.info("msprobe ends successfully.")
+        return self._is_step()
 
     def _is_step(self):
         return not self.config.step or self.loop in self.config.step
@@ -314,8 +335,9 @@ class Recorder:
             self.rank = current_rank()
             set_rank(self.rank)
         if not is_selected(self.config.rank):
-            self._say_once("rank", "nothing is recorded here: rank selects %s, and this process %s", self.config.rank,
-                           "has no rank" if self.rank is None else "is rank %d" % self.rank)
+            self.summary.is_other_rank = True
+            self.summary.say_once("rank", "nothing is recorded here: rank selects %s, and this process %s", self.config.rank,
+                                  "has no rank" if self.rank is None else "is rank %d" % self.rank)
             return False
         try:
             self._make_unit()
@@ -338,16 +360,11 @@ class Recorder:
             self.dump = open_dump(config.dump_path, _writer_path(), TensorPy, typing.Type, DTYPES, _has_addresses())
             self._stacks = Stacks(self.dump)
             if not self.structure and not _is_blocking():
-                self._say_once("slow", SLOW)
+                self.summary.say_once("slow", SLOW)
         self.dump.unit(self._folder, config.task, config.level, data or None, data, config.summary_mode == "md5", not self.structure, config.level == "debug")
         self._has_unit = True
         self._values_before = self.dump.values
         self._in_scope = not config.scope
-
-    def _say_once(self, key, text, *values):
-        if key not in self._errors:
-            self._errors.add(key)
-            log.warning(text, *values)
 
     def resume(self):
         self._local.busy = False
@@ -406,17 +423,23 @@ class Recorder:
         self.loop += 1
 
     def close(self):
-        if os.getpid() != self.pid or self.dump is None:
+        if os.getpid() != self.pid or self._closed:
             return
-        self.stop()
-        if self._has_unit:
-            self._points.step()
-        self.dump.end_unit()
-        self.dump.close()
+        self._closed = True
+        if self.dump is not None:
+            self.stop()
+            if self._has_unit:
+                self._points.step()
+            self.dump.end_unit()
+            self.dump.close()
         self.dump, self._has_unit, self.ended = None, False, True
+        self.summary.say_at_the_end(self._names_called(), self._folder and os.path.basename(self._folder), self._failure, self.overflows)
 
     def _say_if_empty(self):
         if self.structure or self.overflow or self.dump.values > self._values_before:
             return
-        self._say_once("empty", "nothing was recorded in step %d; list is %s, scope is %s; names that were called: %s", self.loop, self.config.list,
-                       self.config.scope, ", ".join(list(self._called)[:8]) or "none")
+        self.summary.say_once("empty", "nothing was recorded in step %d; list is %s, scope is %s; names that were called: %s", self.loop, self.config.list,
+                              self.config.scope, self._names_called())
+
+    def _names_called(self):
+        return ", ".join(list(self._called)[:8]) or "none"
