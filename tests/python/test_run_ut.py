@@ -506,6 +506,69 @@ def test_a_call_that_does_not_fit_into_memory_is_a_row_and_not_the_end(dump, tmp
     assert by_name(tmp_path / "out")["Torch.relu.99"]["Message"].startswith("FAILED: too large: it takes about ")
 
 
+def overflow_check(path, env=None):
+    return subprocess.run([command(), "-f", "pytorch", "run_overflow_check", "-api_info", path], text=True, capture_output=True,
+                          env=dict(os.environ, MSPROBE_PYTHON=sys.executable, **(env or {})))
+
+
+def test_an_overflow_check_goes_on_after_a_call_that_does_not_fit_into_memory(dump, tmp_path):
+    huge = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [1 << 20, 1 << 16], "Max": 1.0, "Min": -1.0, "Mean": 0.0, "Norm": 1.0}
+    path = with_records(dump, tmp_path, {"Torch.relu.99.forward": {"input_args": [huge], "input_kwargs": {}, "output": [huge]},
+                                         "Torch.relu.100.forward": call_with({"type": "float", "value": 1.0})})
+    done = overflow_check(path)
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert lines[-2].startswith("Torch.relu.99: not checked: too large: it takes about ")
+    assert lines[-1].startswith("Torch.relu.100: not checked: it cannot be run here")
+    assert len(lines) == len(recorded_calls(path))
+
+
+def test_an_overflow_check_goes_on_after_a_call_whose_process_dies(dump, tmp_path):
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'msprobe.precheck.check':\n"
+        "            sys.meta_path.remove(self)\n"
+        "            import os, torch.nn.functional as F\n"
+        "            F.gelu = lambda *a, **k: os.kill(os.getpid(), 9)\n"
+        "sys.meta_path.insert(0, Finder())\n")
+    done = overflow_check(dump(), {"PYTHONPATH": str(site)})
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(recorded_calls(dump()))
+    assert [line for line in lines if "died" in line] == ["Functional.gelu.0: not checked: the process that ran it died (exit status -9)"]
+
+
+@pytest.mark.parametrize("way", ["absolute", "above", "link"])
+def test_a_data_name_that_leads_out_of_the_dump_is_a_row_and_nothing_is_read(dump, tmp_path, way):
+    folder = copied(dump, tmp_path)
+    content = json.loads((folder / "dump.json").read_text())
+    leaf = content["data"]["Functional.gelu.0.forward"]["input_args"][0]
+    own = folder / "dump_tensor_data" / leaf["data_name"]
+    outside = tmp_path / "outside.pt"
+    shutil.move(own, outside)
+    if way == "link":
+        os.symlink(outside, own)
+    else:
+        leaf["data_name"] = str(outside) if way == "absolute" else "../../outside.pt"
+        (folder / "dump.json").write_text(json.dumps(content))
+    assert run_ut(str(folder / "dump.json"), tmp_path / "out").returncode == 1
+    found = by_name(tmp_path / "out")
+    assert found["Functional.gelu.0"]["Forward Test Success"] == "SKIP"
+    assert "data_name leads out of" in found["Functional.gelu.0"]["Message"]
+    assert sum(r["Forward Test Success"] == "pass" for r in found.values()) > 60
+
+
+def test_a_dump_whose_folder_of_tensors_is_a_link_is_read(dump, tmp_path):
+    folder = copied(dump, tmp_path)
+    shutil.move(folder / "dump_tensor_data", tmp_path / "elsewhere")
+    os.symlink(tmp_path / "elsewhere", folder / "dump_tensor_data")
+    assert run_ut(str(folder / "dump.json"), tmp_path / "out").returncode == 0
+
+
 def test_a_dump_of_mindspore_and_another_framework_are_refused(dump, tmp_path):
     folder = copied(dump, tmp_path)
     content = json.loads((folder / "dump.json").read_text())
