@@ -468,6 +468,141 @@ def test_an_inplace_argument_may_stand_by_position(tmp_path):
     assert (row["Forward Test Success"], row["Backward Test Success"]) == ("pass", "pass")
 
 
+def checked(tmp_path, body, **config):
+    """Record body and check it: (exit status, rows by the calls' names)."""
+    from collecting import collect
+    result = collect(tmp_path, body, **dict({"task": "tensor"}, **config))
+    done = run_ut(result.file(), tmp_path / "out")
+    return done.returncode, by_name(tmp_path / "out")
+
+
+def small_model(d):
+    import torch.nn.functional as F
+    x = torch.linspace(-1, 1, 16).reshape(4, 4).requires_grad_()
+    d.start()
+    torch.max(F.gelu(torch.relu(x) @ x), 1)[0].sum().backward()
+    d.stop()
+    d.step()
+
+
+@pytest.mark.parametrize("mode, backward", [(["input"], True), (["forward", "input"], False)])
+def test_inputs_alone_are_enough_to_check_a_call(tmp_path, mode, backward):
+    status, found = checked(tmp_path, small_model, part={"data_mode": mode})
+    assert status == 0
+    for name in ("Torch.relu.0", "Tensor.__matmul__.0", "Functional.gelu.0", "Torch.max.0"):
+        assert found[name]["Forward Test Success"] == "pass"
+        assert found[name]["Backward Test Success"] == ("pass" if backward else " ")
+
+
+def test_results_alone_are_not(tmp_path):
+    status, found = checked(tmp_path, small_model, part={"data_mode": ["forward", "output"]})
+    assert status == 0 and found["Torch.relu.0"]["Message"] == "its inputs were not recorded"
+
+
+def test_a_call_that_raised_when_it_was_recorded_is_nobodys_fault(tmp_path):
+    def body(d):
+        d.start()
+        try:
+            torch.mm(torch.ones(2, 3), torch.ones(2, 3))
+        except RuntimeError:
+            pass
+        torch.relu(torch.ones(3))
+        d.stop()
+        d.step()
+
+    status, found = checked(tmp_path, body)
+    assert status == 0 and found["Torch.relu.0"]["Forward Test Success"] == "pass"
+    assert found["Torch.mm.0"]["Message"].startswith("no result of it was recorded, and it cannot be run here: mat1 and mat2")
+
+
+def test_numbers_that_a_call_does_not_take_are_told_to_be_made(tmp_path):
+    def body(d):
+        d.start()
+        torch.cholesky(torch.eye(4) * 2 + 1)
+        d.stop()
+        d.step()
+
+    status, found = checked(tmp_path, body, task="statistics")
+    assert status == 0
+    assert found["Torch.cholesky.0"]["Message"].startswith("with inputs made from statistics it cannot be run here: ")
+
+
+def test_what_has_no_elements_is_said(tmp_path):
+    def body(d):
+        d.start()
+        torch.relu(torch.ones(0, 3, requires_grad=True)).sum().backward()
+        d.stop()
+        d.step()
+
+    status, found = checked(tmp_path, body)
+    assert status == 0
+    assert found["Torch.relu.0"]["Message"] == "forward: there are no elements to compare; backward: there are no elements to compare"
+
+
+def test_gradients_that_are_zeros_without_memory_are_compared(tmp_path):
+    def body(d):
+        d.start()
+        torch.sgn(torch.ones(3, requires_grad=True)).sum().backward()
+        d.stop()
+        d.step()
+
+    status, found = checked(tmp_path, body)
+    assert status == 0 and found["Torch.sgn.0"]["Backward Test Success"] == "pass"
+
+
+def test_of_two_functions_of_one_name_the_recorded_one_is_run(tmp_path):
+    from collecting import collect
+    from msprobe.replay import Dump
+    from msprobe.replay.run import Prepared
+
+    def body(d):
+        x = torch.randn(4, 4, generator=torch.Generator().manual_seed(1))
+        d.start()
+        torch.norm(x, 1)
+        torch.linalg.norm(x, 1)
+        torch.svd(x, some=True)
+        torch.linalg.svd(x, full_matrices=False)
+        torch.diagonal(torch.ones(2, 3, 4))
+        torch.linalg.diagonal(torch.ones(2, 3, 4))
+        d.stop()
+        d.step()
+
+    dump = Dump(collect(tmp_path, body, task="tensor").file())
+    names = {}
+    for call in ("Torch.norm.0", "Torch.norm.1", "Torch.svd.0", "Torch.svd.1", "Torch.diagonal.0", "Torch.diagonal.1"):
+        prepared = Prepared(dump.call(call))
+        run = prepared.run()
+        assert run.reason is None
+        assert all(torch.allclose(r.recorded.double(), r.computed, atol=1e-5) for r in run.outputs)
+        names[call] = prepared.name
+    assert names == {"Torch.norm.0": "norm", "Torch.norm.1": "linalg.norm", "Torch.svd.0": "svd", "Torch.svd.1": "linalg.svd",
+                     "Torch.diagonal.0": "diagonal", "Torch.diagonal.1": "linalg.diagonal"}
+
+
+def test_a_missing_gradient_is_told_by_the_exit_status(dump, tmp_path):
+    folder = copied(dump, tmp_path)
+    for name in glob.glob("%s/dump_tensor_data/Functional.gelu.0.backward.input*" % folder):
+        os.remove(name)
+    done = run_ut(str(folder / "dump.json"), tmp_path / "out", "--json")
+    assert done.returncode == 1 and json.loads(done.stdout)["failed"] == 1
+    row = by_name(tmp_path / "out")["Functional.gelu.0"]
+    assert (row["Forward Test Success"], row["Backward Test Success"]) == ("pass", "SKIP")
+    assert row["Message"].startswith("FAILED: backward: its inputs cannot be read")
+
+
+def test_what_torch_warns_of_stays_off_the_screen(tmp_path):
+    def body(d):
+        d.start()
+        torch.cross(torch.ones(3, 3), torch.ones(3, 3))
+        d.stop()
+        d.step()
+
+    from collecting import collect
+    result = collect(tmp_path, body, task="tensor")
+    done = run_ut(result.file(), tmp_path / "out")
+    assert done.returncode == 0 and done.stderr == ""
+
+
 def test_numbers_are_results_and_inputs_without_gradient_are_said(tmp_path):
     from collecting import collect
 
@@ -576,6 +711,8 @@ def test_a_dump_of_mindspore_and_another_framework_are_refused(dump, tmp_path):
     (folder / "dump.json").write_text(json.dumps(content))
     done = run_ut(str(folder / "dump.json"), tmp_path / "out")
     assert done.returncode == 1 and "a dump of mindspore" in done.stderr
+    done = overflow_check(str(folder / "dump.json"))
+    assert done.returncode == 1 and "a dump of mindspore" in done.stderr and done.stdout == ""
     done = subprocess.run([command(), "-f", "mindspore", "run_ut", "-api_info", dump(), "-o", str(tmp_path)], text=True, capture_output=True)
     assert done.returncode == 2 and "dumps of PyTorch" in done.stderr
 
