@@ -106,11 +106,12 @@ enum { MSP_PRECHECK_WORST = 5 };
 /* What two files say together. A zeroed one is empty. */
 typedef struct msp_precheck_summary {
     size_t apis, count[MSP_PRECHECK_ERROR + 1]; /* by the worse of forward and backward */
-    size_t failed;                              /* of the skipped ones: they could not be run or read */
+    size_t failed;                              /* what could not be run or read, backward alone included */
     struct {
         char name[256];
         msp_precheck_status status;
         double cosine, max_abs, max_rel; /* NAN: not measured */
+        double badness;                  /* what they are sorted by */
     } worst[MSP_PRECHECK_WORST];
     size_t nworst;
     char skipped[256]; /* the first API that failed, or else that was skipped although no list asked for it; and why */

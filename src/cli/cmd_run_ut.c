@@ -147,6 +147,13 @@ name_results(job *j, const msp_args *args, msp_error *err)
     return MSP_OK;
 }
 
+/* As many processes as are asked for, or one per processor. */
+static void
+put_workers(char out[16], int asked)
+{
+    snprintf(out, 16, "%d", asked > 0 ? asked : (int)sysconf(_SC_NPROCESSORS_ONLN));
+}
+
 static msp_status
 name_words(job *j, const msp_args *args, msp_error *err)
 {
@@ -158,7 +165,7 @@ name_words(job *j, const msp_args *args, msp_error *err)
         st = read_devices(j->devices, sizeof(j->devices), args, err);
     if (st != MSP_OK)
         return st;
-    snprintf(j->workers, sizeof(j->workers), "%d", workers > 0 ? workers : (int)sysconf(_SC_NPROCESSORS_ONLN));
+    put_workers(j->workers, workers);
     j->words[n++] = "-m";
     j->words[n++] = "msprobe.precheck";
     if (j->online) {
@@ -270,7 +277,7 @@ print_summary(const msp_precheck_summary *s, const job *j, const char *dump)
                  s->count[MSP_PRECHECK_ERROR]);
     printf("\n  Not checked   %zu", s->count[MSP_PRECHECK_SKIP]);
     if (s->failed > 0)
-        msp_term_put(stdout, MSP_STYLE_RED, ", %zu of them failed", s->failed);
+        msp_term_put(stdout, MSP_STYLE_RED, ", %zu failed", s->failed);
     printf("\n");
     if (s->skipped[0] != '\0')
         printf("                %s\n", msp_text_safe(safe, sizeof(safe), s->skipped));
@@ -377,8 +384,9 @@ msp_cmd_run_ut(const msp_args *args)
 msp_exit_code
 msp_cmd_run_overflow_check(const msp_args *args)
 {
-    char devices[512];
-    const char *words[] = {NULL, "-m", "msprobe.precheck", "--overflow", NULL, "--devices", devices, NULL};
+    char devices[512], workers[16];
+    const char *words[] = {NULL,        "-m",    "msprobe.precheck", "--overflow", NULL,
+                           "--devices", devices, "--workers",        workers,      NULL};
     int code = 0;
     msp_error err;
     msp_status st = check_dump(args, &err);
@@ -388,6 +396,7 @@ msp_cmd_run_overflow_check(const msp_args *args)
     if (st == MSP_E_INVALID)
         return msp_cli_usage(msp_command_find("run_overflow_check"), &err);
     words[4] = msp_args_get(args, MSP_OPT_API_INFO, NULL);
+    put_workers(workers, 0);
     if (st == MSP_OK)
         st = msp_interpreter_run(&code, words, &err);
     if (st != MSP_OK)

@@ -5,6 +5,9 @@
 #include "core/str.h"
 #include "msprobe/precheck.h"
 
+/* Ends the message of a result whose cosine says nothing. */
+#define MSP_PRECHECK_NOISE "this is rounding noise."
+
 /* A line while it is written; len counts on where the memory ends, as snprintf() does. */
 typedef struct msp_precheck_text {
     char *buf;

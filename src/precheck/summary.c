@@ -3,9 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 #include "core/str.h"
+#include "precheck/lines.h"
 #include "precheck/read.h"
 
-enum { COL_COSINE = 4, COL_MAX_ABS = 5, COL_MAX_REL = 13, COL_STATUS = 21 };
+enum { COL_COSINE = 4, COL_MAX_ABS = 5, COL_MAX_REL = 13, COL_STATUS = 21, COL_MESSAGE = 22 };
 
 static msp_str
 text_at(const msp_cell *cells, size_t count, size_t i)
@@ -51,19 +52,21 @@ on_result(const msp_cell *cells, size_t count, void *payload, msp_error *err)
     (void)err;
     s->apis++;
     s->count[f > b ? f : b]++;
-    if (f > MSP_PRECHECK_SKIP || b > MSP_PRECHECK_SKIP)
-        return MSP_OK;
     failed = msp_str_starts(why, MSP_STR("FAILED: "));
     s->failed += failed;
+    if (!failed && (f > MSP_PRECHECK_SKIP || b > MSP_PRECHECK_SKIP))
+        return MSP_OK;
     if ((failed && s->failed == 1) || (s->skipped[0] == '\0' && !msp_str_starts(why, MSP_STR("API "))))
         snprintf(s->skipped, sizeof(s->skipped), "%.*s: %.*s", (int)name.len, name.p, (int)why.len, why.p);
     return MSP_OK;
 }
 
-/* How bad a result is among those of one status. */
+/* How bad a result is among those of one status. What may be noise comes last. */
 static double
-badness(double cosine, double max_abs)
+badness(double cosine, double max_abs, bool noise)
 {
+    if (noise)
+        return 0;
     return isnan(cosine) ? (isnan(max_abs) ? INFINITY : max_abs) : 1 - cosine;
 }
 
@@ -74,14 +77,15 @@ on_details(const msp_cell *cells, size_t count, void *payload, msp_error *err)
     msp_precheck_status status = status_of(text_at(cells, count, COL_STATUS));
     msp_str name = text_at(cells, count, 0);
     double c = number_at(cells, count, COL_COSINE), a = number_at(cells, count, COL_MAX_ABS);
+    bool noise = msp_str_find(text_at(cells, count, COL_MESSAGE), MSP_STR(MSP_PRECHECK_NOISE)) != NULL;
+    double bad = badness(c, a, noise);
     size_t at = s->nworst;
 
     (void)err;
     if (status < MSP_PRECHECK_WARNING)
         return MSP_OK;
-    while (at > 0 && (s->worst[at - 1].status < status ||
-                      (s->worst[at - 1].status == status &&
-                       badness(s->worst[at - 1].cosine, s->worst[at - 1].max_abs) < badness(c, a))))
+    while (at > 0 &&
+           (s->worst[at - 1].status < status || (s->worst[at - 1].status == status && s->worst[at - 1].badness < bad)))
         at--;
     if (at == MSP_PRECHECK_WORST)
         return MSP_OK;
@@ -90,6 +94,7 @@ on_details(const msp_cell *cells, size_t count, void *payload, msp_error *err)
     memmove(&s->worst[at + 1], &s->worst[at], (s->nworst - 1 - at) * sizeof(s->worst[0]));
     snprintf(s->worst[at].name, sizeof(s->worst[at].name), "%.*s", (int)name.len, name.p);
     s->worst[at].status = status;
+    s->worst[at].badness = bad;
     s->worst[at].cosine = c;
     s->worst[at].max_abs = a;
     s->worst[at].max_rel = number_at(cells, count, COL_MAX_REL);

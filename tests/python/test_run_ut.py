@@ -468,6 +468,141 @@ def test_an_inplace_argument_may_stand_by_position(tmp_path):
     assert (row["Forward Test Success"], row["Backward Test Success"]) == ("pass", "pass")
 
 
+def checked(tmp_path, body, **config):
+    """Record body and check it: (exit status, rows by the calls' names)."""
+    from collecting import collect
+    result = collect(tmp_path, body, **dict({"task": "tensor"}, **config))
+    done = run_ut(result.file(), tmp_path / "out")
+    return done.returncode, by_name(tmp_path / "out")
+
+
+def small_model(d):
+    import torch.nn.functional as F
+    x = torch.linspace(-1, 1, 16).reshape(4, 4).requires_grad_()
+    d.start()
+    torch.max(F.gelu(torch.relu(x) @ x), 1)[0].sum().backward()
+    d.stop()
+    d.step()
+
+
+@pytest.mark.parametrize("mode, backward", [(["input"], True), (["forward", "input"], False)])
+def test_inputs_alone_are_enough_to_check_a_call(tmp_path, mode, backward):
+    status, found = checked(tmp_path, small_model, part={"data_mode": mode})
+    assert status == 0
+    for name in ("Torch.relu.0", "Tensor.__matmul__.0", "Functional.gelu.0", "Torch.max.0"):
+        assert found[name]["Forward Test Success"] == "pass"
+        assert found[name]["Backward Test Success"] == ("pass" if backward else " ")
+
+
+def test_results_alone_are_not(tmp_path):
+    status, found = checked(tmp_path, small_model, part={"data_mode": ["forward", "output"]})
+    assert status == 0 and found["Torch.relu.0"]["Message"] == "its inputs were not recorded"
+
+
+def test_a_call_that_raised_when_it_was_recorded_is_nobodys_fault(tmp_path):
+    def body(d):
+        d.start()
+        try:
+            torch.mm(torch.ones(2, 3), torch.ones(2, 3))
+        except RuntimeError:
+            pass
+        torch.relu(torch.ones(3))
+        d.stop()
+        d.step()
+
+    status, found = checked(tmp_path, body)
+    assert status == 0 and found["Torch.relu.0"]["Forward Test Success"] == "pass"
+    assert found["Torch.mm.0"]["Message"].startswith("no result of it was recorded, and it cannot be run here: mat1 and mat2")
+
+
+def test_numbers_that_a_call_does_not_take_are_told_to_be_made(tmp_path):
+    def body(d):
+        d.start()
+        torch.cholesky(torch.eye(4) * 2 + 1)
+        d.stop()
+        d.step()
+
+    status, found = checked(tmp_path, body, task="statistics")
+    assert status == 0
+    assert found["Torch.cholesky.0"]["Message"].startswith("with inputs made from statistics it cannot be run here: ")
+
+
+def test_what_has_no_elements_is_said(tmp_path):
+    def body(d):
+        d.start()
+        torch.relu(torch.ones(0, 3, requires_grad=True)).sum().backward()
+        d.stop()
+        d.step()
+
+    status, found = checked(tmp_path, body)
+    assert status == 0
+    assert found["Torch.relu.0"]["Message"] == "forward: there are no elements to compare; backward: there are no elements to compare"
+
+
+def test_gradients_that_are_zeros_without_memory_are_compared(tmp_path):
+    def body(d):
+        d.start()
+        torch.sgn(torch.ones(3, requires_grad=True)).sum().backward()
+        d.stop()
+        d.step()
+
+    status, found = checked(tmp_path, body)
+    assert status == 0 and found["Torch.sgn.0"]["Backward Test Success"] == "pass"
+
+
+def test_of_two_functions_of_one_name_the_recorded_one_is_run(tmp_path):
+    from collecting import collect
+    from msprobe.replay import Dump
+    from msprobe.replay.run import Prepared
+
+    def body(d):
+        x = torch.randn(4, 4, generator=torch.Generator().manual_seed(1))
+        d.start()
+        torch.norm(x, 1)
+        torch.linalg.norm(x, 1)
+        torch.svd(x, some=True)
+        torch.linalg.svd(x, full_matrices=False)
+        torch.diagonal(torch.ones(2, 3, 4))
+        torch.linalg.diagonal(torch.ones(2, 3, 4))
+        d.stop()
+        d.step()
+
+    dump = Dump(collect(tmp_path, body, task="tensor").file())
+    names = {}
+    for call in ("Torch.norm.0", "Torch.norm.1", "Torch.svd.0", "Torch.svd.1", "Torch.diagonal.0", "Torch.diagonal.1"):
+        prepared = Prepared(dump.call(call))
+        run = prepared.run()
+        assert run.reason is None
+        assert all(torch.allclose(r.recorded.double(), r.computed, atol=1e-5) for r in run.outputs)
+        names[call] = prepared.name
+    assert names == {"Torch.norm.0": "norm", "Torch.norm.1": "linalg.norm", "Torch.svd.0": "svd", "Torch.svd.1": "linalg.svd",
+                     "Torch.diagonal.0": "diagonal", "Torch.diagonal.1": "linalg.diagonal"}
+
+
+def test_a_missing_gradient_is_told_by_the_exit_status(dump, tmp_path):
+    folder = copied(dump, tmp_path)
+    for name in glob.glob("%s/dump_tensor_data/Functional.gelu.0.backward.input*" % folder):
+        os.remove(name)
+    done = run_ut(str(folder / "dump.json"), tmp_path / "out", "--json")
+    assert done.returncode == 1 and json.loads(done.stdout)["failed"] == 1
+    row = by_name(tmp_path / "out")["Functional.gelu.0"]
+    assert (row["Forward Test Success"], row["Backward Test Success"]) == ("pass", "SKIP")
+    assert row["Message"].startswith("FAILED: backward: its inputs cannot be read")
+
+
+def test_what_torch_warns_of_stays_off_the_screen(tmp_path):
+    def body(d):
+        d.start()
+        torch.cross(torch.ones(3, 3), torch.ones(3, 3))
+        d.stop()
+        d.step()
+
+    from collecting import collect
+    result = collect(tmp_path, body, task="tensor")
+    done = run_ut(result.file(), tmp_path / "out")
+    assert done.returncode == 0 and done.stderr == ""
+
+
 def test_numbers_are_results_and_inputs_without_gradient_are_said(tmp_path):
     from collecting import collect
 
@@ -506,6 +641,69 @@ def test_a_call_that_does_not_fit_into_memory_is_a_row_and_not_the_end(dump, tmp
     assert by_name(tmp_path / "out")["Torch.relu.99"]["Message"].startswith("FAILED: too large: it takes about ")
 
 
+def overflow_check(path, env=None):
+    return subprocess.run([command(), "-f", "pytorch", "run_overflow_check", "-api_info", path], text=True, capture_output=True,
+                          env=dict(os.environ, MSPROBE_PYTHON=sys.executable, **(env or {})))
+
+
+def test_an_overflow_check_goes_on_after_a_call_that_does_not_fit_into_memory(dump, tmp_path):
+    huge = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [1 << 20, 1 << 16], "Max": 1.0, "Min": -1.0, "Mean": 0.0, "Norm": 1.0}
+    path = with_records(dump, tmp_path, {"Torch.relu.99.forward": {"input_args": [huge], "input_kwargs": {}, "output": [huge]},
+                                         "Torch.relu.100.forward": call_with({"type": "float", "value": 1.0})})
+    done = overflow_check(path)
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert lines[-2].startswith("Torch.relu.99: not checked: too large: it takes about ")
+    assert lines[-1].startswith("Torch.relu.100: not checked: it cannot be run here")
+    assert len(lines) == len(recorded_calls(path))
+
+
+def test_an_overflow_check_goes_on_after_a_call_whose_process_dies(dump, tmp_path):
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'msprobe.precheck.check':\n"
+        "            sys.meta_path.remove(self)\n"
+        "            import os, torch.nn.functional as F\n"
+        "            F.gelu = lambda *a, **k: os.kill(os.getpid(), 9)\n"
+        "sys.meta_path.insert(0, Finder())\n")
+    done = overflow_check(dump(), {"PYTHONPATH": str(site)})
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(recorded_calls(dump()))
+    assert [line for line in lines if "died" in line] == ["Functional.gelu.0: not checked: the process that ran it died (exit status -9)"]
+
+
+@pytest.mark.parametrize("way", ["absolute", "above", "link"])
+def test_a_data_name_that_leads_out_of_the_dump_is_a_row_and_nothing_is_read(dump, tmp_path, way):
+    folder = copied(dump, tmp_path)
+    content = json.loads((folder / "dump.json").read_text())
+    leaf = content["data"]["Functional.gelu.0.forward"]["input_args"][0]
+    own = folder / "dump_tensor_data" / leaf["data_name"]
+    outside = tmp_path / "outside.pt"
+    shutil.move(own, outside)
+    if way == "link":
+        os.symlink(outside, own)
+    else:
+        leaf["data_name"] = str(outside) if way == "absolute" else "../../outside.pt"
+        (folder / "dump.json").write_text(json.dumps(content))
+    assert run_ut(str(folder / "dump.json"), tmp_path / "out").returncode == 1
+    found = by_name(tmp_path / "out")
+    assert found["Functional.gelu.0"]["Forward Test Success"] == "SKIP"
+    assert "data_name leads out of" in found["Functional.gelu.0"]["Message"]
+    assert sum(r["Forward Test Success"] == "pass" for r in found.values()) > 60
+
+
+def test_a_dump_whose_folder_of_tensors_is_a_link_is_read(dump, tmp_path):
+    folder = copied(dump, tmp_path)
+    shutil.move(folder / "dump_tensor_data", tmp_path / "elsewhere")
+    os.symlink(tmp_path / "elsewhere", folder / "dump_tensor_data")
+    assert run_ut(str(folder / "dump.json"), tmp_path / "out").returncode == 0
+
+
 def test_a_dump_of_mindspore_and_another_framework_are_refused(dump, tmp_path):
     folder = copied(dump, tmp_path)
     content = json.loads((folder / "dump.json").read_text())
@@ -513,6 +711,8 @@ def test_a_dump_of_mindspore_and_another_framework_are_refused(dump, tmp_path):
     (folder / "dump.json").write_text(json.dumps(content))
     done = run_ut(str(folder / "dump.json"), tmp_path / "out")
     assert done.returncode == 1 and "a dump of mindspore" in done.stderr
+    done = overflow_check(str(folder / "dump.json"))
+    assert done.returncode == 1 and "a dump of mindspore" in done.stderr and done.stdout == ""
     done = subprocess.run([command(), "-f", "mindspore", "run_ut", "-api_info", dump(), "-o", str(tmp_path)], text=True, capture_output=True)
     assert done.returncode == 2 and "dumps of PyTorch" in done.stderr
 

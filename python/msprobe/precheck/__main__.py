@@ -3,9 +3,8 @@ import argparse
 import sys
 
 from msprobe.precheck.calls import Choice, printable
-from msprobe.precheck.check import overflow_lines
 from msprobe.precheck.online import check_online
-from msprobe.precheck.workers import check_all
+from msprobe.precheck.workers import check_all, check_overflows
 
 SAID, INCOMPLETE = 3, 4  # exit status, told to the command: why it failed stands on the screen; it is done, and something was wrong with the input
 
@@ -27,11 +26,7 @@ def main():
     devices = [int(d) for d in a.devices.split(",")]
     try:
         if a.overflow:
-            failed = False
-            for line, is_fault in overflow_lines(a.dump, devices[0]):
-                print(printable(line), flush=True)
-                failed = failed or is_fault
-            return INCOMPLETE if failed else 0
+            return 0 if check_overflows(a.dump, a.workers, devices) else INCOMPLETE
         if a.online:
             choice = Choice(None, a.config)
             return check_online(a.config, choice, a.dump, a.online, a.workers, choice.folder_of_errors(a.error_data))

@@ -31,8 +31,6 @@ class Choice:
         self.white, self.black, self.error_data_path = set(), set(NEVER), None
         self.complaints = []  # lines about what was asked for and cannot be had
         dump = Dump(dump_path) if dump_path else None  # None: calls come from a running training
-        if dump and dump.framework == "mindspore":
-            raise ValueError("%s: a dump of %s; APIs of PyTorch are what can be run again" % (dump.path, dump.framework))
         if dump and dump.cut is not None:
             self.complaints.append("%s ends in the middle, at byte %d: the APIs up to there are checked" % (dump.path, dump.cut))
         if config:

@@ -6,10 +6,10 @@ import torch
 
 from msprobe import _core
 from msprobe.precheck.calls import left_out, short_name
-from msprobe.replay import Dump
 from msprobe.replay.run import Prepared, Result, leaves
 
 SKIP, ERROR = 0, 3
+FAILED = "FAILED: "  # begins a reason that is somebody's fault: the exit status tells of it
 
 
 def device_name(number):
@@ -31,9 +31,8 @@ def run_both(prepared):
 
 
 def failure_of(reason):
-    """Reasons that are somebody's fault are marked: the exit status tells of them."""
-    failed = reason.startswith(("its inputs cannot be read", "it cannot be run here"))
-    return ("FAILED: " if failed else "") + reason
+    failed = reason.startswith(("its inputs cannot be read", "it cannot be run here", "it cannot be run backward here"))
+    return (FAILED if failed else "") + reason
 
 
 def host(tensor):
@@ -45,6 +44,8 @@ def beside(record, ours, theirs):
     if not theirs:
         return []
     ours, theirs = ({r.at: r.computed for r in results} for results in (ours, theirs))
+    if "output" not in record:
+        return [(at, (ours[at], theirs[at])) for at in ours if at in theirs]
     pairs = [(at, (ours[at], theirs[at]) if at in ours and at in theirs else None if leaf is None else ()) for at, leaf in leaves(record.get("output", []), "output")]
     return [p for p in pairs if p[1] != ()]
 
@@ -70,9 +71,13 @@ def check(call, device, error_data=None):
     return verdict(prepared, ways, tested.gradient_reason, error_data)[1:]
 
 
+def nothing_in(pairs):
+    return "there are no elements to compare" if any(p is not None for _, p in pairs) else "there is nothing to compare"
+
+
 def verdict(prepared, ways, gradient_reason, error_data=None):
     """(status, result line, details lines) of a call; ways: (direction, [(place, (under test, in higher precision))]) of forward and backward."""
-    call, lines, statuses = prepared.call, [], []
+    call, lines, statuses, reasons = prepared.call, [], [], []
     for way, pairs in ways:
         worst = SKIP
         for at, pair in pairs:
@@ -80,8 +85,12 @@ def verdict(prepared, ways, gradient_reason, error_data=None):
             lines.append(line)
             worst = max(worst, status)
         statuses.append(worst)
+        if worst == SKIP and (way == "forward" or call.backward is not None):
+            reasons.append("%s: %s" % (way, way == "backward" and gradient_reason or nothing_in(pairs)))
     has_backward = call.backward is not None
-    message = "backward: %s" % gradient_reason if has_backward and gradient_reason else ""
+    message = "; ".join(reasons)
+    if has_backward and gradient_reason and failure_of(gradient_reason) != gradient_reason:
+        message = FAILED + message
     if error_data and max(statuses) >= ERROR:
         save_all(error_data, prepared, ways)
     return max(statuses), _core.precheck_result(call.name, statuses[0], statuses[1] if has_backward else None, message), b"".join(lines)
@@ -104,26 +113,39 @@ def save_all(folder, prepared, ways):
 
 def overflows(results):
     for r in results:
-        if r.computed.is_floating_point() and r.computed.numel():
-            stats = _core.stats(host(r.computed))
+        t = torch.view_as_real(r.computed.resolve_conj()) if r.computed.is_complex() else r.computed
+        if t.is_floating_point() and t.numel():
+            stats = _core.stats(host(t))
             if not (math.isfinite(stats.max) and math.isfinite(stats.min)):
                 return True
     return False
 
 
-def overflow_lines(path, number):
-    """run_overflow_check: is an overflow of the device one of the numbers themselves? (line, whether somebody is at fault that there is no answer)"""
-    dump, device = Dump(path), device_name(number)
-    if dump.cut is not None:
-        yield "%s ends in the middle, at byte %d: the APIs up to there are checked" % (dump.path, dump.cut), True
-    for name in dump.calls():
-        if name.startswith(("Distributed.", "MindSpeed.", "NPU.")):
-            continue
-        tested, bench = run_both(Prepared(dump.call(name), device))
+class Check:
+    """What workers do for run_ut: answers are (result line, details lines)."""
+
+    def __init__(self, error_data):
+        self.error_data = error_data
+
+    def answer(self, call, device):
+        return check(call, device, self.error_data)
+
+    def left_out(self, name, why):
+        return left_out(name, why)
+
+
+class OverflowCheck:
+    """For run_overflow_check: is an overflow of the device one of the numbers themselves? Answers are (line, whether somebody is at fault
+    that it says nothing)."""
+
+    def answer(self, call, device):
+        tested, bench = run_both(Prepared(call, device))
         reason = tested.reason or bench.reason
         if reason is not None:
-            yield "%s: not checked: %s" % (name, reason), failure_of(reason) != reason
-        elif overflows(tested.outputs) == overflows(bench.outputs):
-            yield "The %s.forward overflow is a normal overflow." % name, False
-        else:
-            yield "The %s.forward overflow is an abnormal overflow." % name, False
+            return self.left_out(call.name, failure_of(reason))
+        kind = "a normal" if overflows(tested.outputs) == overflows(bench.outputs) else "an abnormal"
+        return "The %s.forward overflow is %s overflow." % (call.name, kind), False
+
+    def left_out(self, name, why):
+        failed = why.startswith(FAILED)
+        return "%s: not checked: %s" % (name, why[len(FAILED):] if failed else why), failed

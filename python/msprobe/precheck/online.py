@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import time
+import warnings
 
 from msprobe import _core
 from msprobe.core.config import boolean, check_connection, given, numbers, read_connection, texts, whole
@@ -63,6 +64,8 @@ def check_sent(sent, error_data=None):
         reason = failure_of(bench.reason) if bench.reason else None
         if reason is None and prepared.made:
             reason = "FAILED: not checked: not all of its tensors were sent"
+        if reason is None and not any(r.recorded is not None for r in bench.outputs + bench.gradients):
+            reason = "nothing to compare: its result is no tensor, or was not recorded"
     if reason is not None:
         return SKIP, _core.precheck_result(call.name, SKIP, SKIP if call.backward is not None else None, reason), b""
     if bench.gradients and mask_is_hidden(call, prepared):
@@ -88,6 +91,7 @@ def serve(connection, error_data):
     import torch
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the first process ends this one
     torch.set_num_threads(1)
+    warnings.simplefilter("ignore")  # torch's about calls that are the program's, not ours
     while True:
         try:
             work = connection.recv()

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import time
+import warnings
 
 from msprobe import _core
 from msprobe.precheck.calls import left_out, printable
@@ -22,14 +23,15 @@ BATCH = 16  # calls handed to a worker at a time: a message each would cost as m
 LOCK_WAIT = 5  # seconds: what a killed run has started ends after it
 
 
-def serve(connection, path, number, error_data, parent):
-    """A worker: names come in, (name, result, details) go out."""
+def serve(connection, path, number, work, parent):
+    """A worker: names come in, (name, answer) go out. work: a Check or OverflowCheck."""
     _core.end_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the first process ends this one
     import torch
 
-    from msprobe.precheck.check import check, device_name
+    from msprobe.precheck.check import device_name
     torch.set_num_threads(1)
+    warnings.simplefilter("ignore")  # torch's about calls that are the program's, not ours: they were told when it ran
     dump, device = Dump(path), device_name(number)
     while True:
         names = connection.recv()
@@ -39,10 +41,10 @@ def serve(connection, path, number, error_data, parent):
             try:
                 call = dump.call(name)
                 with alone(dump.path, call) as reason:
-                    result, details = check(call, device, error_data) if reason is None else left_out(name, "FAILED: " + reason)
+                    answer = work.answer(call, device) if reason is None else work.left_out(name, "FAILED: " + reason)
             except Exception as e:
-                result, details = left_out(name, "FAILED: %s: %s" % (type(e).__name__, (str(e).splitlines() or [""])[0][:200]))
-            connection.send((name, result, details))
+                answer = work.left_out(name, "FAILED: %s: %s" % (type(e).__name__, (str(e).splitlines() or [""])[0][:200]))
+            connection.send((name, answer))
 
 
 @contextlib.contextmanager
@@ -58,9 +60,9 @@ def alone(path, call):
 
 
 class Worker:
-    def __init__(self, context, path, number, error_data):
+    def __init__(self, context, path, number, work):
         self.end, theirs = context.Pipe()
-        self.process = context.Process(target=serve, args=(theirs, path, number, error_data, os.getpid()), daemon=True)
+        self.process = context.Process(target=serve, args=(theirs, path, number, work, os.getpid()), daemon=True)
         self.process.start()
         theirs.close()
         self.names = []
@@ -78,18 +80,39 @@ def write_all(file, text):
         text = text[file.write(text):]
 
 
-class Writer:
-    """Appends to both files in the order of the calls."""
+class InOrder:
+    """Answers in the order of the calls."""
+
+    def __init__(self, order):
+        self.order, self.waiting, self.next = order, {}, 0
+
+    def put(self, name, answer):
+        self.waiting[name] = answer
+        while self.next < len(self.order) and self.order[self.next] in self.waiting:
+            self.write(*self.waiting.pop(self.order[self.next]))
+            self.next += 1
+
+
+class Writer(InOrder):
+    """Appends to both files."""
 
     def __init__(self, files, order):
-        self.files, self.order, self.waiting, self.next = files, order, {}, 0
+        super().__init__(order)
+        self.files = files
 
-    def put(self, name, result, details):
-        self.waiting[name] = (details, result)
-        while self.next < len(self.order) and self.order[self.next] in self.waiting:
-            for file, text in zip(self.files, self.waiting.pop(self.order[self.next])):
-                write_all(file, text)
-            self.next += 1
+    def write(self, result, details):
+        for file, text in zip(self.files, (details, result)):
+            write_all(file, text)
+
+
+class Printer(InOrder):
+    """Lines on the screen."""
+
+    failed = False
+
+    def write(self, line, is_fault):
+        print(printable(line), flush=True)
+        self.failed = self.failed or is_fault
 
 
 def begin(result, details, resume):
@@ -126,11 +149,18 @@ def lock(file, path):
             time.sleep(0.05)
 
 
-def check_all(path, choice, result, details, workers=1, devices=(0,), error_data=None, resume=False):
-    dump = Dump(path)
+def calls_of(dump):
+    if dump.framework == "mindspore":
+        raise ValueError("%s: a dump of %s; APIs of PyTorch are what can be run again" % (dump.path, dump.framework))
     names = dump.calls()
     if not names:
-        raise LookupError("%s: no API is recorded there: record with level L1 or mix" % path)
+        raise LookupError("%s: no API is recorded there: record with level L1 or mix" % dump.path)
+    return names
+
+
+def check_all(path, choice, result, details, workers=1, devices=(0,), error_data=None, resume=False):
+    from msprobe.precheck.check import Check
+    names = calls_of(Dump(path))
     files, done = begin(result, details, resume)
     order = [n for n in names if _core.precheck_name(n) not in done]
     writer = Writer(files, order)
@@ -140,11 +170,23 @@ def check_all(path, choice, result, details, workers=1, devices=(0,), error_data
         if why is None:
             todo.append(name)
         else:
-            writer.put(name, *left_out(name, why))
-    share_out(todo, writer, path, max(1, min(workers, len(todo))), devices, error_data)
+            writer.put(name, left_out(name, why))
+    share_out(todo, writer, path, Check(error_data), workers, devices)
 
 
-def share_out(todo, writer, path, count, devices, error_data):
+def check_overflows(path, workers=1, devices=(0,)):
+    """Prints a line for every call; False: not all of them could be checked."""
+    from msprobe.precheck.check import OverflowCheck
+    dump = Dump(path)
+    names = [n for n in calls_of(dump) if not n.startswith(("Distributed.", "MindSpeed.", "NPU."))]
+    printer = Printer(names)
+    if dump.cut is not None:
+        printer.write("%s ends in the middle, at byte %d: the APIs up to there are checked" % (dump.path, dump.cut), True)
+    share_out(names, printer, path, OverflowCheck(), workers, devices)
+    return not printer.failed
+
+
+def share_out(todo, writer, path, work, count, devices):
     # spawned where a device is used: a forked process cannot use the parent's
     from msprobe.precheck.check import device_name
     context = multiprocessing.get_context("fork" if device_name(0) == "cpu" else "spawn")
@@ -152,7 +194,7 @@ def share_out(todo, writer, path, count, devices, error_data):
     workers = {}
 
     def start(number):
-        w = Worker(context, path, devices[number % len(devices)], error_data)
+        w = Worker(context, path, devices[number % len(devices)], work)
         workers[w.end] = (w, number)
         give(w)
 
@@ -165,31 +207,31 @@ def share_out(todo, writer, path, count, devices, error_data):
             w.give([])
             w.process.join()
 
-    for number in range(count):
+    for number in range(max(1, min(count, len(todo)))):
         if todo:
             start(number)
     while workers:
         for end in multiprocessing.connection.wait(list(workers)):
             w, number = workers[end]
             try:
-                name, result, details = end.recv()
+                name, answer = end.recv()
             except (EOFError, OSError):
                 workers.pop(end)
-                died(w, todo, writer)
+                died(w, todo, writer, work)
                 if todo:
                     start(number)
                 continue
-            writer.put(name, result, details)
+            writer.put(name, answer)
             w.names.remove(name)
             if not w.names:
                 give(w)
 
 
-def died(w, todo, writer):
+def died(w, todo, writer, work):
     """The call that it was at is the first of those it has not answered."""
     w.process.join()
     culprit, rest = w.names[0], w.names[1:]
     why = "FAILED: the process that ran it died (exit status %s)" % w.process.exitcode
     print("msprobe: %s" % printable("%s: %s" % (culprit, why[8:])), file=sys.stderr)
-    writer.put(culprit, *left_out(culprit, why))
+    writer.put(culprit, work.left_out(culprit, why))
     todo.extend(reversed(rest))

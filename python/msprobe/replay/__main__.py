@@ -9,6 +9,7 @@ calls are shared out. `msprobe compare` starts this and judges what was measured
 import argparse
 import os
 import sys
+import warnings
 
 from msprobe import _core
 from msprobe.replay.dump import Dump
@@ -167,6 +168,7 @@ def main():
         print(e, file=sys.stderr)
         return NO_TORCH
     torch.set_num_threads(1)
+    warnings.simplefilter("ignore")  # torch's about calls that are the program's, not ours
     dumps = Dump(a.npu), Dump(a.bench)
     names = calls_of(a.calls, *dumps)
     workers = max(1, min(a.workers or len(os.sched_getaffinity(0)), (len(names) + 63) // 64))

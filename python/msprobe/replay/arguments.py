@@ -25,7 +25,7 @@ def torch_dtype(text):
 
 def load(recorded):
     """The tensor in the file, checked and read in C, or in memory."""
-    view = _core.load(recorded.path) if isinstance(recorded.path, str) else recorded.path
+    view = _core.load(recorded.file()) if isinstance(recorded.path, str) else recorded.path
     dtype = torch_dtype(view.dtype)
     if view.numel == 0:
         return torch.empty(view.shape, dtype=dtype)
@@ -42,7 +42,7 @@ def make(recorded, seed):
     if n == 0:
         return torch.zeros(shape, dtype=dtype)
     if low is None or high is None:
-        raise NotRecorded("neither its elements nor its range were recorded")
+        raise NotRecorded(recorded.note or "neither its elements nor its range were recorded")
     generator = torch.Generator().manual_seed(seed)
     if dtype == torch.bool:
         flat = torch.rand(n, generator=generator) < 0.5 if bool(low) != bool(high) else torch.full((n,), bool(high))

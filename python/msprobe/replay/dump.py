@@ -9,17 +9,25 @@ class Recorded:
     """A tensor of a record: its description and statistics, and where its elements are: a file, or an msprobe.Tensor (None: only
     statistics are there). folder is that of the files, or a dict of tensors by the files' names."""
 
-    __slots__ = ("dtype", "shape", "max", "min", "mean", "norm", "requires_grad", "path")
+    __slots__ = ("dtype", "shape", "max", "min", "mean", "norm", "requires_grad", "note", "folder", "path")
 
     def __init__(self, leaf, folder):
         self.dtype, self.shape = leaf.get("dtype"), tuple(leaf.get("shape") or ())
         self.max, self.min, self.mean, self.norm = (leaf.get(k) for k in ("Max", "Min", "Mean", "Norm"))
         self.requires_grad = bool(leaf.get("requires_grad"))
-        name = leaf.get("data_name")
+        self.note = leaf.get("note")  # why there are no values
+        self.folder, name = folder, leaf.get("data_name")
         if isinstance(folder, dict):
             self.path = folder.get(name)
         else:
-            self.path = os.path.join(folder, name) if isinstance(name, str) and os.path.basename(name) == name else None
+            self.path = os.path.join(folder, str(name)) if name else None
+
+    def file(self):
+        """The path, where it is that of a file of the dump: a dump may come from anybody. ValueError otherwise."""
+        folder = os.path.dirname(self.path)
+        if self.folder != folder or (os.path.islink(self.path) and os.path.dirname(os.path.realpath(self.path)) != os.path.realpath(folder)):
+            raise ValueError("%s: data_name leads out of %s" % (self.path, self.folder))
+        return self.path
 
 
 class Call:

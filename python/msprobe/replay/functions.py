@@ -16,6 +16,7 @@ CASTS = {"float": torch.float32, "half": torch.float16, "bfloat16": torch.bfloat
 
 
 CATEGORIES = {"Functional": "functional", "Torch": "torch", "Tensor": "tensor", "VF": "_VF", "Aten": "aten", "NPU": "torch_npu", "MindSpeed": "mindspeed"}
+ALIASES = {"linalg.det", "linalg.matmul", "linalg.matrix_exp", "linalg.matrix_power", "linalg.slogdet"}  # of torch.det, ...; so is all of torch.special
 FILES = {"from_file"}  # reads and writes what an argument names
 
 
@@ -36,20 +37,21 @@ def listed(prefix):
     return found
 
 
-def find(prefix, api):
-    """The function, or None."""
+def candidates(prefix, api):
+    """(name, function) of all that the name may stand for, the likeliest first: torch.norm and torch.linalg.norm are both recorded as Torch.norm."""
     npu = sys.modules.get("torch_npu")
     owner = {"Functional": torch.nn.functional, "Torch": torch, "Tensor": torch.Tensor, "VF": torch._VF, "Aten": torch.ops.aten,
              "NPU": npu, "MindSpeed": sys.modules.get("mindspeed.ops")}.get(prefix)
-    for name in listed(prefix).get(api.rpartition(".")[2], ()):
-        if "." in api and name != api:
+    found = []
+    for name in sorted(listed(prefix).get(api.rpartition(".")[2], ()), key=lambda name: name.count(".")):
+        if ("." in api and name != api) or (found and (name.startswith("special.") or name in ALIASES)):
             continue
         function = owner
         for part in name.split("."):
             function = getattr(function, part, None)
         if callable(function):
-            return function
-    return None
+            found.append((name, function))
+    return found
 
 
 @functools.lru_cache(None)
@@ -69,6 +71,8 @@ def refusal(call):
         return "only its gradients were recorded" if call.backward is not None else "nothing of it was recorded"
     if not isinstance(call.forward, dict) or not isinstance(call.backward, (dict, type(None))):
         return "a record that no recording writes"
+    if not {"input_args", "input", "input_kwargs"} & call.forward.keys():
+        return "its inputs were not recorded"
     if not call.api:
         return "no name of a call, which has a prefix, a function and a number"
     api = call.api.split(".")[-1]
@@ -76,6 +80,6 @@ def refusal(call):
         return "random: its numbers cannot be read off the results"
     if api in UNWRITTEN:
         return "its result is memory that nobody has written to"
-    if find(call.prefix, call.api) is None:
+    if not candidates(call.prefix, call.api):
         return "unknown function: this torch has no API %s.%s" % (call.prefix, call.api)
     return None

@@ -55,6 +55,7 @@ class Writer(_Run):
         prepared = Prepared(call)
         if prepared.reason:
             raise NotRecorded(prepared.reason)
+        prepared.choose()
         super().__init__(prepared, Replay(call), "recorded", 0.0, 0, True)
         self.tensors, self.wanted, self.notes = {}, [], []
 
@@ -81,7 +82,7 @@ class Writer(_Run):
         if self.api in ("__getitem__", "__setitem__") and isinstance(args[1], list):
             args[1] = tuple(args[1])
         words = [code_of(a) for a in args] + ["%s=%s" % (k, code_of(v)) for k, v in kwargs.items()]
-        text = "%s.%s(%s)" % (OWNERS[self.call.prefix], self.call.api, ", ".join(words))
+        text = "%s.%s(%s)" % (OWNERS[self.call.prefix], self.p.name, ", ".join(words))
         return "[%s, %s][1]" % (text, code_of(args[0])) if self.api == "__setitem__" else text
 
     def mask(self, args, kwargs):

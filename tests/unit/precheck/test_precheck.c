@@ -217,6 +217,50 @@ a_file_that_was_cut_off_is_continued_where_it_is_whole(void **state)
 }
 
 static void
+what_may_be_noise_is_said_and_comes_last_among_the_worst(void **state)
+{
+    static const float noise[] = {1e-9f, -1e-9f, 2e-9f, 0}, wrong[] = {100, 200, 300, 401};
+    static const double zeros[] = {1e-17, 1e-17, -2e-17, 0}, right[] = {100, 200, 300, 400};
+    const msp_precheck_row rows[] = {measured("sum", noise, zeros, 4), measured("sum", wrong, right, 4)};
+    char text[4096];
+    size_t len = (size_t)snprintf(text, sizeof(text), "%s", msp_precheck_details_header());
+    const char *result, *details;
+    msp_precheck_summary s = {0};
+
+    (void)state;
+    assert_int_equal(rows[0].status, MSP_PRECHECK_ERROR);
+    assert_non_null(strstr(rows[0].message, "The largest error is 2e-09: where exact results are 0"));
+    assert_null(strstr(rows[1].message, "noise"));
+    len += msp_precheck_details_line(text + len, sizeof(text) - len, "Torch.sum.0.backward.output.0", &rows[0]);
+    len += msp_precheck_details_line(text + len, sizeof(text) - len, "Torch.sum.1.forward.output.0", &rows[1]);
+    details = write_file("noise_details.csv", text, len);
+    len = (size_t)snprintf(text, sizeof(text), "%sTorch.sum.0,pass,error,\r\nTorch.sum.1,error, ,\r\n",
+                           msp_precheck_result_header());
+    result = write_file("noise_result.csv", text, len);
+    assert_int_equal(msp_precheck_summarise(&s, result, details, NULL), MSP_OK);
+    assert_int_equal(s.nworst, 2);
+    assert_string_equal(s.worst[0].name, "Torch.sum.1.forward.output.0");
+}
+
+static void
+a_direction_that_failed_is_counted_though_the_other_one_passed(void **state)
+{
+    static const char more[] =
+        "Torch.add.0,pass,SKIP,FAILED: backward: cut\r\nTorch.add.1,pass,SKIP,backward: empty\r\n";
+    char text[4096];
+    size_t len = (size_t)snprintf(text, sizeof(text), "%s%s", msp_precheck_result_header(), more);
+    const char *result = write_file("failed_result.csv", text, len);
+    msp_precheck_summary s = {0};
+
+    (void)state;
+    len = (size_t)snprintf(text, sizeof(text), "%s", msp_precheck_details_header());
+    assert_int_equal(msp_precheck_summarise(&s, result, write_file("failed_details.csv", text, len), NULL), MSP_OK);
+    assert_int_equal(s.count[MSP_PRECHECK_PASS], 2);
+    assert_int_equal(s.failed, 1);
+    assert_string_equal(s.skipped, "Torch.add.0: FAILED: backward: cut");
+}
+
+static void
 something_else_is_not_continued(void **state)
 {
     const char *path = write_file("other.csv", "x,y\n1,2\n", 8);
@@ -315,6 +359,8 @@ main(void)
         TEST(shapes_that_differ_are_an_error_with_the_reason),
         TEST(a_line_has_every_column_and_one_space_where_nothing_is),
         TEST(a_file_that_was_cut_off_is_continued_where_it_is_whole),
+        TEST(what_may_be_noise_is_said_and_comes_last_among_the_worst),
+        TEST(a_direction_that_failed_is_counted_though_the_other_one_passed),
         TEST(something_else_is_not_continued),
         TEST(what_was_not_measured_is_no_pass),
         TEST(a_device_is_judged_by_the_other_ones_error),
