@@ -546,6 +546,7 @@ def test_what_a_handler_raises_while_we_work_is_the_programs(tmp_path, where, ki
     assert raised == reached == 1
     assert "failed" not in r.output and "ended" not in r.output and "rror" not in r.output, r.output
     assert len([n for n in r.names() if n.startswith("Functional.conv1d")]) >= 2
+    assert '"error"' not in json.dumps(r.data()), "what was interrupted is read again"
     stacks_of = r.stacks()
     assert all(n in stacks_of for n in r.names())
 

@@ -92,11 +92,11 @@ msp_probe_give_back(probe_outcome *o, bool ours)
 
 /*
  * Call a function of ours in Python with one argument or two (NULL: none); torch.compile, which looks at every frame
- * while it is on, leaves that one alone. One that runs no code of the program's (own) is asked again when an exception
- * of the program's has interrupted it.
+ * while it is on, leaves that one alone. One that may be called twice is asked again when an exception that a handler of
+ * the program's raises has interrupted it.
  */
 PyObject *msp_probe_ask(PyObject *callable, PyObject *first, PyObject *second);
-PyObject *msp_probe_ask_own(PyObject *callable, PyObject *first, PyObject *second);
+PyObject *msp_probe_ask_again(PyObject *callable, PyObject *first, PyObject *second);
 
 /* Exchange by what torch.compile looks at what this thread calls (None: it does not): what was there, or NULL. */
 PyObject *msp_probe_set_frames(PyObject *to);

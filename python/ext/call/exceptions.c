@@ -236,7 +236,7 @@ msp_probe_ask(PyObject *callable, PyObject *first, PyObject *second)
 }
 
 PyObject *
-msp_probe_ask_own(PyObject *callable, PyObject *first, PyObject *second)
+msp_probe_ask_again(PyObject *callable, PyObject *first, PyObject *second)
 {
     PyObject *said = msp_probe_ask(callable, first, second), *type, *value, *trace;
 

@@ -59,7 +59,7 @@ msp_probe_name_of(probe_api *api)
 
     if (!(api->flags & PROBE_BY_CALLER) || msp_probe.caller == NULL)
         return api->name;
-    said = msp_probe_ask_own(msp_probe.caller, api->target, NULL);
+    said = msp_probe_ask_again(msp_probe.caller, api->target, NULL);
     route = said == NULL ? PROBE_FIRST_NAME : PyLong_AsLong(said);
     Py_XDECREF(said);
     msp_probe_expect(NULL, "asking for a call's name");
@@ -224,7 +224,7 @@ call_manager(probe_api *api, PyObject *self, PyObject *args, PyObject *kwargs)
     if (manager == NULL || msp_probe.watch == NULL || !msp_probe_wants())
         return manager;
     call = Py_BuildValue("(OO)", args, kwargs == NULL ? Py_None : kwargs);
-    watched = call == NULL ? NULL : msp_probe_ask_own(msp_probe.watch, manager, call);
+    watched = call == NULL ? NULL : msp_probe_ask_again(msp_probe.watch, manager, call);
     Py_XDECREF(call);
     if (watched == NULL) {
         msp_probe_swallow("watching a context manager", api->name->text);

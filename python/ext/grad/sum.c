@@ -109,7 +109,7 @@ msp_sum_clear(grad_sum *s)
 static bool
 put_by_torch(msp_record *r, const grad_sum *s, probe_path *path)
 {
-    PyObject *sum = msp_probe.total == NULL ? NULL : msp_probe_ask_own(msp_probe.total, s->parts, s->less);
+    PyObject *sum = msp_probe.total == NULL ? NULL : msp_probe_ask_again(msp_probe.total, s->parts, s->less);
 
     if (sum != NULL)
         msp_probe_value(r, sum, path, 0);

@@ -132,7 +132,7 @@ plain_of(PyObject *t, const probe_path *path)
 {
     PyObject *name = PyUnicode_DecodeUTF8(path->text, (Py_ssize_t)path->len, "replace"), *said, *plain = NULL;
 
-    said = name == NULL || msp_probe.describe == NULL ? NULL : msp_probe_ask(msp_probe.describe, t, name);
+    said = name == NULL || msp_probe.describe == NULL ? NULL : msp_probe_ask_again(msp_probe.describe, t, name);
     if (said != NULL && PyTuple_CheckExact(said) && PyTuple_GET_SIZE(said) == 5 &&
         msp_probe_is_plain_tensor(PyTuple_GET_ITEM(said, 1))) {
         plain = PyTuple_GET_ITEM(said, 1);

@@ -242,7 +242,7 @@ describe_stack(PyFrameObject *top, stack_form of)
     PyObject *form = PyUnicode_FromString(msp_probe_is_legacy() ? "parts" : names[of]);
     PyObject *said = msp_probe.stack_text == NULL || form == NULL
                          ? NULL
-                         : msp_probe_ask_own(msp_probe.stack_text, (PyObject *)top, form);
+                         : msp_probe_ask_again(msp_probe.stack_text, (PyObject *)top, form);
     probe_site site = {0};
 
     if (said != NULL && PyTuple_Check(said) && PyTuple_GET_SIZE(said) == 4 && PyList_Check(PyTuple_GET_ITEM(said, 0))) {

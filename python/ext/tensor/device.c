@@ -112,7 +112,7 @@ fetch(void)
     queue.fetching = true;
     queue.fetched = msp_probe.tickets;
     queue.since = now();
-    said = msp_probe_ask_own(msp_probe.fetch, NULL, NULL);
+    said = msp_probe_ask_again(msp_probe.fetch, NULL, NULL);
     queue.fetching = false;
     if (queue.results == NULL)
         queue.results = PyDict_New();

@@ -85,6 +85,17 @@ put_text(msp_record *r, PyObject *s)
     Py_XDECREF(escaped);
 }
 
+/* The text of a dict's key: a new reference, or NULL with an exception set. (PyObject_Str() looks for signals first, whose
+ * handlers may raise: texts need not be asked.) */
+static PyObject *
+key_text(PyObject *key)
+{
+    if (!PyUnicode_CheckExact(key))
+        return PyObject_Str(key);
+    Py_INCREF(key);
+    return key;
+}
+
 /* Beyond 64 bits a number is written as text: its digits, or, when there are thousands, base 16. */
 static void
 put_int(msp_record *r, PyObject *v)
@@ -132,7 +143,7 @@ msp_probe_plain_members(msp_record *r, PyObject *dict, int depth)
     int failed = 0;
 
     while (!failed && PyDict_Next(dict, &pos, &key, &value)) {
-        PyObject *text = PyObject_Str(key);
+        PyObject *text = key_text(key);
 
         if (text == NULL)
             return -1;
@@ -358,7 +369,7 @@ msp_probe_members(msp_record *r, PyObject *dict, probe_path *path, int depth)
 
     for (Py_ssize_t i = 0; items != NULL && i < PyList_GET_SIZE(items); i++) {
         PyObject *pair = PyList_GET_ITEM(items, i), *value = PyTuple_GET_ITEM(pair, 1);
-        PyObject *text = PyObject_Str(PyTuple_GET_ITEM(pair, 0));
+        PyObject *text = key_text(PyTuple_GET_ITEM(pair, 0));
 
         if (text == NULL) {
             msp_probe_swallow("a key of a dict", "");
@@ -416,7 +427,7 @@ ask_python(PyObject *v, const probe_path *path)
         Py_RETURN_NONE;
     name = PyUnicode_DecodeUTF8(path->text, (Py_ssize_t)path->len, "replace");
     msp_probe_thread.described = path; /* for what it asks: wanted() and file() */
-    said = name == NULL ? NULL : msp_probe_ask(msp_probe.describe, v, name);
+    said = name == NULL ? NULL : msp_probe_ask_again(msp_probe.describe, v, name);
     msp_probe_thread.described = before;
     Py_XDECREF(name);
     return said;
