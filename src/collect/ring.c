@@ -181,7 +181,7 @@ msp_ring_create(msp_ring *out, const char *dir, size_t capacity, msp_error *err)
     fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0640);
     if (fd < 0) {
         st = msp_error_set_errno(err, MSP_E_IO, errno, "%s: cannot create", path);
-    } else if ((e = posix_fallocate(fd, 0, (off_t)(RING_HEADER + cap))) != 0) {
+    } else if ((e = msp_file_allocate(fd, RING_HEADER + cap)) != 0) {
         st = msp_error_set_errno(err, MSP_E_IO, e, "%s: cannot reserve %zu MiB", path, cap >> 20);
     } else {
         st = map_ring(out, fd, RING_HEADER + cap, err);

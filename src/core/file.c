@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -373,6 +375,21 @@ msp_file_reserve(msp_file *f, uint64_t size, msp_error *err)
         return MSP_OK;
     /* anything else: a file system that cannot reserve, and writing will tell what there is to tell */
     return errno == ENOSPC || errno == EDQUOT ? msp_file_cannot_write(f->path, errno, err) : MSP_OK;
+}
+
+int
+msp_file_allocate(int fd, uint64_t size)
+{
+    sigset_t others, before;
+    int e;
+
+    msp_signals_of_others(&others);
+    pthread_sigmask(SIG_BLOCK, &others, &before);
+    do
+        e = posix_fallocate(fd, 0, (off_t)size);
+    while (e == EINTR);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return e;
 }
 
 int

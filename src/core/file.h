@@ -110,6 +110,12 @@ MSP_CHECK msp_status msp_file_create(msp_file *out, const char *path, unsigned m
  */
 MSP_CHECK msp_status msp_file_reserve(msp_file *f, uint64_t size, msp_error *err);
 
+/*
+ * Give the file behind fd its blocks, up to size, and that size. The result is 0 or an errno. Signals wait meanwhile: a
+ * profiler's timer would interrupt a large file again and again, and some file systems then begin anew.
+ */
+int msp_file_allocate(int fd, uint64_t size);
+
 /* MSP_E_IO for a write to path that failed with errnum; a full disk comes with what to do about it. */
 msp_status msp_file_cannot_write(const char *path, int errnum, msp_error *err);
 

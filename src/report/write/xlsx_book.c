@@ -205,11 +205,7 @@ copy_parts(msp_zip_out *z, const char *path, msp_error *err)
 static msp_status
 reserve_room(msp_file *book, size_t sheets, msp_error *err)
 {
-    int e;
-
-    do
-        e = posix_fallocate(book->fd, 0, (off_t)(BOOK_ROOM + sheets * SHEET_ROOM));
-    while (e == EINTR);
+    int e = msp_file_allocate(book->fd, BOOK_ROOM + sheets * SHEET_ROOM);
 
     if (e == 0 || e == EOPNOTSUPP || e == EINVAL)
         return MSP_OK;

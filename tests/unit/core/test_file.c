@@ -102,6 +102,40 @@ small_files_are_read_and_large_ones_mapped(void **state)
     assert_null(m.addr);
 }
 
+static int interruptions; /* of posix_fallocate(), still to come */
+static bool timers_waited;
+
+/* In place of the C library's. */
+int
+posix_fallocate(int fd, off_t offset, off_t size)
+{
+    sigset_t blocked;
+
+    pthread_sigmask(SIG_BLOCK, NULL, &blocked);
+    timers_waited = sigismember(&blocked, SIGPROF) == 1 && sigismember(&blocked, SIGBUS) == 0;
+    if (interruptions-- > 0)
+        return EINTR;
+    return ftruncate(fd, offset + size) == 0 ? 0 : errno;
+}
+
+static void
+blocks_are_given_whatever_signals_come(void **state)
+{
+    int fd = open(write_text("blocks", "abc"), O_RDWR | O_CLOEXEC);
+    sigset_t blocked;
+
+    (void)state;
+    interruptions = 2;
+    assert_int_equal(msp_file_allocate(fd, 4096), 0);
+    assert_int_equal(interruptions, -1);
+    assert_true(timers_waited);
+    assert_int_equal(lseek(fd, 0, SEEK_END), 4096);
+    pthread_sigmask(SIG_BLOCK, NULL, &blocked);
+    assert_false(sigismember(&blocked, SIGPROF));
+    assert_int_equal(msp_file_allocate(-1, 4096), EBADF);
+    close(fd);
+}
+
 static void
 an_empty_file_maps_to_nothing(void **state)
 {
@@ -576,6 +610,7 @@ main(void)
         TEST(small_files_are_read_and_large_ones_mapped),
         TEST(small_files_are_read_together_and_those_that_cannot_be_are_left),
         TEST(small_files_are_read_without_a_trace_or_by_whom_does_not_own_them),
+        TEST(blocks_are_given_whatever_signals_come),
         TEST(an_empty_file_maps_to_nothing),
         TEST(what_is_no_regular_file_is_refused_with_its_path),
         TEST(reading_keeps_to_its_limit_and_terminates),
