@@ -15,7 +15,10 @@
 #include "report/write/page_judge.h"
 #include "report/write/page_packer.h"
 
-enum { NFIELDS = 7 }; /* numbers of a msp_page_result */
+enum {
+    NFIELDS = 7,        /* numbers of a msp_page_result */
+    LONGEST = 64 * 1024 /* bytes of a stack, of which a longer one is none, or of a module's name, which is cut */
+};
 
 typedef struct result {
     uint32_t row; /* in the page */
@@ -256,7 +259,7 @@ msp_page_part_stack(msp_page_part *p, const msp_str *frames, size_t n, msp_error
         msp_json_write_string(&w, frames[i]);
     msp_json_end_array(&w);
     ok = !p->raw.failed;
-    if (ok && p->raw.len <= 64 * 1024) /* a longer stack is none */
+    if (ok && p->raw.len <= LONGEST)
         ok = msp_page_texts_add(&p->stacks, msp_buf_view(&p->raw), SIZE_MAX, &p->calls[p->ncalls - 1].stack);
     msp_buf_clear(&p->raw);
     return ok ? MSP_OK : no_memory(err);
@@ -275,7 +278,7 @@ node_of(msp_page_part *p, msp_str name)
     if (e != NULL)
         return (int32_t)e->value;
     if (!msp_vec_grow((void **)&p->node_parents, &p->cap_nodes, before + 1, sizeof(*p->node_parents)) ||
-        !msp_page_texts_add(&p->nodes, name, SIZE_MAX, &id))
+        !msp_page_texts_add(&p->nodes, name, LONGEST, &id))
         return -1;
     if (p->nodes.map.count > before)
         p->node_parents[id] = -1;

@@ -265,6 +265,27 @@ an_adopted_part_makes_the_same_page(void **state)
     msp_free(path);
 }
 
+/* construct.json is input like any other. */
+static void
+a_module_whose_name_is_longer_than_all_texts_may_be_is_cut(void **state)
+{
+    enum { LONG = (64 << 20) + 1 };
+    char *path = msp_path_join(scratch_dir(), "p.html"), *name = msp_alloc(LONG, 1);
+    msp_page_part *p;
+
+    (void)state;
+    assert_non_null(name);
+    memset(name, 'm', LONG);
+    assert_int_equal(msp_page_part_open(&p, path, columns, NCOLUMNS, 100, NULL), MSP_OK);
+    assert_int_equal(add_row(p, "f.0", "f.0.output.0", 1, 0, "Yes"), MSP_OK);
+    assert_int_equal(msp_page_part_parent(p, MSP_STR("f.0"), (msp_str){name, LONG}, NULL), MSP_OK);
+    assert_int_equal(msp_page_part_parent(p, (msp_str){name, LONG}, MSP_STR("top"), NULL), MSP_OK);
+    assert_int_equal(msp_page_part_finish(p, NULL), MSP_OK);
+    msp_page_part_close(p);
+    msp_free(name);
+    msp_free(path);
+}
+
 static void
 rows_beyond_the_limit_are_kept_where_they_are_wrong(void **state)
 {
@@ -319,6 +340,7 @@ main(void)
                                        cmocka_unit_test(the_tools_own_verdict_decides_where_there_is_one),
                                        cmocka_unit_test(what_comes_in_from_outside_begins_the_trouble),
                                        cmocka_unit_test(an_adopted_part_makes_the_same_page),
+                                       cmocka_unit_test(a_module_whose_name_is_longer_than_all_texts_may_be_is_cut),
                                        cmocka_unit_test(rows_beyond_the_limit_are_kept_where_they_are_wrong),
                                        cmocka_unit_test(without_memory_it_fails_and_leaves_nothing)};
 
