@@ -20,16 +20,25 @@ load_one(msp_dtype t, const unsigned char *p)
     return msp_dtype_class_of(t) == MSP_CLASS_COMPLEX ? modulus(t, p) : msp_dtype_load_f64(t, p);
 }
 
+static int
+bin_of(const msp_look_values *v, double x)
+{
+    double range = v->high - v->low, share = (x - v->low) / range;
+
+    if (isinf(range)) /* more than a double holds */
+        share = (x / 2 - v->low / 2) / (v->high / 2 - v->low / 2);
+    /* neither where all are equal, nor where the program flushes such small differences to zero */
+    return share >= 1 ? MSP_LOOK_BINS - 1 : share > 0 ? (int)(share * MSP_LOOK_BINS) : 0;
+}
+
 static void
 note_value(msp_look_values *out, double v)
 {
-    double share, decade;
+    double decade;
 
     if (!isfinite(v))
         return;
-    /* halves, as the whole may be more than a double holds */
-    share = out->high > out->low ? (v / 2 - out->low / 2) / (out->high / 2 - out->low / 2) : 0;
-    out->bins[share >= 1 ? MSP_LOOK_BINS - 1 : (int)(share * MSP_LOOK_BINS)]++;
+    out->bins[bin_of(out, v)]++;
     if (v == 0)
         return;
     decade = floor(log10(fabs(v))) - MSP_LOOK_FIRST_DECADE + 1;

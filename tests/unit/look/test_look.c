@@ -181,6 +181,40 @@ two_tensors_are_judged_as_compare_does(void **state)
     assert_string_equal(d.pattern, "one element is wrong: number 3");
 }
 
+/* The number of elements in each bin, as digits. */
+static const char *
+bins_of(const double *values, int64_t n)
+{
+    static char digits[MSP_LOOK_BINS + 1];
+    msp_look_values v;
+    msp_tensor t;
+
+    assert_int_equal(msp_tensor_view(&t, values, MSP_F64, 1, &n, NULL), MSP_OK);
+    msp_look_at_tensor(&v, &t, 1);
+    for (int i = 0; i < MSP_LOOK_BINS; i++)
+        digits[i] = (char)('0' + v.bins[i]);
+    return digits;
+}
+
+static void
+every_finite_number_has_a_bin_however_near_or_far_they_are(void **state)
+{
+    const double smallest = 4.9406564584124654e-324, largest = 1.7976931348623157e308;
+    const double near[] = {0, smallest}, far[] = {-largest, 0, largest}, one[] = {3, 3, NAN, INFINITY};
+    char expected[MSP_LOOK_BINS + 1];
+
+    (void)state;
+    memset(expected, '0', MSP_LOOK_BINS);
+    expected[MSP_LOOK_BINS] = '\0';
+    expected[0] = expected[MSP_LOOK_BINS - 1] = '1';
+    assert_string_equal(bins_of(near, 2), expected);
+    expected[MSP_LOOK_BINS / 2] = '1';
+    assert_string_equal(bins_of(far, 3), expected);
+    expected[MSP_LOOK_BINS / 2] = expected[MSP_LOOK_BINS - 1] = '0';
+    expected[0] = '2';
+    assert_string_equal(bins_of(one, 4), expected);
+}
+
 int
 main(void)
 {
@@ -191,6 +225,7 @@ main(void)
         TEST(calls_are_found_by_name_and_suggested_by_likeness),
         TEST(every_allocation_may_fail),
         TEST(two_tensors_are_judged_as_compare_does),
+        TEST(every_finite_number_has_a_bin_however_near_or_far_they_are),
     };
 
     return cmocka_run_group_tests_name("look", tests, write_dump, forget);
