@@ -50,30 +50,36 @@ seen_from_here(const char *file)
     return n > 1 && strncmp(file, here, n) == 0 && file[n] == '/' ? file + n + 1 : file;
 }
 
-/* "File /w/train.py, line 10, in main, \n y = f(x)" -> "/w/train.py:10 in main" and "y = f(x)" below it. */
-static void
-put_frame(FILE *out, const char *title, const char *frame)
+const char *
+msp_frame_place(char *text, size_t size, const char *frame, bool from_here)
 {
     const char *file = strncmp(frame, "File ", 5) == 0 ? frame + 5 : NULL;
     const char *line = file != NULL ? strstr(file, ", line ") : NULL;
     const char *in = line != NULL ? strstr(line, ", in ") : NULL;
     const char *code = strchr(frame, '\n');
     size_t head = code != NULL ? (size_t)(code - frame) : strlen(frame);
-    char text[1024];
 
     while (head > 0 && (frame[head - 1] == ' ' || frame[head - 1] == ','))
         head--;
-    file = file != NULL ? seen_from_here(file) : NULL;
-    if (in != NULL && in < frame + head)
-        snprintf(text, sizeof(text), "%.*s:%.*s in %.*s", (int)(line - file), file, (int)(in - line - 7), line + 7,
+    file = file != NULL && from_here ? seen_from_here(file) : file;
+    if (in != NULL && in + 5 <= frame + head && file <= line)
+        snprintf(text, size, "%.*s:%.*s in %.*s", (int)(line - file), file, (int)(in - line - 7), line + 7,
                  (int)(frame + head - in - 5), in + 5);
     else
-        snprintf(text, sizeof(text), "%.*s", (int)head, frame);
+        snprintf(text, size, "%.*s", (int)head, frame);
+    return code != NULL ? code + strspn(code, " \n") : NULL;
+}
+
+static void
+put_frame(FILE *out, const char *title, const char *frame)
+{
+    char text[1024];
+    const char *code = msp_frame_place(text, sizeof(text), frame, true);
+
     print_label(out, title);
     put_safe(out, MSP_STYLE_PLAIN, text);
     fputc('\n', out);
     if (code != NULL) {
-        code += strspn(code, " \n");
         print_label(out, "");
         put_safe(out, MSP_STYLE_DIM, code);
         fputc('\n', out);

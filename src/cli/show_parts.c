@@ -99,31 +99,19 @@ msp_show_json_cell(msp_jsonout *j, const char *key, msp_cell c)
     }
 }
 
-/* "File /w/train.py, line 10, in main, \n y = f(x)"; anything else is printed as it is. */
 void
 msp_show_frame(FILE *out, const char *frame, int indent)
 {
-    const char *file = strncmp(frame, "File ", 5) == 0 ? frame + 5 : NULL;
-    const char *line = file != NULL ? strstr(file, ", line ") : NULL;
-    const char *in = line != NULL ? strstr(line, ", in ") : NULL;
-    const char *code = strchr(frame, '\n');
-    size_t head = code != NULL ? (size_t)(code - frame) : strlen(frame);
     char text[2048];
+    const char *code = msp_frame_place(text, sizeof(text), frame, false);
 
-    while (head > 0 && (frame[head - 1] == ' ' || frame[head - 1] == ','))
-        head--;
-    if (in != NULL && in < frame + head)
-        snprintf(text, sizeof(text), "%.*s:%.*s in %.*s", (int)(line - file), file, (int)(in - line - 7), line + 7,
-                 (int)(frame + head - in - 5), in + 5);
-    else
-        snprintf(text, sizeof(text), "%.*s", (int)head, frame);
     fprintf(out, "%*s", indent, "");
     put_safe(out, MSP_STYLE_PLAIN, text);
     fputc('\n', out);
     if (code == NULL)
         return;
     fprintf(out, "%*s", indent + 4, "");
-    put_safe(out, MSP_STYLE_DIM, code + strspn(code, " \n"));
+    put_safe(out, MSP_STYLE_DIM, code);
     fputc('\n', out);
 }
 

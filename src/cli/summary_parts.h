@@ -25,6 +25,12 @@ void msp_summary_errors(FILE *out, const msp_compare_pair *p, const msp_compare_
 /* frames.c: the line of code that computes, and the user's own where that is another one. */
 void msp_summary_frames(FILE *out, char *const *stack, size_t n);
 
+/*
+ * "File /w/train.py, line 10, in main, \n y = f(x)" as "/w/train.py:10 in main" in text, the file as seen from the
+ * current folder where that is wanted; another form as it is. Returns the code below, "y = f(x)"; NULL: there is none.
+ */
+const char *msp_frame_place(char *text, size_t size, const char *frame, bool from_here);
+
 /* summary_job.c: what is to be said about all ranks together; nothing where there is one. */
 void msp_summary_job(FILE *out, const msp_compare_result *r);
 

@@ -92,8 +92,8 @@ msp_probe_give_back(probe_outcome *o, bool ours)
 
 /*
  * Call a function of ours in Python with one argument or two (NULL: none); torch.compile, which looks at every frame
- * while it is on, leaves that one alone. One that may be called twice is asked again when an exception that a handler of
- * the program's raises has interrupted it.
+ * while it is on, leaves that one alone. One that may be called twice is asked again when an exception that a handler
+ * of the program's raises has interrupted it.
  */
 PyObject *msp_probe_ask(PyObject *callable, PyObject *first, PyObject *second);
 PyObject *msp_probe_ask_again(PyObject *callable, PyObject *first, PyObject *second);

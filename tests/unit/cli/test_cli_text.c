@@ -4,6 +4,7 @@
 #include "jsonout.h"
 #include "progress.h"
 #include "shell.h"
+#include "summary_parts.h"
 #include "terminal.h"
 
 static size_t
@@ -184,6 +185,36 @@ json_is_json_whatever_the_text(void **state)
     free(text);
 }
 
+static void
+a_frame_is_a_place_and_the_code_there(void **state)
+{
+    static const struct {
+        const char *frame, *place, *code;
+    } frames[] = {
+        {"File /w/train.py, line 10, in main, \n y = f(x)", "/w/train.py:10 in main", "y = f(x)"},
+        {"File /w/a, line 3.py, line 10, in <module>", "/w/a:3.py, line 10 in <module>", NULL},
+        {"File /w/train.py, line 10, in ,\n", "File /w/train.py, line 10, in", ""},
+        {"File , line , in \n\n  x", "File , line , in", "x"},
+        {"train.py:3", "train.py:3", NULL},
+        {"", "", NULL},
+    };
+    char place[64], here[4096], frame[5000];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(frames) / sizeof(frames[0]); i++) {
+        const char *code = msp_frame_place(place, sizeof(place), frames[i].frame, true);
+
+        assert_string_equal(place, frames[i].place);
+        assert_string_equal(code != NULL ? code : "none", frames[i].code != NULL ? frames[i].code : "none");
+    }
+    assert_non_null(getcwd(here, sizeof(here)));
+    snprintf(frame, sizeof(frame), "File %s/train.py, line 1, in f", here);
+    msp_frame_place(place, sizeof(place), frame, true);
+    assert_string_equal(place, "train.py:1 in f");
+    msp_frame_place(place, 3, frame, false);
+    assert_memory_equal(place, here, 2);
+}
+
 int
 main(void)
 {
@@ -196,6 +227,7 @@ main(void)
         TEST(progress_tells_rows_speed_and_time_left),
         TEST(time_left_is_what_reading_and_rows_still_take),
         TEST(words_are_quoted_only_where_a_shell_needs_it),
+        TEST(a_frame_is_a_place_and_the_code_there),
         TEST(json_is_json_whatever_the_text),
     };
 
