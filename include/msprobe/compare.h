@@ -125,6 +125,7 @@ typedef struct msp_compare_options {
     size_t nreplay_only;
 } msp_compare_options;
 
+/* All options off, and PyTorch; the two paths are the caller's to set. */
 MSP_API void msp_compare_options_init(msp_compare_options *opt);
 
 /*
@@ -145,9 +146,11 @@ typedef struct msp_compare_config {
 
 /*
  * Returns MSP_E_NOT_FOUND or MSP_E_IO (no such file, unreadable), MSP_E_FORMAT (no JSON object), MSP_E_INVALID (a key
- * is missing or has the wrong type; the message names it).
+ * is missing or has the wrong type; the message names it), MSP_E_NOMEM. On failure *out is empty.
  */
 MSP_API MSP_CHECK msp_status msp_compare_config_load(msp_compare_config *out, const char *path, msp_error *err);
+
+/* Accepts an empty one, and leaves it empty; what borrowed from it goes first. */
 MSP_API void msp_compare_config_release(msp_compare_config *c);
 
 /* Let opt borrow everything that c holds; its other fields stay as they are. */

@@ -46,8 +46,10 @@ typedef enum msp_dtype_class {
 /* Bytes per element; 0 for MSP_DTYPE_NONE. */
 MSP_API size_t msp_dtype_size(msp_dtype t);
 
+/* MSP_CLASS_NONE for MSP_DTYPE_NONE. */
 MSP_API msp_dtype_class msp_dtype_class_of(msp_dtype t);
 
+/* int8 to int64; false for all others. */
 MSP_API bool msp_dtype_is_signed_int(msp_dtype t);
 
 /* "torch.float32", "torch.bfloat16", ...: what dump.json holds. Never NULL. */

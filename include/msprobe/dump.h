@@ -104,6 +104,7 @@ MSP_API MSP_CHECK msp_status msp_dump_check(const msp_dump *d, msp_error *err);
 /* Accepts NULL. */
 MSP_API void msp_dump_close(msp_dump *d);
 
+/* What was recorded, and the word for it in the file, "" when there is none; both live as long as d. */
 MSP_API msp_dump_task msp_dump_task_of(const msp_dump *d);
 MSP_API const char *msp_dump_task_text(const msp_dump *d);
 

@@ -113,7 +113,10 @@ MSP_API MSP_CHECK msp_status msp_look_check(const msp_look *l, msp_error *err);
 /* Accepts NULL. */
 MSP_API void msp_look_close(msp_look *l);
 
+/* Counted when the dump was opened; lives as long as l. */
 MSP_API const msp_look_summary *msp_look_summary_of(const msp_look *l);
+
+/* The call, or row, of this number, which must be less than the summary's calls, or rows. Texts live as long as l. */
 MSP_API void msp_look_call_at(msp_look_call *out, const msp_look *l, size_t call);
 MSP_API void msp_look_row_at(msp_look_row *out, const msp_look *l, size_t row);
 
@@ -130,6 +133,8 @@ MSP_API const char *msp_look_frame(msp_look *l, size_t call, size_t i);
  */
 MSP_API MSP_CHECK msp_status msp_look_search(size_t **out, size_t *n, const msp_look *l, const char *name,
                                              msp_error *err);
+
+/* Give back what msp_look_search() gave out. Accepts NULL. */
 MSP_API void msp_look_free(void *p);
 
 /* Names of calls, or beginnings of them, that are near to name; the nearest first. Returns how many, up to max. */

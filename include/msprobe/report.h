@@ -33,6 +33,8 @@ typedef struct msp_report_result {
  * MSP_E_IO, MSP_E_NOMEM. *out is to be released in any case.
  */
 MSP_API MSP_CHECK msp_status msp_report_run(msp_report_result *out, const msp_report_options *opt, msp_error *err);
+
+/* Accepts an empty result, and leaves it empty. */
 MSP_API void msp_report_result_release(msp_report_result *r);
 
 #ifdef __cplusplus

@@ -54,6 +54,7 @@ typedef struct msp_fingerprint {
     uint64_t hi, lo;
 } msp_fingerprint;
 
+/* Never fails, never allocates. t->data must hold what t describes. */
 MSP_API msp_fingerprint msp_fingerprint_of(const msp_tensor *t);
 
 /* 32 lower-case hex digits and a terminator. */

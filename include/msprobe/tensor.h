@@ -66,6 +66,7 @@ MSP_API void msp_tensor_unravel(const msp_tensor *t, int64_t index, int64_t coor
  */
 MSP_API MSP_CHECK msp_status msp_tensor_open(msp_tensor *out, const char *path, msp_error *err);
 
+/* msp_tensor_open() for a file that must be of this format: MSP_E_FORMAT for the others. */
 MSP_API MSP_CHECK msp_status msp_npy_open(msp_tensor *out, const char *path, msp_error *err);
 MSP_API MSP_CHECK msp_status msp_pt_open(msp_tensor *out, const char *path, msp_error *err);
 
@@ -76,6 +77,7 @@ MSP_API MSP_CHECK msp_status msp_pt_open(msp_tensor *out, const char *path, msp_
 typedef struct msp_tensor_file msp_tensor_file;
 struct msp_stats;
 
+/* Returns what msp_tensor_open() does, but for the number of tensors: none is no error. On failure *out is NULL. */
 MSP_API MSP_CHECK msp_status msp_tensor_file_open(msp_tensor_file **out, const char *path, msp_error *err);
 
 /* As above from memory that the caller keeps alive until msp_tensor_file_close(); this is what the fuzz targets call.
@@ -83,6 +85,7 @@ MSP_API MSP_CHECK msp_status msp_tensor_file_open(msp_tensor_file **out, const c
 MSP_API MSP_CHECK msp_status msp_tensor_file_parse(msp_tensor_file **out, const void *bytes, size_t size,
                                                    msp_error *err);
 
+/* How many tensors there are. */
 MSP_API size_t msp_tensor_file_count(const msp_tensor_file *f);
 
 /* The i-th tensor's name and view; both are owned by f and live until msp_tensor_file_close(). */
