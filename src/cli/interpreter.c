@@ -8,13 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 static bool
 is_program(const char *path)
 {
-    return access(path, X_OK) == 0;
+    struct stat about;
+
+    return stat(path, &about) == 0 && S_ISREG(about.st_mode) && access(path, X_OK) == 0;
 }
 
 static bool
@@ -37,15 +40,15 @@ find_beside(char out[MSP_INTERPRETER_PATH])
 }
 
 static bool
-find_on_path(char out[MSP_INTERPRETER_PATH])
+find_on_path(char out[MSP_INTERPRETER_PATH], const char *name)
 {
     const char *path = getenv("PATH");
 
     while (path != NULL && *path != '\0') {
         size_t len = strcspn(path, ":");
+        int n = snprintf(out, MSP_INTERPRETER_PATH, "%.*s/%s", (int)len, path, name);
 
-        snprintf(out, MSP_INTERPRETER_PATH, "%.*s/python3", (int)len, path);
-        if (len > 0 && is_program(out))
+        if (len > 0 && n < MSP_INTERPRETER_PATH && is_program(out))
             return true;
         path += len + (path[len] == ':');
     }
@@ -58,12 +61,13 @@ msp_interpreter_find(char out[MSP_INTERPRETER_PATH], msp_error *err)
     const char *wanted = getenv("MSPROBE_PYTHON");
 
     if (wanted != NULL && *wanted != '\0') {
-        snprintf(out, MSP_INTERPRETER_PATH, "%s", wanted);
-        if (is_program(out))
+        bool fits = snprintf(out, MSP_INTERPRETER_PATH, "%s", wanted) < MSP_INTERPRETER_PATH;
+
+        if (strchr(wanted, '/') == NULL ? find_on_path(out, wanted) : fits && is_program(out))
             return MSP_OK;
         return msp_error_set(err, MSP_E_NOT_FOUND, "MSPROBE_PYTHON is %s, which cannot be run", wanted);
     }
-    if (find_beside(out) || find_on_path(out))
+    if (find_beside(out) || find_on_path(out, "python3"))
         return MSP_OK;
     return msp_error_set(err, MSP_E_NOT_FOUND,
                          "this needs PyTorch, and no Python was found: set MSPROBE_PYTHON to the interpreter of the "
