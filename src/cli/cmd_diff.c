@@ -130,8 +130,8 @@ print_map(FILE *out, const msp_look_difference *r)
         for (int64_t k = 0; k < r->map_columns; k++)
             if (isfinite(r->map[i * MSP_LOOK_MAP_COLUMNS + k]))
                 largest = fmax(largest, r->map[i * MSP_LOOK_MAP_COLUMNS + k]);
-    printf("\n  Where the errors are: %lld row%s of %lld, 9 the largest, 8 a tenth, . none, ! NaN or inf\n",
-           (long long)r->rows, plural_ending(r->rows), (long long)r->columns);
+    fprintf(out, "\n  Where the errors are: %lld row%s of %lld, 9 the largest, 8 a tenth, . none, ! NaN or inf\n",
+            (long long)r->rows, plural_ending(r->rows), (long long)r->columns);
     for (int64_t i = 0; i < lines; i++) {
         fputs("    ", out);
         for (int64_t k = 0; k < r->map_columns; k++) {

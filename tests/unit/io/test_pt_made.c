@@ -13,6 +13,8 @@
                                       "0X\3\0\0\0cpu" numel "tQ"
 #define V2(storage, rest) "\x80\2ctorch._utils\n_rebuild_tensor_v2\n(" storage rest "\x89NtR."
 
+static const char *byte_order; /* what the archives say; NULL: nothing, which is little */
+
 /* An archive with this pickle and a storage of 24 bytes: 0.0 to 5.0 in float32. */
 static msp_status
 parse_pickle(msp_tensor_file **out, const char *pickle, size_t n, msp_error *err)
@@ -29,6 +31,11 @@ parse_pickle(msp_tensor_file **out, const char *pickle, size_t n, msp_error *err
     assert_int_equal(msp_zip_writer_begin(&w, MSP_STR("x/data.pkl"), n, 64, NULL), MSP_OK);
     assert_int_equal(msp_zip_writer_data(&w, pickle, n, NULL), MSP_OK);
     assert_int_equal(msp_zip_writer_end(&w, NULL), MSP_OK);
+    if (byte_order != NULL) {
+        assert_int_equal(msp_zip_writer_begin(&w, MSP_STR("x/byteorder"), strlen(byte_order), 64, NULL), MSP_OK);
+        assert_int_equal(msp_zip_writer_data(&w, byte_order, strlen(byte_order), NULL), MSP_OK);
+        assert_int_equal(msp_zip_writer_end(&w, NULL), MSP_OK);
+    }
     assert_int_equal(msp_zip_writer_begin(&w, MSP_STR("x/data/0"), sizeof(values), 64, NULL), MSP_OK);
     assert_int_equal(msp_zip_writer_data(&w, values, sizeof(values), NULL), MSP_OK);
     assert_int_equal(msp_zip_writer_end(&w, NULL), MSP_OK);
@@ -79,6 +86,30 @@ a_view_that_leaves_its_storage_is_refused(void **state)
                 "a tensor of 2 sizes and 1 strides");
     ASSERT_MADE(V2(STORAGE("FloatStorage", "J\xff\xff\xff\xff"), "K\0K\1\x85K\1\x85"), MSP_E_FORMAT,
                 "a persistent id that is no storage");
+}
+
+/* The whole storage as a tensor of this type: what torch writes for types without a storage of their own. */
+#define WHOLE(dtype, numel)                                                            \
+    "ctorch._utils\n_rebuild_tensor_v3\n(" STORAGE("FloatStorage", "K\6") "K\0K" numel \
+                                                                          "\x85K\1\x85\x89Nctorch\n" dtype "\ntR"
+
+static void
+bytes_that_are_turned_round_belong_to_numbers_of_one_size(void **state)
+{
+    const char alike[] = "\x80\2(" WHOLE("float32", "\6") WHOLE("int32", "\6") WHOLE("complex64", "\3") "t.";
+    const uint16_t one = 1;
+    msp_tensor_file *f;
+
+    (void)state;
+    byte_order = *(const unsigned char *)&one == 1 ? "big" : "little"; /* the other one */
+    assert_int_equal(parse_pickle(&f, alike, sizeof(alike) - 1, NULL), MSP_OK);
+    assert_int_equal(msp_tensor_file_count(f), 3);
+    assert_int_equal(((const uint32_t *)msp_tensor_file_at(f, 1)->data)[1], 0x0000803f);
+    msp_tensor_file_close(f);
+    ASSERT_MADE("\x80\2(" WHOLE("float32", "\6") WHOLE("float16", "\x0c") "t.", MSP_E_UNSUPPORTED,
+                "storage '0' is big-endian and has tensors of different element sizes");
+    byte_order = NULL;
+    ASSERT_MADE("\x80\2(" WHOLE("float32", "\6") WHOLE("float16", "\x0c") "t.", MSP_OK, "");
 }
 
 #define BIG "\x8a\x8\0\0\0\0\0\0\0\x40" /* 2^62 */
@@ -369,6 +400,7 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(bytes_that_are_turned_round_belong_to_numbers_of_one_size),
         TEST(a_view_that_leaves_its_storage_is_refused),
         TEST(extents_that_overflow_are_refused),
         TEST(calls_with_wrong_arguments_are_refused),
