@@ -85,7 +85,11 @@ set_foreign_locale(const char *name)
     (void)!system(command);
     setenv("LOCPATH", scratch_dir(), 1);
     snprintf(command, sizeof(command), "%s.UTF-8", name);
-    return setlocale(LC_ALL, command);
+    if (setlocale(LC_ALL, command) == NULL) {
+        fprintf(stderr, "%s cannot be made: is the package locales there? (tools/setup test)\n", command);
+        return NULL;
+    }
+    return setlocale(LC_ALL, NULL);
 }
 
 /* Group teardown: remove the scratch directory. */
