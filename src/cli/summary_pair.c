@@ -190,7 +190,8 @@ put_expert_advice(FILE *out, const msp_compare_pair *p)
     char *text = p->advice == NULL || p->advised == NULL ? NULL : strdup(p->advice), *rest;
     const char *title = "Expert Advice";
 
-    for (char *line = text == NULL ? NULL : strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
+    for (char *line = text == NULL ? NULL : strtok_r(text, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
         put_sentence(out, title, MSP_STYLE_PLAIN, line);
         title = "";
     }

@@ -265,7 +265,8 @@ put_within_limits(msp_buf *text, int64_t rows)
     if (rows == 1)
         msp_buf_text(text, "Nothing wrong: the row that was judged is within the manual's limits");
     else
-        msp_buf_printf(text, "Nothing wrong: all %" PRId64 " rows that were judged are within the manual's limits", rows);
+        msp_buf_printf(text, "Nothing wrong: all %" PRId64 " rows that were judged are within the manual's limits",
+                       rows);
 }
 
 /* ---- the verdict, and what stands in for it ---------------------------------------------------------------------- */
