@@ -113,6 +113,13 @@ def test_the_dump_adds_the_models_tree(run, results):
     assert block(page, "nodes")["names"] == ["Module.act.ReLU.forward.0"]
 
 
+@pytest.mark.parametrize("ext", ["xlsx", "csv", "json"])
+def test_where_no_page_can_be_written_the_table_is_not_blamed(run, results, ext):
+    table, = results.glob("compare_result*." + ext)
+    r = run("report", str(table), "-o", "/proc/self/fdinfo")
+    assert r.rc == 1 and r.err.startswith("error: /proc/self/fdinfo/compare_result_") and r.err.endswith("; choose another folder with -o\n")
+
+
 def test_a_dump_that_is_not_there_is_an_error(run, results):
     table, = results.glob("*.csv")
     r = run("report", str(table), "npuu", "-o", "pages")

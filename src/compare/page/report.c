@@ -124,6 +124,7 @@ typedef struct reader {
     int name, bench, verdict, npu_stack, message, dtype, shape; /* columns, -1: none */
     msp_report_verdict told;                                    /* by compare, beside the rows */
     msp_buf stack_text; /* of the newest call: it stands in the first row only */
+    msp_error no_page;  /* why the page cannot be written: that is not the table's fault */
 } reader;
 
 static msp_str
@@ -174,8 +175,10 @@ read_header(const msp_cell *cells, size_t count, void *payload, msp_error *err)
         st = r->name < 0 || r->bench < 0
                  ? msp_error_set(err, MSP_E_FORMAT, "no result of a comparison: there is no column \"%s\"",
                                  r->name < 0 ? "NPU Name" : "Bench Name")
-                 : msp_page_part_open(&r->part, r->page, columns, r->ncolumns, r->max_rows, err);
+                 : msp_page_part_open(&r->part, r->page, columns, r->ncolumns, r->max_rows, &r->no_page);
     }
+    if (r->no_page.status != MSP_OK)
+        msp_error_set(err, st, "%s", r->no_page.message);
     for (size_t i = 0; i < r->ncolumns; i++)
         msp_free(titles[i]);
     return st;
@@ -440,6 +443,8 @@ read_table(reader *r, msp_error *err)
             st = msp_table_read(r->path, &sink, err);
     }
 
+    if (r->no_page.status != MSP_OK)
+        return msp_error_set(err, r->no_page.status, "%s; choose another folder with -o", r->no_page.message);
     if (st == MSP_OK && r->part == NULL)
         st = msp_error_set(err, MSP_E_FORMAT, "%s: is empty", r->path);
     return st;
