@@ -212,9 +212,9 @@ const msp_command msp_commands[] = {
      .max_operands = 2,
      .about = "Make the page that 'msprobe compare' writes by itself from tables that it, or the\n"
               "original tools, wrote earlier. RESULT is a compare_result_*.xlsx, .csv or .json, or\n"
-              "the folder with one for each rank. DUMP, the NPU side's dump.json or its folder,\n"
-              "adds stacks and the model's tree. Pictures of single elements need the tensors:\n"
-              "compare again for those.",
+              "the folder with one for each rank. DUMP, the NPU side's dump.json or the folder of its\n"
+              "rank or step, adds stacks and the model's tree. Pictures of single elements need the\n"
+              "tensors: compare again for those.",
      .notes = report_notes,
      .run = msp_cmd_report},
     {.name = "explain",

@@ -1,5 +1,6 @@
 /* show_dump.c - a dump in numbers, where NaN and inf come first, and its calls. */
 #include <math.h>
+#include "shell.h"
 #include "show.h"
 
 enum { SOME_CALLS = 40, SOME_KINDS = 12, NAME_MAX_WIDTH = 44 };
@@ -61,6 +62,12 @@ print_sizes(FILE *out, const msp_look_summary *s)
     print_label(out, "Calls");
     put_count(out, s->calls, "call");
     fprintf(out, ", %lld of backward, %lld of modules\n", (long long)s->backward, (long long)s->modules);
+    if (s->kind == MSP_DUMP_LEGACY && s->calls == 0) { /* mode "stack" */
+        print_label(out, "");
+        fputs("stacks that were recorded alone: msprobe parse ", out);
+        msp_shell_put(out, s->path);
+        fputs(" Torch_\n", out);
+    }
     print_label(out, "Tensors");
     put_count(out, s->tensors, "tensor");
     fputs(", ", out);

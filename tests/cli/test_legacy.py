@@ -165,6 +165,16 @@ def test_zero_vectors_zeros_in_the_bench_and_empty_tensors_have_defined_results(
     assert float(rows[1][5]) == pytest.approx(4 / (5 ** 0.5 * 2))
 
 
+def test_nan_and_inf_in_the_same_places_are_no_difference(run, tmp_path):
+    nan, inf = float("nan"), float("inf")
+    same, other = hooks(("a", [nan, 1.0], [inf, -inf])), hooks(("a", [nan, 1.0], [inf, inf]))
+    (tmp_path / "n.pkl").write_text(same)
+    for bench, differs in ((same, False), (other, True)):
+        (tmp_path / "b.pkl").write_text(bench)
+        r = run("compare", "n.pkl", "b.pkl", "-o", "out")
+        assert r.rc == 0 and ("Differs first Torch_a_forward_output, row 3" in r.out) == differs, r.out
+
+
 def test_tensors_of_another_shape_cannot_be_calculated_even_with_as_many_values(run, tmp_path):
     def line(shape):
         return json.dumps(["Torch_a_forward_output", [1.0, 2.0], "torch.float32", shape]) + "\n"

@@ -113,6 +113,32 @@ def test_the_dump_adds_the_models_tree(run, results):
     assert block(page, "nodes")["names"] == ["Module.act.ReLU.forward.0"]
 
 
+@pytest.mark.parametrize("ext", ["xlsx", "csv", "json"])
+def test_where_no_page_can_be_written_the_table_is_not_blamed(run, results, ext):
+    table, = results.glob("compare_result*." + ext)
+    r = run("report", str(table), "-o", "/proc/self/fdinfo")
+    assert r.rc == 1 and r.err.startswith("error: /proc/self/fdinfo/compare_result_") and r.err.endswith("; choose another folder with -o\n")
+
+
+def test_a_dump_that_is_not_there_is_an_error(run, results):
+    table, = results.glob("*.csv")
+    r = run("report", str(table), "npuu", "-o", "pages")
+    assert r.rc == 1 and "npuu: neither a dump.json nor a folder with that of" in r.err
+    assert list((results.parent / "pages").glob("*")) == []
+
+
+def test_the_folder_of_a_step_has_the_dump_of_every_table(run, tmp_path):
+    for rank in ("rank0", "rank1"):
+        dumps.statistics(tmp_path / "npu" / rank, construct={"Functional.relu.0.forward": "Module.act.ReLU.forward.%s" % rank[-1]})
+        dumps.statistics(tmp_path / "bench" / rank)
+    assert run("compare", "npu", "bench", "-o", "out", "--no-html").rc == 0
+    assert run("report", "out", "npu", "-o", "pages").rc == 0
+    page, = (tmp_path / "pages").glob("*.html")
+    trees = re.findall(r'data-block="nodes">([^<]*)<', page.read_text())
+    assert [json.loads(zlib.decompress(base64.b64decode(t), -15))["names"] for t in trees] == [
+        ["Module.act.ReLU.forward.0"], ["Module.act.ReLU.forward.1"]]
+
+
 @pytest.mark.parametrize("text, what", [("a,b\n1,2\n", 'no column "NPU Name"'), ("", "empty")])
 def test_what_is_no_result_is_an_error(run, tmp_path, text, what):
     (tmp_path / "x.csv").write_text(text)

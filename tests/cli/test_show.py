@@ -187,6 +187,13 @@ def test_other_generations_are_shown(run, tmp_path):
     assert (row["section"], row["max"]) == ("debug", 4.0)
 
 
+def test_a_file_of_stacks_alone_says_what_shows_them(run, tmp_path):
+    (tmp_path / "my stacks.pkl").write_text(json.dumps(["Torch_relu_0_forward_stack_info", [["/w/train.py", "3", "f", "y = relu(x)"]]]) + "\n")
+    r = run("show", "my stacks.pkl")
+    assert r.rc == 0 and "stacks that were recorded alone: msprobe parse 'my stacks.pkl' Torch_\n" in r.out
+    assert "/w/train.py" in run("parse", "my stacks.pkl", "Torch_").out
+
+
 @pytest.mark.parametrize("path, reason", [("nothing", "nothing: cannot open: No such file or directory"),
                                           ("empty.pt", "empty.pt: the file is empty"),
                                           ("text.txt", "text.txt: neither .npy nor .pt nor .safetensors"),

@@ -196,7 +196,21 @@ def test_a_page_made_from_tables_says_why_it_has_no_pictures(browser, page, tmp_
     assert done.returncode == 0, done.stdout
     browser.open(sorted(tmp_path.glob("*.html"))[0])
     assert "this page was made from tables" in browser.text(".detail")
+    assert "Suspect" in browser.text(".first") and "could not all be compared" not in browser.text(".first")
     assert browser.run("return document.querySelectorAll('.pictures').length") == 0
+
+
+def test_a_call_that_was_not_judged_is_not_said_to_differ_as_its_inputs_do(browser, tmp_path):
+    def made(off):
+        return {"Functional.f0.0.forward": dumps.call([dumps.tensor(1.0)], [dumps.tensor(2.0 + off)]),
+                "Functional.f1.0.forward": dumps.call([dumps.tensor(1.0)], [dumps.tensor(3.0 + off, "torch.int64")])}
+    dumps.write(tmp_path / "npu", made(1.0))
+    dumps.write(tmp_path / "bench", made(0.0))
+    browser.open(make_page(tmp_path / "npu", tmp_path / "bench", tmp_path / "out"), "#call=Functional.f1.0.forward")
+    browser.until("return document.querySelector('.detail h2')?.innerText.includes('f1.0.forward')")
+    said = browser.text(".detail")
+    assert "error of outputs" in said and "of inputs 0" in said and "as its inputs do" not in said
+    assert "differs, and something wrong came before it" in said
 
 
 def test_a_click_into_the_heat_map_opens_the_worst_call_there(browser, tmp_path):

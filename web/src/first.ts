@@ -25,13 +25,19 @@ function comparedFacts(): Node[] {
     ...fact("By " + p.mode, counts()), ...p.error ? fact("Error", p.error) : []];
 }
 
+// A page made from a table has no bench, and a table alone does not tell.
+function inputsFact(inputs: string): Node[] {
+  const bench = head.pairs[view.pair].bench ?? head.bench;
+  return inputs in INPUTS || bench ? fact("Its inputs", INPUTS[inputs] ?? "could not all be compared") : [];
+}
+
 function suspectFacts(): Node[] {
   const s = head.pairs[view.pair].suspect;
   if (!s) return [];
   const both = ([a, b]: string[]) => a === b || !b ? a : `${a} against ${b}`;
   return [...fact("Suspect", h("b", null, callLink(s.call, s.name)), quiet(` ${both(s.dtype)} ${both(s.shape)}`)),
     ...s.worst ? fact("Worst element", `[${s.worst.index.join(", ")}]: NPU ${s.worst.npu}, bench ${s.worst.bench}`) : [],
-    ...fact("Its inputs", INPUTS[s.inputs] ?? "could not all be compared"), ...s.argument ? fact("Arguments", s.argument) : []];
+    ...inputsFact(s.inputs), ...s.argument ? fact("Arguments", s.argument) : []];
 }
 
 // What is to be known beside it: the next suspects, where the runs part at all, what has no partner.

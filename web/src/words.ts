@@ -106,7 +106,7 @@ export function meaning(verdict: number, own: boolean): string {
     "no tensor, or nothing that could be judged",
     own ? "no more off than rounding explains" : "within the table's limits",
     "no partner, or one of another shape",
-    "differs as its inputs do: what is wrong came before it",
+    "differs, and something wrong came before it",
     own ? "this call adds an error that its inputs do not explain" : "beyond the table's limits, and nothing before it is",
   ][verdict];
 }

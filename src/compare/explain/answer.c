@@ -259,6 +259,16 @@ say_from_outside(maker *m)
     return false;
 }
 
+static void
+put_within_limits(msp_buf *text, int64_t rows)
+{
+    if (rows == 1)
+        msp_buf_text(text, "Nothing wrong: the row that was judged is within the manual's limits");
+    else
+        msp_buf_printf(text, "Nothing wrong: all %" PRId64 " rows that were judged are within the manual's limits",
+                       rows);
+}
+
 /* ---- the verdict, and what stands in for it ---------------------------------------------------------------------- */
 
 static bool
@@ -374,8 +384,7 @@ say_within(maker *m)
         return set_level(m, MSP_ANSWER_NOT_JUDGED);
     }
     if (m->src->mode != MSP_MODE_MD5 && m->out->counts.yes + m->out->counts.clean > 0) {
-        msp_buf_printf(&m->text, "Nothing wrong: all %" PRId64 " rows that were judged are within the manual's limits",
-                       m->out->counts.yes + m->out->counts.clean);
+        put_within_limits(&m->text, m->out->counts.yes + m->out->counts.clean);
         return set_level(m, MSP_ANSWER_WITHIN);
     }
     msp_buf_text(&m->text, "Not judged: see the table's numbers and Err_message");
@@ -451,8 +460,7 @@ answer_by_counts(msp_compare_pair *p)
         msp_buf_printf(&text, "Wrong: %" PRId64 " of %" PRId64 " rows are beyond the manual's limits", c->wrong,
                        c->matched);
     else if (p->answer.level == MSP_ANSWER_WITHIN)
-        msp_buf_printf(&text, "Nothing wrong: all %" PRId64 " rows that were judged are within the manual's limits",
-                       c->matched - c->none);
+        put_within_limits(&text, c->matched - c->none);
     else
         msp_buf_text(&text, "Not judged: see the table's numbers and Err_message");
     p->answer.sentence = text.failed ? NULL : msp_result_text(msp_buf_view(&text));

@@ -40,6 +40,7 @@ typedef struct msp_judged {
     msp_num rel[MSP_NSTATS];  /* statistics: relative error in percent */
     bool consistent;          /* Requires_grad Consistent */
     bool unreadable;          /* a tensor file could not be read */
+    bool equal;               /* older tools: no element differs, also where NaN makes every metric NaN */
     const msp_row *cut;       /* whose file was cut short while it was read; NULL: no file was */
     msp_verdict verdict;
     msp_row_colour colour;

@@ -113,6 +113,12 @@ plain_max_abs(const msp_tensor *n, const msp_tensor *b)
     return max;
 }
 
+static bool
+are_equal(const msp_metrics *r)
+{
+    return r->mismatches == 0 && r->inf_sign == 0 && r->max_abs_err == 0;
+}
+
 /* ---- ptdbg_ascend 2.3 -------------------------------------------------------------------------------------------- */
 
 /* The difference of two numbers is rounded to their own type there, where both have the same. */
@@ -195,6 +201,7 @@ judge_2(msp_judged *j, const msp_measurer *m, const msp_tensor *n, const msp_ten
     if (n->dtype != b->dtype)
         set_message(j, "Dtype of NPU and bench Tensor do not match.");
     judge_cosine(j, &r);
+    j->equal = are_equal(&r);
     j->metric[METRIC_MAX_ABS] = number_of(r.nonfinite == 0 ? r.max_abs_err : plain_max_abs(n, b));
 }
 
@@ -262,6 +269,7 @@ judge_values(msp_judged *j, const msp_legacy_look *look, const msp_measurer *m, 
         all_words(j, "cannot be calculated");
         return;
     }
+    j->equal = are_equal(&r);
     rmse = r.euc_dist / sqrt((double)r.count); /* to the last bit what the original has */
     mape = r.mape;
     if (r.nonfinite > 0 || r.mape_count < r.count)

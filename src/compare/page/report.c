@@ -124,6 +124,7 @@ typedef struct reader {
     int name, bench, verdict, npu_stack, message, dtype, shape; /* columns, -1: none */
     msp_report_verdict told;                                    /* by compare, beside the rows */
     msp_buf stack_text; /* of the newest call: it stands in the first row only */
+    msp_error no_page;  /* why the page cannot be written: that is not the table's fault */
 } reader;
 
 static msp_str
@@ -174,8 +175,10 @@ read_header(const msp_cell *cells, size_t count, void *payload, msp_error *err)
         st = r->name < 0 || r->bench < 0
                  ? msp_error_set(err, MSP_E_FORMAT, "no result of a comparison: there is no column \"%s\"",
                                  r->name < 0 ? "NPU Name" : "Bench Name")
-                 : msp_page_part_open(&r->part, r->page, columns, r->ncolumns, r->max_rows, err);
+                 : msp_page_part_open(&r->part, r->page, columns, r->ncolumns, r->max_rows, &r->no_page);
     }
+    if (r->no_page.status != MSP_OK)
+        msp_error_set(err, st, "%s", r->no_page.message);
     for (size_t i = 0; i < r->ncolumns; i++)
         msp_free(titles[i]);
     return st;
@@ -440,6 +443,8 @@ read_table(reader *r, msp_error *err)
             st = msp_table_read(r->path, &sink, err);
     }
 
+    if (r->no_page.status != MSP_OK)
+        return msp_error_set(err, r->no_page.status, "%s; choose another folder with -o", r->no_page.message);
     if (st == MSP_OK && r->part == NULL)
         st = msp_error_set(err, MSP_E_FORMAT, "%s: is empty", r->path);
     return st;
@@ -447,15 +452,25 @@ read_table(reader *r, msp_error *err)
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
 
-/* The dump.json whose stack and construct belong to a table; NULL: none was named. */
-static char *
-dump_file(const char *dump)
+/* The dump.json whose stack and construct belong to a table: dump itself, or in its folder, or in that of this rank. */
+static msp_status
+find_dump(char **out, const char *dump, const char *rank, msp_error *err)
 {
-    if (dump == NULL)
-        return NULL;
-    if (msp_path_kind_of(dump) == MSP_PATH_FILE)
-        return msp_result_text(msp_str_of(dump));
-    return msp_plan_file(dump, "dump", NULL, "json");
+    char *own = msp_path_join(dump, "dump.json"), *folder = msp_path_join(dump, rank);
+    char *of_rank = folder == NULL ? NULL : msp_path_join(folder, "dump.json");
+    const char *const tried[] = {dump, own, of_rank};
+    bool found = false;
+
+    for (size_t i = 0; i < 3 && !found; i++) {
+        found = tried[i] != NULL && msp_path_kind_of(tried[i]) == MSP_PATH_FILE;
+        *out = found ? msp_result_text(msp_str_of(tried[i])) : NULL;
+    }
+    msp_free(own);
+    msp_free(folder);
+    msp_free(of_rank);
+    if (!found)
+        return msp_error_set(err, MSP_E_NOT_FOUND, "%s: neither a dump.json nor a folder with that of %s", dump, rank);
+    return *out == NULL ? msp_error_set(err, MSP_E_NOMEM, "out of memory") : MSP_OK;
 }
 
 static msp_status
@@ -467,18 +482,23 @@ report_table(const char *path, const char *page, const char *dump, size_t ntable
                 .out = out,
                 .told = {.out = out},
                 .max_rows = PAGE_RUN_ROWS / (int64_t)ntables};
-    char *json = dump_file(dump), *stack = json != NULL ? msp_path_beside(json, "stack.json") : NULL;
+    char *json = NULL, *stack = NULL;
     msp_status st;
 
     out->step = out->rank = out->bench_step = out->bench_rank = MSP_DUMP_NO_NUMBER;
     out->label = msp_result_text(label_of(path));
     out->group = msp_result_text(MSP_STR(""));
     out->npu_path = msp_result_text(msp_str_of(path));
-    if (stack != NULL && msp_path_kind_of(stack) == MSP_PATH_FILE && msp_stack_open(&r.stack, stack, NULL) != MSP_OK)
-        r.stack = NULL; /* a broken one is like none */
     st = out->label == NULL || out->group == NULL || out->npu_path == NULL
              ? msp_error_set(err, MSP_E_NOMEM, "out of memory")
-             : read_table(&r, err);
+             : MSP_OK;
+    if (st == MSP_OK && dump != NULL)
+        st = find_dump(&json, dump, out->label, err);
+    stack = json != NULL ? msp_path_beside(json, "stack.json") : NULL;
+    if (stack != NULL && msp_path_kind_of(stack) == MSP_PATH_FILE && msp_stack_open(&r.stack, stack, NULL) != MSP_OK)
+        r.stack = NULL; /* a broken one is like none */
+    if (st == MSP_OK)
+        st = read_table(&r, err);
     if (st == MSP_OK && json != NULL)
         st = msp_page_feed_construct(r.part, json, err);
     msp_report_verdict_end(&r.told);

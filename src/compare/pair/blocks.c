@@ -123,6 +123,7 @@ begin_row(const blocks *s, block *b, size_t i)
     j->b = partner == MATCH_NONE ? NULL : &s->job->show.bench->rows[partner];
     j->bytes = -1; /* not judged yet */
     j->cut = NULL;
+    j->equal = false;
     j->ahead[0] = j->ahead[1] = (msp_str){0};
     msp_buf_clear(&j->message);
 }

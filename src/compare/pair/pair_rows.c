@@ -41,7 +41,7 @@ row_differs(const msp_pair *p, const msp_judged *j)
     if (p->out->mode == MSP_MODE_REAL && !j->n->plain) {
         const msp_num *d = &j->metric[j->metric[METRIC_EUC_DIST].word == NULL ? METRIC_EUC_DIST : METRIC_MAX_ABS];
 
-        if (j->verdict == VERDICT_NO || (d->word == NULL && d->v != 0))
+        if (j->verdict == VERDICT_NO || (d->word == NULL && d->v != 0 && !j->equal))
             return true;
     }
     for (int i = 0; i < MSP_NSTATS; i++)
