@@ -134,3 +134,21 @@ debugger.stop()
     assert len(data) == 9 and all("output" in record for record in data.values()), done.stdout + done.stderr
     assert sorted(construct["Mint.exp.%d.forward" % i] for i in range(3)) == ["Cell.0.0.Slow.forward.%d" % i for i in range(3)]
     assert sorted(construct["Cell.0.0.Slow.forward.%d" % i] for i in range(3)) == ["Cell.0.SequentialCell.forward.%d" % i for i in range(3)]
+
+
+def test_a_copy_of_a_model_made_while_it_is_recorded_is_a_plain_one(tmp_path):
+    script = """
+import copy
+net = nn.SequentialCell(nn.ReLU())
+plain = type(net[0].relu)
+debugger.start(net)
+copied = copy.deepcopy(net)
+other = copied[0].relu
+assert type(net[0].relu) is not plain
+copied(x)
+debugger.stop()
+print("plain", [type(one) is plain for one in (other, net[0].relu)], other(x).shape)
+"""
+    done = run(tmp_path, script, level="mix")
+    assert read(tmp_path)["data"] == {}  # it is another model
+    assert "plain [True, True] (2, 3)" in done.stdout, done.stdout + done.stderr

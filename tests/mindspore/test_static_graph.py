@@ -117,3 +117,23 @@ print("environment", os.environ["MINDSPORE_DUMP_CONFIG"], os.environ.get("MS_ACL
     path = tmp_path / "dump" / name
     assert "environment %s %s" % (path, path if kind else None) in done.stdout, done.stdout + done.stderr
     assert os.listdir(tmp_path / "dump") == [name] and path.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_list_that_names_nothing_and_a_rank_that_is_not_there_are_told(tmp_path):
+    for number, (config, text) in enumerate(((dict(part={"list": ["no_such"]}), "nothing was recorded: list is ['no_such']"),
+                                             (dict(rank=[1]), "nothing is recorded here: rank selects [1], and this process is rank 0"))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        output = train("mlp", 1, write_config(folder, "tensor", "L2", **config), "graph")
+        assert text in output and output.count("nothing ") == 1
+        assert not list((folder / "dump").rglob("*.npy"))
+
+
+def test_a_static_graphs_earlier_run_is_moved_aside(tmp_path):
+    config = write_config(tmp_path, "tensor", "L2", {"list": ["MatMul"]})
+    counts = []
+    for _ in range(2):
+        train("mlp", 1, config, "graph")
+        counts.append(len(list((tmp_path / "dump").rglob("*.npy"))))
+    assert counts[0] == counts[1] > 0
+    assert len(list((tmp_path / "dump.older-1/rank_0").rglob("*.npy"))) == counts[0]

@@ -43,15 +43,25 @@ def _move(path, target):
 def move_aside(dump_path, own, rank, world):
     """Move what an earlier run has left for this process into <dump_path>.older-<n>. Ranks of one run that move their own find the same n."""
     units, rings = _left(dump_path, own, rank, world)
-    if not units:
-        return
+    if units:
+        _move_all(dump_path, units, units + rings)
+
+
+def move_folder_aside(dump_path, name):
+    """Move one folder in dump_path that an earlier run has left, unless it is empty."""
+    if names_in(os.path.join(dump_path, name)):
+        _move_all(dump_path, [name], [name])
+
+
+def _move_all(dump_path, units, names):
+    """Move names below dump_path into the first <dump_path>.older-<n> that has none of the units."""
     base = os.path.abspath(dump_path)
     for n in range(1, MOST):
         target = "%s.older-%d" % (base, n)
         if not any(status_of(os.path.join(target, name)) for name in units):
             break
     try:
-        for name in units + rings:
+        for name in names:
             make_folder(os.path.dirname(os.path.join(target, name)))
             _move(os.path.join(base, name), os.path.join(target, name))
     except OSError as e:

@@ -1,6 +1,7 @@
 """Cells: their calls, their parameters' gradients, the Primitives they hold, and what start() is told of models."""
 
 import contextlib
+import copy
 import inspect
 import sys
 import threading
@@ -148,26 +149,26 @@ class Cells:
 
     def _attach_cell(self, known):
         cell, handles = known.cell, known.handles
-        handles.append(cell.register_forward_pre_hook(lambda _, args, kwargs=None: self._before(known, args, kwargs or {}), with_kwargs=True))
+        handles.append(cell.register_forward_pre_hook(lambda called, args, kwargs=None: self._before(known, called, args, kwargs or {}), with_kwargs=True))
         has_bprop, cell.has_bprop = cell.has_bprop, False  # MindSpore takes no such hook for cells with a bprop(), and calls it if there is one
         try:
-            handles.append(cell.register_forward_hook(lambda _, args, kwargs, output=None: self._after(known, output), **HOOK))
+            handles.append(cell.register_forward_hook(lambda called, args, kwargs, output=None: self._after(known, called, output), **HOOK))
         finally:
             cell.has_bprop = has_bprop
         if self._recorder.backward and not self._recorder.structure:
             self._attach_parameters(known)
 
-    def _before(self, known, args, kwargs):
+    def _before(self, known, called, args, kwargs):
         recorder = self._recorder
-        if not recorder.is_recording():
+        if not recorder.is_recording() or called is not known.cell:  # a copy of the model that was made while it was recorded has the hooks, too
             return None
         call = Call(recorder, CELL, "%s.forward.%d" % (known.name, recorder.count(known.name)), args, kwargs, known.cell)
         call.before()
         self._running.calls.append((known, call, sys.exc_info()[1]))
         return call.args, call.kwargs
 
-    def _after(self, known, output):
-        if not self._recorder.is_recording():
+    def _after(self, known, called, output):
+        if not self._recorder.is_recording() or called is not known.cell:
             return
         while self._running.calls:
             other, call, error = self._running.calls.pop()
@@ -236,7 +237,17 @@ class Cells:
         def call(self, *args, **kwargs):
             return recorder.call(lambda *a, **k: run(self, *a, **k), api, args, kwargs)
 
-        return type(original.__name__, (original,), {"__call__": call, "_msprobe_name": name, "__module__": original.__module__})
+        def deepcopy(self, memo):
+            """The copy is a plain one."""
+            self.__class__ = original
+            try:
+                return copy.deepcopy(self, memo)
+            finally:
+                self.__class__ = recording
+
+        recording = type(original.__name__, (original,), {"__call__": call, "__deepcopy__": deepcopy, "_msprobe_name": name,
+                                                          "__module__": original.__module__})
+        return recording
 
 
 def _writes(primitive):

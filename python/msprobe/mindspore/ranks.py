@@ -23,9 +23,9 @@ def world_size():
     return _ask("get_group_size") or 1
 
 
-def is_selected(ranks):
-    """The key rank counts the processes of each machine from 0 (manual 001)."""
+def is_selected(ranks, alone=None):
+    """The key rank counts the processes of each machine from 0 (manual 001). alone: what a process counts as that has no rank."""
     if not ranks:
         return True
-    local = _ask("get_local_rank")
-    return (current_rank() if local is None else local) in ranks
+    found = next((rank for rank in (_ask("get_local_rank"), current_rank()) if rank is not None), alone)
+    return found in ranks

@@ -84,7 +84,7 @@ class Recorder:
         self.loop = 0
         self.active = False
         self.ended = False
-        self.overflows = 0
+        self.overflows, self.first_overflow = 0, None
         self.pid = os.getpid()
         self.rank = None
         self.dump = None
@@ -253,6 +253,7 @@ class Recorder:
     def overflowed(self, name):
         """A call's result holds inf or NaN. Raises when the limit is reached; everything is on disk before."""
         self.overflows += 1
+        self.first_overflow = self.first_overflow or name
         log.warning("[overflow %d] %s: its result holds inf or NaN; its inputs and outputs are in %s", self.overflows, name, self._folder)
         if self.config.overflow_nums == -1 or self.overflows < self.config.overflow_nums:
             return
@@ -433,7 +434,8 @@ class Recorder:
             self.dump.end_unit()
             self.dump.close()
         self.dump, self._has_unit, self.ended = None, False, True
-        self.summary.say_at_the_end(self._names_called(), self._folder and os.path.basename(self._folder), self._failure, self.overflows)
+        self.summary.say_at_the_end(self._names_called(), self._folder and os.path.basename(self._folder), self._failure,
+                                    (self.overflows, self.first_overflow))
 
     def _say_if_empty(self):
         if self.structure or self.overflow or self.dump.values > self._values_before:

@@ -29,7 +29,8 @@ class Summary:
         self._step_ran = self._step_ran or step in self._config.step
 
     def say_at_the_end(self, called, folder, failure, overflows):
-        """called: names that were; folder: of this process in each step; failure: why recording ended before its time, None: it did not."""
+        """called: names that were; folder: of this process in each step; failure: why recording ended before its time, None: it did not;
+        overflows: how many, and the first one's name."""
         if self._config.task == "overflow_check" and folder and not failure:
             self._say_overflows(overflows)
         elif self.records and not failure:
@@ -40,8 +41,9 @@ class Summary:
             log.error("nothing was recorded: %s", "recording could not go on: %s" % failure if failure else self._why_nothing(called))
 
     def _say_overflows(self, overflows):
-        if overflows:
-            log.warning("%d overflow(s)", overflows)
+        count, first = overflows
+        if count:
+            log.warning("%d overflow(s); the first one in %s", count, first)
         else:
             log.info("no overflow in step %d to %d", *self._steps)
 
