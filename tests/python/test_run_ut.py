@@ -527,6 +527,17 @@ def test_numbers_that_a_call_does_not_take_are_told_to_be_made(tmp_path):
     assert found["Torch.cholesky.0"]["Message"].startswith("with inputs made from statistics it cannot be run here: ")
 
 
+def test_a_complex_number_that_no_record_holds_is_told(tmp_path):
+    def body(d):
+        d.start()
+        torch.full_like(torch.ones(2, dtype=torch.complex64), 1 + 2j)
+        d.stop()
+        d.step()
+
+    status, found = checked(tmp_path, body)
+    assert status == 0 and "may be a complex number" in found["Torch.full_like.0"]["Message"]
+
+
 def test_what_has_no_elements_is_said(tmp_path):
     def body(d):
         d.start()

@@ -157,6 +157,9 @@ class Prepared:
         """Why nobody is at fault that a call cannot be run, or nothing: it raised when it was recorded, or is given numbers that it does not take."""
         if "output" not in self.call.forward:
             return "no result of it was recorded, and "
+        values = [*(self.call.forward.get("input_args") or []), *(self.call.forward.get("input_kwargs") or {}).values()]
+        if None in values and "torch.complex" in str(self.call.forward):
+            return "an argument that is null in its record may be a complex number, which records cannot hold: "
         return "with inputs made from statistics " if self.made else ""
 
     def choose(self):
