@@ -201,6 +201,17 @@ def test_overflows_of_the_numbers_are_normal(dump):
     assert "The Functional.linear.0.forward overflow is a normal overflow.\n" in done.stdout
 
 
+def test_lists_that_leave_nothing_are_told(dump, tmp_path):
+    config = tmp_path / "c.json"
+    config.write_text(json.dumps({"white_list": ["relu"], "black_list": ["relu"]}))
+    done = run_ut(dump(), tmp_path / "out", "-config", str(config))
+    assert done.returncode == 1 and "white_list and black_list leave no API of" in done.stderr
+    assert [r["API name"] for r in rows(tmp_path / "out")] == recorded_calls(dump())
+    config.write_text(json.dumps({"white_list": [], "black_list": ["relu"]}))
+    assert run_ut(dump(), tmp_path / "most", "-config", str(config)).stderr == ""
+    assert run_ut(dump(), tmp_path / "none", "-config", "no/such.json").stderr == "msprobe: no/such.json: No such file or directory\n"
+
+
 @pytest.mark.parametrize("words, said", [
     ([], "which dump?"), (["-api_info", "no/such.json"], "no/such.json: cannot be read"),
     (["-api_info", __file__, "-csv_path", "x.csv"], "-csv_path takes an accuracy_checking_result_"),
