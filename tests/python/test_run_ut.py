@@ -549,6 +549,41 @@ def test_a_complex_number_that_no_record_holds_is_told(tmp_path):
     assert status == 0 and "may be a complex number" in found["Torch.full_like.0"]["Message"]
 
 
+def test_what_returns_nothing_or_no_plain_tensor_is_compared_too(tmp_path):
+    def body(d):
+        x = torch.randn(4, 4, requires_grad=True)
+        d.start()
+        y = x * 1
+        y[0] = x[1]
+        y.sum().backward()
+        torch.sparse_coo_tensor(torch.tensor([[0, 1], [1, 2]]), torch.tensor([1.0, 2.0]), (3, 3))
+        torch.quantize_per_tensor(torch.ones(4), 0.1, 0, torch.quint8)  # there is none for float64
+        d.stop()
+        d.step()
+
+    status, found = checked(tmp_path, body, api_list="wide")
+    assert status == 0, found
+    assert found["Torch.quantize_per_tensor.0"]["Message"].startswith("no benchmark, in higher precision on the CPU it cannot be run here")
+    for name in ("Tensor.__setitem__.0", "Torch.sparse_coo_tensor.0"):
+        assert found[name]["Forward Test Success"] == "pass", found[name]
+    assert found["Tensor.__setitem__.0"]["Backward Test Success"] == "pass"
+
+
+def test_random_functions_in_place_are_random_too(tmp_path):
+    def body(d):
+        d.start()
+        for f in (torch.feature_dropout_, torch.alpha_dropout_, torch.feature_alpha_dropout_):
+            f(torch.ones(64, 64, 2), 0.5, True)
+        d.stop()
+        d.step()
+
+    status, found = checked(tmp_path, body)
+    assert status == 0 and len(found) >= 3
+    assert found["Torch.feature_dropout_.0"]["Forward Test Success"] == "pass"  # with the mask that the result shows
+    for name in ("Torch.alpha_dropout_.0", "Torch.feature_alpha_dropout_.0"):
+        assert found[name]["Forward Test Success"] == "SKIP" and "random" in found[name]["Message"]
+
+
 def test_what_has_no_elements_is_said(tmp_path):
     def body(d):
         d.start()

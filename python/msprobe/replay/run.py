@@ -347,6 +347,8 @@ class _Run:
             return
         for at, leaf in leaves(self.call.forward["output"], "output"):
             computed = found.get(at)
+            if leaf is None and computed is not None and self.api == "__setitem__":  # which returns nothing
+                self.out.outputs.append(Result(at, None, computed.detach(), None))
             if leaf is None or computed is None:
                 continue
             source = Recorded(leaf, self.call.folder)
