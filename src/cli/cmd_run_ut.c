@@ -45,8 +45,9 @@ stamp_now(char out[16])
     strftime(out, 16, "%Y%m%d%H%M%S", &t);
 }
 
+/* more: where else calls may come from. */
 static msp_status
-check_dump(const msp_args *args, msp_error *err)
+check_dump(const msp_args *args, const char *more, msp_error *err)
 {
     const char *dump = msp_args_get(args, MSP_OPT_API_INFO, NULL);
     const char *framework = msp_args_get(args, MSP_OPT_FRAMEWORK, "pytorch");
@@ -57,7 +58,7 @@ check_dump(const msp_args *args, msp_error *err)
     if (dump == NULL && msp_args_has(args, MSP_OPT_CONFIG))
         return MSP_OK; /* which says where calls come from */
     if (dump == NULL)
-        return msp_error_set(err, MSP_E_INVALID, "which dump? -api_info dump.json, or -config with is_online true");
+        return msp_error_set(err, MSP_E_INVALID, "which dump? -api_info dump.json%s", more);
     if (access(dump, R_OK) != 0)
         return msp_error_set(err, MSP_E_NOT_FOUND, "%s: cannot be read", dump);
     return MSP_OK;
@@ -346,7 +347,7 @@ msp_cmd_run_ut(const msp_args *args)
     bool any = true;
     int code = 0;
     msp_error err;
-    msp_status st = check_dump(args, &err);
+    msp_status st = check_dump(args, ", or -config with is_online true", &err);
 
     j = (job){.resume = false};
     if (st == MSP_OK)
@@ -389,7 +390,7 @@ msp_cmd_run_overflow_check(const msp_args *args)
                            "--devices", devices, "--workers",        workers,      NULL};
     int code = 0;
     msp_error err;
-    msp_status st = check_dump(args, &err);
+    msp_status st = check_dump(args, "", &err);
 
     if (st == MSP_OK)
         st = read_devices(devices, sizeof(devices), args, &err);

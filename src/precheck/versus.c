@@ -47,14 +47,12 @@ typedef struct side {
 static msp_status
 on_header(const msp_cell *cells, size_t count, void *payload, msp_error *err)
 {
-    const side *s = payload;
-
     (void)cells;
+    (void)payload;
     if (count < NCOLUMNS)
-        return msp_error_set(
-            err, MSP_E_FORMAT,
-            "%s: not an accuracy_checking_details table: %zu columns of %d. Run 'msprobe run_ut' first", s->path, count,
-            (int)NCOLUMNS);
+        return msp_error_set(err, MSP_E_FORMAT,
+                             "not an accuracy_checking_details table: %zu columns of %d. Run 'msprobe run_ut' first",
+                             count, (int)NCOLUMNS);
     return MSP_OK;
 }
 
@@ -107,7 +105,7 @@ on_row(const msp_cell *cells, size_t count, void *payload, msp_error *err)
         msp_map_put(&s->names, d.name, (int64_t)s->count, &fresh) == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     if (!fresh)
-        return msp_error_set(err, MSP_E_FORMAT, "%s: %.*s is there twice", s->path, (int)name.len, name.p);
+        return msp_error_set(err, MSP_E_FORMAT, "%.*s is there twice", (int)name.len, name.p);
     s->rows[s->count++] = d;
     return MSP_OK;
 }

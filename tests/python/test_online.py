@@ -318,6 +318,67 @@ def test_a_wrong_certificate_is_refused_with_a_clear_line(pair, keys, case, said
     assert p.rows(checker.out) == {}
 
 
+def old_tls(context):
+    """A context of Python's that speaks TLS 1.1 and nothing newer."""
+    import ssl
+    import warnings
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context.minimum_version = ssl.TLSVersion.TLSv1
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    return context
+
+
+def test_the_checker_refuses_tls_before_1_2(pair, keys):
+    import ssl
+    p = pair(host="127.0.0.1", port=free_port(), tls_path=keys)
+    checker = p.check()
+    context = ssl.create_default_context(cafile=os.path.join(keys, "ca.crt"))
+    context.load_cert_chain(os.path.join(keys, "client.crt"), os.path.join(keys, "client.key"))
+    with socket.create_connection(("127.0.0.1", p.where["port"])) as s, context.wrap_socket(s, server_hostname="127.0.0.1") as t:
+        assert t.version() in ("TLSv1.2", "TLSv1.3")  # with these keys a newer one is let in
+    with socket.create_connection(("127.0.0.1", p.where["port"])) as s, pytest.raises((ssl.SSLError, ConnectionError)):
+        old_tls(context).wrap_socket(s, server_hostname="127.0.0.1")
+    wait_for(lambda: "unsupported protocol" in read(checker.log))
+    assert checker.poll() is None
+
+
+@pytest.mark.parametrize("old", [True, False])
+def test_the_sender_refuses_tls_before_1_2(pair, keys, old):
+    import ssl
+    p = pair(host="127.0.0.1", port=free_port(), tls_path=keys)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(os.path.join(keys, "server.crt"), os.path.join(keys, "server.key"))
+    context.load_verify_locations(os.path.join(keys, "ca.crt"))
+    context.verify_mode = ssl.CERT_REQUIRED
+    if old:
+        old_tls(context)
+    met = []
+
+    def serve(listener):
+        while not met:
+            with contextlib.suppress(OSError):  # of ssl's and of a listener that is closed
+                s, _ = listener.accept()
+                try:
+                    met.append(context.wrap_socket(s, server_side=True).version())
+                except ssl.SSLError as e:
+                    met.append(e.reason)
+                s.close()
+
+    with socket.create_server(("127.0.0.1", p.where["port"])) as listener:
+        thread = threading.Thread(target=serve, args=(listener,), daemon=True)
+        thread.start()
+        code, text = p.train(steps=1, online_wait=1, online_linger=0)
+        thread.join(60)
+    assert code == 0 and line_of(text, "COUNTS")["answered"] == 0
+    assert len(met) == 1
+    if old:
+        assert met[0] not in ("TLSv1", "TLSv1.1") and "PROTOCOL" in met[0]
+    else:
+        assert met[0] in ("TLSv1.2", "TLSv1.3")
+
+
 def test_a_client_without_certificate_is_refused(pair, keys):
     import ssl
     p = pair(host="127.0.0.1", port=free_port(), tls_path=keys)
@@ -668,6 +729,32 @@ def test_calls_of_a_training_that_was_killed_are_still_checked(pair):
     assert checker.wait(timeout=300) == 0, read(checker.log)
     assert {s: sorted(r["API name"] for r in rows) for s, rows in p.rows(checker.out).items()} == {s: sorted(n) for s, n in p.calls().items()}
     assert count_rows(p) == len(p.calls()["step0"]) > 20
+
+
+def test_what_a_sender_had_to_send_when_it_was_killed_after_the_training_is_checked_from_the_dump(pair):
+    p = pair()
+    go = os.path.join(p.folder, "go")
+    process = p.train(pause=go, wait=False, steps=2, online_linger=600, online_wait=0)
+    line = ""
+    while not line.startswith("SENDER"):
+        line = process.stdout.readline()
+        assert line
+    sender = int(line.split()[1])
+    checker = p.check(online_idle=20)
+    wait_for(lambda: count_rows(p) > 5)
+    os.kill(sender, signal.SIGSTOP)  # it sends nothing of the second step
+    open(go, "w").close()
+    process.communicate(timeout=300)
+    os.kill(sender, signal.SIGKILL)
+    assert checker.wait(timeout=300) == 1
+    assert "0 of 1 ranks have ended in order" in read(checker.log) and "-csv_path" in read(checker.log)
+    for step in ("step0", "step1"):
+        (folder,) = glob.glob("%s/%s/rank*" % (p.dump, step))
+        begun = [w for path in glob.glob(folder + "/accuracy_checking_result_*.csv") for w in ("-csv_path", path)]
+        assert bool(begun) == (step == "step0")
+        done = subprocess.run([command(), "run_ut", "-api_info", folder + "/dump.json", "-o", folder, *begun], text=True, capture_output=True, env=environment())
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert {s: sorted(r["API name"] for r in rows) for s, rows in p.rows(p.dump).items()} == {s: sorted(n) for s, n in p.calls().items()}
 
 
 def test_what_no_checker_has_seen_gets_rows_that_say_so(pair):

@@ -201,6 +201,17 @@ def test_overflows_of_the_numbers_are_normal(dump):
     assert "The Functional.linear.0.forward overflow is a normal overflow.\n" in done.stdout
 
 
+def test_lists_that_leave_nothing_are_told(dump, tmp_path):
+    config = tmp_path / "c.json"
+    config.write_text(json.dumps({"white_list": ["relu"], "black_list": ["relu"]}))
+    done = run_ut(dump(), tmp_path / "out", "-config", str(config))
+    assert done.returncode == 1 and "white_list and black_list leave no API of" in done.stderr
+    assert [r["API name"] for r in rows(tmp_path / "out")] == recorded_calls(dump())
+    config.write_text(json.dumps({"white_list": [], "black_list": ["relu"]}))
+    assert run_ut(dump(), tmp_path / "most", "-config", str(config)).stderr == ""
+    assert run_ut(dump(), tmp_path / "none", "-config", "no/such.json").stderr == "msprobe: no/such.json: No such file or directory\n"
+
+
 @pytest.mark.parametrize("words, said", [
     ([], "which dump?"), (["-api_info", "no/such.json"], "no/such.json: cannot be read"),
     (["-api_info", __file__, "-csv_path", "x.csv"], "-csv_path takes an accuracy_checking_result_"),
@@ -525,6 +536,52 @@ def test_numbers_that_a_call_does_not_take_are_told_to_be_made(tmp_path):
     status, found = checked(tmp_path, body, task="statistics")
     assert status == 0
     assert found["Torch.cholesky.0"]["Message"].startswith("with inputs made from statistics it cannot be run here: ")
+
+
+def test_a_complex_number_that_no_record_holds_is_told(tmp_path):
+    def body(d):
+        d.start()
+        torch.full_like(torch.ones(2, dtype=torch.complex64), 1 + 2j)
+        d.stop()
+        d.step()
+
+    status, found = checked(tmp_path, body)
+    assert status == 0 and "may be a complex number" in found["Torch.full_like.0"]["Message"]
+
+
+def test_what_returns_nothing_or_no_plain_tensor_is_compared_too(tmp_path):
+    def body(d):
+        x = torch.randn(4, 4, requires_grad=True)
+        d.start()
+        y = x * 1
+        y[0] = x[1]
+        y.sum().backward()
+        torch.sparse_coo_tensor(torch.tensor([[0, 1], [1, 2]]), torch.tensor([1.0, 2.0]), (3, 3))
+        torch.quantize_per_tensor(torch.ones(4), 0.1, 0, torch.quint8)  # there is none for float64
+        d.stop()
+        d.step()
+
+    status, found = checked(tmp_path, body, api_list="wide")
+    assert status == 0, found
+    assert found["Torch.quantize_per_tensor.0"]["Message"].startswith("no benchmark, in higher precision on the CPU it cannot be run here")
+    for name in ("Tensor.__setitem__.0", "Torch.sparse_coo_tensor.0"):
+        assert found[name]["Forward Test Success"] == "pass", found[name]
+    assert found["Tensor.__setitem__.0"]["Backward Test Success"] == "pass"
+
+
+def test_random_functions_in_place_are_random_too(tmp_path):
+    def body(d):
+        d.start()
+        for f in (torch.feature_dropout_, torch.alpha_dropout_, torch.feature_alpha_dropout_):
+            f(torch.ones(64, 64, 2), 0.5, True)
+        d.stop()
+        d.step()
+
+    status, found = checked(tmp_path, body)
+    assert status == 0 and len(found) >= 3
+    assert found["Torch.feature_dropout_.0"]["Forward Test Success"] == "pass"  # with the mask that the result shows
+    for name in ("Torch.alpha_dropout_.0", "Torch.feature_alpha_dropout_.0"):
+        assert found[name]["Forward Test Success"] == "SKIP" and "random" in found[name]["Message"]
 
 
 def test_what_has_no_elements_is_said(tmp_path):

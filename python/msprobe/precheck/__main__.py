@@ -34,8 +34,13 @@ def main():
         for line in choice.complaints:
             print("msprobe: " + printable(line), file=sys.stderr)
         check_all(a.dump, choice, a.result, a.details, workers=a.workers, devices=devices, error_data=choice.folder_of_errors(a.error_data), resume=a.resume)
-        return INCOMPLETE if choice.complaints else 0
-    except (OSError, ValueError, LookupError) as e:
+        if choice.leaves_nothing:
+            print("msprobe: " + printable("%s: its white_list and black_list leave no API of %s" % (a.config, a.dump)), file=sys.stderr)
+        return INCOMPLETE if choice.complaints or choice.leaves_nothing else 0
+    except OSError as e:
+        print("msprobe: %s" % printable("%s: %s" % (e.filename, e.strerror) if e.filename and e.strerror else str(e)), file=sys.stderr)
+        return SAID
+    except (ValueError, LookupError) as e:
         print("msprobe: %s" % printable(str(e)), file=sys.stderr)
         return SAID
     except KeyboardInterrupt:

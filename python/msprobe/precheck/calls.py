@@ -29,12 +29,15 @@ class Choice:
 
     def __init__(self, dump_path, config=None, leave_out_repeated=False):
         self.white, self.black, self.error_data_path = set(), set(NEVER), None
+        self.leaves_nothing = False
         self.complaints = []  # lines about what was asked for and cannot be had
         dump = Dump(dump_path) if dump_path else None  # None: calls come from a running training
         if dump and dump.cut is not None:
             self.complaints.append("%s ends in the middle, at byte %d: the APIs up to there are checked" % (dump.path, dump.cut))
         if config:
-            self.read(config, {short_name(name) for name in dump.calls()} if dump else set())
+            called = {short_name(name) for name in dump.calls()} if dump else set()
+            self.read(config, called)
+            self.leaves_nothing = bool(called) and all(self.listed_out(api) for api in called) and not called <= NEVER
         self.repeated = repeated(dump) if leave_out_repeated else set()
 
     def read(self, path, called):
@@ -60,10 +63,13 @@ class Choice:
         """Where -save_error_data puts its files: asked, or a folder of that name in the config's error_data_path; None: it was not asked for."""
         return os.path.join(self.error_data_path, os.path.basename(asked)) if asked and self.error_data_path else asked
 
+    def listed_out(self, api):
+        return api in self.black or bool(self.white and api not in self.white)
+
     def refusal(self, name):
         """Why a call is not run, or None."""
         api = short_name(name)
-        if api in self.black or (self.white and api not in self.white):
+        if self.listed_out(api):
             return "API %s in black list or not in white list. SKIP." % api
         if name in self.repeated:
             return "API %s: like an earlier call of it (-f)." % api

@@ -245,6 +245,8 @@ def tell_news(server):
 
 def judge(served, options):
     if served["idle"]:
-        say("nobody came for %d s (online_idle): %d of %d ranks have ended in order" % (options.idle, served["ended"], len(options.ranks)))
+        say("nobody came for %d s (online_idle): %d of %d ranks have ended in order; what others had still to send is in their dump_path: "
+            "msprobe run_ut -api_info step<N>/rank<R>/dump.json -csv_path step<N>/rank<R>/accuracy_checking_result_<time>.csv goes on with it"
+            % (options.idle, served["ended"], len(options.ranks)))
         return INCOMPLETE
     return 0

@@ -8,9 +8,12 @@ import torch
 RANDOM = {
     "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "normal", "normal_", "uniform_", "bernoulli",
     "bernoulli_", "multinomial", "poisson", "exponential_", "geometric_", "cauchy_", "log_normal_", "random_", "rrelu", "rrelu_",
-    "gumbel_softmax", "fractional_max_pool2d", "fractional_max_pool3d", "alpha_dropout", "feature_alpha_dropout", "binomial",
+    "gumbel_softmax", "fractional_max_pool2d", "fractional_max_pool3d", "fractional_max_pool2d_with_indices", "fractional_max_pool3d_with_indices",
+    "alpha_dropout", "alpha_dropout_", "feature_alpha_dropout", "feature_alpha_dropout_", "binomial", "log_normal", "uniform",
+    "rrelu_with_noise", "rrelu_with_noise_", "_fused_dropout", "_npu_dropout", "npu_dropout_with_add_softmax", "npu_dropout_add_layer_norm",
+    "npu_random_choice_with_mask", "npu_sub_sample",
 }
-MASKED = {"dropout", "dropout1d", "dropout2d", "dropout3d", "dropout_", "feature_dropout", "native_dropout"}  # the mask can be read off
+MASKED = {"dropout", "dropout1d", "dropout2d", "dropout3d", "dropout_", "feature_dropout", "feature_dropout_", "native_dropout"}  # the mask can be read off
 UNWRITTEN = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "set_", "resize_", "resize_as_"}
 CASTS = {"float": torch.float32, "half": torch.float16, "bfloat16": torch.bfloat16, "double": torch.float64}
 

@@ -157,6 +157,9 @@ class Prepared:
         """Why nobody is at fault that a call cannot be run, or nothing: it raised when it was recorded, or is given numbers that it does not take."""
         if "output" not in self.call.forward:
             return "no result of it was recorded, and "
+        values = [*(self.call.forward.get("input_args") or []), *(self.call.forward.get("input_kwargs") or {}).values()]
+        if None in values and "torch.complex" in str(self.call.forward):
+            return "an argument that is null in its record may be a complex number, which records cannot hold: "
         return "with inputs made from statistics " if self.made else ""
 
     def choose(self):
@@ -344,6 +347,8 @@ class _Run:
             return
         for at, leaf in leaves(self.call.forward["output"], "output"):
             computed = found.get(at)
+            if leaf is None and computed is not None and self.api == "__setitem__":  # which returns nothing
+                self.out.outputs.append(Result(at, None, computed.detach(), None))
             if leaf is None or computed is None:
                 continue
             source = Recorded(leaf, self.call.folder)

@@ -342,6 +342,7 @@ a_device_is_judged_by_the_other_ones_error(void **state)
     assert_int_equal(v.count[MSP_PRECHECK_PASS], 1);
     assert_int_equal(msp_precheck_compare(&v, n, write_file("x.csv", "a,b\n", 4), scratch_dir(), "1", &err),
                      MSP_E_FORMAT);
+    assert_null(strstr(strstr(err.message, "x.csv") + 1, "x.csv")); /* who opened it says its name, once */
 }
 
 int
