@@ -85,8 +85,8 @@ put_text(msp_record *r, PyObject *s)
     Py_XDECREF(escaped);
 }
 
-/* The text of a dict's key: a new reference, or NULL with an exception set. (PyObject_Str() looks for signals first, whose
- * handlers may raise: texts need not be asked.) */
+/* The text of a dict's key: a new reference, or NULL with an exception set. (PyObject_Str() looks for signals first,
+ * whose handlers may raise: texts need not be asked.) */
 static PyObject *
 key_text(PyObject *key)
 {
