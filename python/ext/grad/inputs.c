@@ -4,7 +4,7 @@
  * They are noted for each input that requires grad; in-place functions change grad_fn of their own argument, so it
  * cannot be asked afterwards. What becomes of them after the call: walk.c.
  */
-#include "grad/inputs.h"
+#include "grad/gradient.h"
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

@@ -101,7 +101,7 @@ int msp_probe_tensor_shape(msp_tensor *view, PyObject *shape, PyObject *dtype);
 void msp_probe_device_settle(msp_record *r);
 void msp_probe_device_look(void);
 
-/* Fetch everything and put it into the records that wait; the same at the end of a step; and forget everything. */
+/* Fetch everything and put it into the records that wait; do so at the end of a step; and forget everything. */
 void msp_probe_device_flush(void);
 void msp_probe_device_end(void);
 void msp_probe_device_reset(void);
