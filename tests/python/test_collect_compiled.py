@@ -191,6 +191,7 @@ def test_between_graphs_nothing_is_recorded_and_behind_them_everything_is(tmp_pa
     assert listed(result) == ["Torch.neg.0.forward", "Functional.pad.0.forward", "Functional.pad.1.forward"]
     told = [line for line in result.output.splitlines() if "compiled by torch.compile" in line]
     assert len(told) == 1 and "breaks (%s:%d)" % (__file__, breaks.__code__.co_firstlineno) in told[0]
+    assert "resume" not in told[0]
 
 
 def test_what_compiled_code_calls_in_backward_is_not_recorded(tmp_path):

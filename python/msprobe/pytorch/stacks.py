@@ -158,6 +158,9 @@ def is_recompute(seen):
 
 # ---- compiled regions ------------------------------------------------------------------------------------------------------------
 
+_RESUMED = "torch_dynamo_resume_in_"  # the rest of a function behind a break of its graph: the function is named
+
+
 def _is_named(path):
     """Whether code of this file is worth a word: it is the program's, or that of a library which is no part of Python or torch."""
     return not path.startswith((_TORCH, _HERE)) and not (path.startswith(_STANDARD) and "-packages" + os.sep not in path)
@@ -171,7 +174,7 @@ def compiled_regions():
     for reference in list(codes):
         code = reference() if callable(reference) else reference
         where = code and (code.co_filename, code.co_name)
-        if code is None or where != _INLINER and not _is_named(code.co_filename):
+        if code is None or where != _INLINER and not _is_named(code.co_filename) or code.co_name.startswith(_RESUMED):
             continue
         found.append(SOME_MODULE if where == _INLINER else "%s (%s:%d)" % (code.co_name, code.co_filename, code.co_firstlineno))
     return sorted(set(found))
