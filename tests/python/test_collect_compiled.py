@@ -191,6 +191,31 @@ def test_between_graphs_nothing_is_recorded_and_behind_them_everything_is(tmp_pa
     assert listed(result) == ["Torch.neg.0.forward", "Functional.pad.0.forward", "Functional.pad.1.forward"]
     told = [line for line in result.output.splitlines() if "compiled by torch.compile" in line]
     assert len(told) == 1 and "breaks (%s:%d)" % (__file__, breaks.__code__.co_firstlineno) in told[0]
+    assert "resume" not in told[0]
+
+
+def test_what_compiled_code_calls_in_backward_is_not_recorded(tmp_path):
+    """As the code does that inductor writes into files of its own: it calls torch.mm, in a thread that no callback tells of."""
+    from functorch.compile import make_boxed_func
+    from torch._dynamo.backends.common import aot_autograd
+
+    calls = []
+
+    def compiler(graph, inputs):
+        def run(*args):
+            calls.append(True)
+            torch.mm(R(2, 2), R(2, 2))
+            return graph(*args)
+        return make_boxed_func(run)
+
+    def body(d):
+        model = make()
+        fast = torch.compile(model, backend=aot_autograd(fw_compiler=compiler, bw_compiler=compiler))
+        return step(d, lambda: train(fast, model), model), len(calls)
+
+    result = both(tmp_path, body, level="L1")
+    assert result.value[1] == 2
+    assert "Torch.mm.0.forward" not in result.names() and "Tensor.square.0.backward" in result.names()
 
 
 def test_what_python_itself_has_between_graphs_is_not_named(tmp_path):

@@ -644,6 +644,7 @@ def test_enable_dataloader(tmp_path):
     r = collect(tmp_path, body, enable_dataloader=True, step=[1, 2], level="mix")
     assert sorted(os.listdir(r.folder)) == ["step1", "step2"]
     assert "Functional.linear.0.backward" in r.names(1) and "Module.0.Linear.forward.0" in r.names(2)
+    assert len([line for line in r.output.splitlines() if "] recorded " in line]) == 1, r.output
 
 
 # ---- seed_all ------------------------------------------------------------------------------------------------------------------------------------

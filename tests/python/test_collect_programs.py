@@ -15,7 +15,7 @@ import weakref
 from collections import OrderedDict
 
 import pytest
-from collecting import BY_HOOKS, IN_PLACE, PLAIN, R, afresh, bare, collect, fill, step, torch, write_config
+from collecting import ALWAYS_BY_HOOKS, BY_HOOKS, IN_PLACE, PLAIN, R, afresh, bare, collect, fill, step, torch, write_config
 
 import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
@@ -144,6 +144,33 @@ def test_what_a_module_has_is_looked_at_in_each_call(tmp_path, change):
     assert second["input_args"][0]["Norm"] == pytest.approx(doubled * first["input_args"][0]["Norm"], rel=1e-6)
     assert list(first["parameters"]) == ["weight", "bias"]
     assert list(second["parameters"]) == (["weight"] if change == "other parameters" else ["weight", "bias"])
+
+
+@pytest.mark.parametrize("plain", ["", "all"])
+def test_hooks_set_while_recording_stand_around_ours(tmp_path, plain):
+    """What the module got and made is recorded, and not what hooks were given or left."""
+    def body(d):
+        model = net()
+        model[0].register_forward_hook(lambda m, a, o: None)  # hooks of ours record it from its first call on
+
+        def run():
+            results = [model[0](R(2, 3))]
+            handles = [model[0].register_forward_pre_hook(lambda m, a: (a[0] * 2,)), model[0].register_forward_hook(lambda m, a, o: o * 0, **first)]
+            results += [model[0](R(2, 3)) for _ in range(2)]
+            for handle in handles:
+                handle.remove()
+            return bits(*results, model[0](R(2, 3)), *model[0].parameters())
+
+        return step(d, run, model)
+
+    first = {} if ALWAYS_BY_HOOKS else {"prepend": True}
+    r = both(tmp_path, body, env={"MSPROBE_PLAIN": plain}, level="L0")
+    data = r.data()
+    seen = [data["Module.0.Linear.forward.%d" % i]["input_args"][0]["Norm"] / R(2, 3).norm().item() for i in range(4)]
+    in_time = 1 if plain or BY_HOOKS else 2  # where nothing but hooks is called, they move when they run
+    assert seen == pytest.approx([1, in_time, 2, 1], rel=1e-6)
+    if not ALWAYS_BY_HOOKS:
+        assert data["Module.0.Linear.forward.2"]["output"][0]["Norm"] > 0
 
 
 def four_threads(d):

@@ -1,11 +1,14 @@
 /*
  * call.h - one call of the program's, from its inputs to its record.
  *
- *     machine.c      what functions' and modules' calls go through: begin, inputs, outputs, record, gradients
- * (machine.h) function_call.c calls of functions around.c       Python before and after a call, which is not recorded
- *     record.c       handing records over, and what of them is wanted
- *     exceptions.c   exceptions that come up while we work
- *     torch_state.c  what torch is doing on this thread
+ *     machine.c        what calls of functions and modules go through, from their inputs to their gradients
+ *     function_call.c  calls of functions
+ *     around.c         Python before and after a call, which is not recorded
+ *     record.c         handing records over, and what of them is wanted
+ *     exceptions.c     exceptions that come up while we work
+ *     torch_state.c    what torch is doing on this thread
+ *
+ * machine.h: the machine itself, for what makes calls.
  */
 #ifndef MSP_PY_CALL_H
 #define MSP_PY_CALL_H
@@ -153,8 +156,8 @@ bool msp_probe_listed(const char *name, size_t len);
 bool msp_probe_in_scope(void);
 bool msp_probe_selects(const char *name, size_t len);
 
-/* At level mix a module's name in the list stands for everything inside it; the same with the names that modules have
- * in backward. */
+/* Whether a call made now runs inside a module that the list names, which stands at level mix for all that is inside
+ * it. backward: the names looked for are those that modules have in backward. */
 bool msp_probe_inside_listed(bool backward);
 
 /* "Module.a.Linear.forward.0" as it is called in backward; returns its length, 0: it does not fit. */

@@ -2,11 +2,11 @@
  * gradient.h - what the files about gradients share, and nobody else.
  *
  *     inputs.c     before a call: where the gradients of its inputs will arrive
- *     walk.c      after it: which nodes are the call's, and which of their edges matter
- *     hook.c      the hooks on these nodes, and the end of a backward pass
- *     gradient.c      the record that the hooks of one call fill
- *     sum.c       several gradients that make one
- *     follow.c    calls that hand on what their module was given
+ *     walk.c       after it: which nodes are the call's, and which of their edges matter
+ *     hook.c       the hooks on these nodes, and the end of a backward pass
+ *     gradient.c   the record that the hooks of one call fill
+ *     sum.c        several gradients that make one
+ *     follow.c     calls that hand on what their module was given
  *     accumulate.c the gradients of parameters
  *
  * A node is the Python object that torch makes for it: grad_fn, and what next_functions leads to.
@@ -83,6 +83,44 @@ int msp_probe_edges_setup(void);
 int msp_probe_walk_setup(void);
 int msp_probe_hook_setup(void);
 int msp_probe_parameter_setup(void);
+
+/* ---- a call's inputs as places of the graph: noted before it (inputs.c), found after it (walk.c) ------------------
+ */
+
+typedef struct input_edge {
+    PyObject *node; /* grad_fn, or the leaf tensor itself */
+    int64_t nr;
+    bool leaf;
+    bool reached;     /* an edge of the call's nodes leads to it */
+    bool handed_on;   /* the call, a module's, returns it as it is, beside other results */
+    int position;     /* among the tensors of the arguments */
+    int first;        /* position of the same tensor's first occurrence */
+    int last_node;    /* number of the node that was matched with it last */
+    PyObject *tensor; /* a module's, for type and shape, or NULL */
+} input_edge;
+
+enum { FEW_EDGES = 4 };
+
+struct probe_edges {
+    input_edge *more; /* all of them, when they are many; NULL: they are in few */
+    int n, cap;
+    int leaves;
+    int positions; /* tensors seen */
+    bool returns;  /* gradients leave by the positional arguments */
+    bool no_graph; /* the call makes no nodes: what it returns of its inputs is all that may have some */
+    int64_t first; /* sequence number of the first node that the call will make; -1: torch has none */
+    input_edge few[FEW_EDGES];
+};
+
+static inline input_edge *
+items_of(const probe_edges *e)
+{
+    return e->more != NULL ? e->more : (input_edge *)e->few;
+}
+
+/* All tensors in arguments or a result, in order; depth: 0. */
+typedef void visit_tensor(PyObject *tensor, void *payload);
+void msp_probe_each_tensor(PyObject *v, visit_tensor *visit, void *payload, int depth);
 
 /* ---- several gradients that make one (sum.c) --------------------------------------------------------------- */
 

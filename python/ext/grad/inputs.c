@@ -4,7 +4,7 @@
  * They are noted for each input that requires grad; in-place functions change grad_fn of their own argument, so it
  * cannot be asked afterwards. What becomes of them after the call: walk.c.
  */
-#include "grad/inputs.h"
+#include "grad/gradient.h"
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -46,6 +46,15 @@ each_field(PyObject *v, visit_tensor *visit, void *payload, int depth)
     msp_probe_expect(PyExc_AttributeError, "looking for fields");
 }
 
+/* A list or a dict may change while fields and tensors of the program's own classes are read: its items are held. */
+static void
+each_in_item(PyObject *item, visit_tensor *visit, void *payload, int depth)
+{
+    Py_INCREF(item);
+    msp_probe_each_tensor(item, visit, payload, depth + 1);
+    Py_DECREF(item);
+}
+
 void
 msp_probe_each_tensor(PyObject *v, visit_tensor *visit, void *payload, int depth)
 {
@@ -61,10 +70,10 @@ msp_probe_each_tensor(PyObject *v, visit_tensor *visit, void *payload, int depth
             msp_probe_each_tensor(PyTuple_GET_ITEM(v, i), visit, payload, depth + 1);
     } else if (PyList_Check(v)) {
         for (Py_ssize_t i = 0; i < PyList_GET_SIZE(v); i++)
-            msp_probe_each_tensor(PyList_GET_ITEM(v, i), visit, payload, depth + 1);
+            each_in_item(PyList_GET_ITEM(v, i), visit, payload, depth);
     } else if (PyDict_Check(v)) {
         while (PyDict_Next(v, &pos, &key, &value))
-            msp_probe_each_tensor(value, visit, payload, depth + 1);
+            each_in_item(value, visit, payload, depth);
     } else {
         each_field(v, visit, payload, depth);
     }

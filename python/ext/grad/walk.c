@@ -6,7 +6,7 @@
  * whatever else uses the input. No node is added to the graph; a hook knows numbers only.
  */
 #include "recording/address_map.h"
-#include "grad/inputs.h"
+#include "grad/gradient.h"
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

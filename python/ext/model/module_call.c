@@ -266,8 +266,9 @@ call_module(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *
         of = find_called(args[0], &compiled);
     if (of != NULL && compiled) /* hooks of ours might be compiled, too */
         return record_call(of, callable, args, nargsf, kwnames);
-    if (of != NULL && !of->hooked && has_hooks(args[0]))
-        msp_probe_module_hooked(of, hook_module(args[0]));
+    if (of != NULL &&
+        (of->hooked || has_hooks(args[0]))) /* ours find their places among those set since the last call */
+        msp_probe_module_hooked(of, hook_module(args[0]) || of->hooked);
     if (of == NULL || of->hooked)
         return call_impl_original(callable, args, nargsf, kwnames);
     return record_call(of, callable, args, nargsf, kwnames);

@@ -5,7 +5,7 @@
  * tree is the same one, which is looked at in C (same_tree.c), nothing is done again. Between stop() and start() the
  * addresses stay and no reference does: the model may go, and then its tree is another one.
  */
-#include "model/module_tree.h"
+#include "model/model.h"
 #include "recording/address_map.h"
 #include <string.h>
 

@@ -5,7 +5,7 @@
  * record; at the end of the step those that never came stand in it as null. Tied weights are parameters of several
  * modules, and where gradients accumulate a module has several records in a step.
  */
-#include "model/module_tree.h"
+#include "model/model.h"
 #include <string.h>
 
 /* ---- parameters -------------------------------------------------------------------------------------------------- */

@@ -103,8 +103,8 @@ note_parameters(shape *s, PyObject *parameters)
         if (p == Py_None)
             continue;
         s->failed |= !hold(&s->alive, p);
+        note(s, (uintptr_t)PyObject_Hash(key)); /* first: what is asked next may run Python code, and change the dict */
         note(s, (uintptr_t)p | needs_gradient(s, p));
-        note(s, (uintptr_t)PyObject_Hash(key));
     }
 }
 

@@ -123,7 +123,7 @@ msp_probe_here(void)
     return here;
 }
 
-/* A call's inputs as places of the graph (grad/inputs.h). */
+/* A call's inputs as places of the graph (grad/gradient.h). */
 typedef struct probe_edges probe_edges;
 
 /* The unit that records go to from now on, with its tensor files in data_dir (NULL: none): None, or an exception. */

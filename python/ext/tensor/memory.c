@@ -18,19 +18,25 @@ msp_probe_view_setup(PyObject *module)
     return str_requires_grad == NULL ? -1 : 0;
 }
 
-/* Inside a transform (vmap, grad, ...) tensors are wrappers, and those of other types may be anything: Python describes
- * them. So it does what the reader cannot read: quantised and nested tensors, sizes that are symbols. */
 bool
-msp_probe_tensor_view(msp_tensor *view, PyObject *t)
+msp_probe_own_view(msp_tensor *view, PyObject *t)
 {
     msp_py_place place;
 
-    if (!msp_probe_is_plain_tensor(t) || msp_probe_thread.transforming)
+    if (!msp_probe_is_plain_tensor(t))
         return false;
     place = msp_py_torch_look(view, state, t);
     if (place == MSP_PY_FAILED)
         msp_probe_expect(PyExc_Exception, "reading a tensor");
     return place == MSP_PY_HERE;
+}
+
+/* Inside a transform (vmap, grad, ...) tensors are wrappers, and those of other types may be anything: Python describes
+ * them. So it does what the reader cannot read: quantised and nested tensors, sizes that are symbols. */
+bool
+msp_probe_tensor_view(msp_tensor *view, PyObject *t)
+{
+    return !msp_probe_thread.transforming && msp_probe_own_view(view, t);
 }
 
 int

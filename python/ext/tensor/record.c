@@ -348,14 +348,12 @@ msp_probe_tensor_as(msp_record *r, PyObject *t, probe_path *path, const char *ty
 {
     msp_tensor_note note = {.type = type};
     msp_tensor view, shown;
-    bool transforming = msp_probe_thread.transforming, fast;
 
-    msp_probe_thread.transforming = false; /* Python has made this tensor outside of every transform */
-    fast = msp_probe_tensor_view(&view, t);
-    msp_probe_thread.transforming = transforming;
-    if (!fast)
+    if (!msp_probe_own_view(&view, t)) {
         PyErr_SetString(PyExc_TypeError, "the tensor that stands for another has no plain memory");
-    if (!fast || msp_probe_requires_grad(grad_of, &note.requires_grad) != 0)
+        return -1;
+    }
+    if (msp_probe_requires_grad(grad_of, &note.requires_grad) != 0)
         return -1;
     if (shape != NULL) {
         shown = view;

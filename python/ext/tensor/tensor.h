@@ -72,8 +72,10 @@ int msp_probe_plain_members(msp_record *r, PyObject *dict, int depth);
 int msp_probe_tensor_as(msp_record *r, PyObject *t, probe_path *path, const char *type, PyObject *grad_of,
                         PyObject *extra, PyObject *shape);
 
-/* The memory of a tensor, lent; false: it has none that can be read plainly, and Python describes it. */
+/* The memory of a tensor, lent; false: it has none that can be read plainly, and Python describes it. own: of one that
+ * Python has made for us, outside of every transform. */
 bool msp_probe_tensor_view(msp_tensor *view, PyObject *t);
+bool msp_probe_own_view(msp_tensor *view, PyObject *t);
 
 /* Its requires_grad, or -1 with an exception set. */
 int msp_probe_requires_grad(PyObject *t, bool *yes);
@@ -101,7 +103,7 @@ int msp_probe_tensor_shape(msp_tensor *view, PyObject *shape, PyObject *dtype);
 void msp_probe_device_settle(msp_record *r);
 void msp_probe_device_look(void);
 
-/* Fetch everything and put it into the records that wait; the same at the end of a step; and forget everything. */
+/* Fetch everything and put it into the records that wait; do so at the end of a step; and forget everything. */
 void msp_probe_device_flush(void);
 void msp_probe_device_end(void);
 void msp_probe_device_reset(void);

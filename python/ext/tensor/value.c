@@ -436,10 +436,12 @@ ask_python(PyObject *v, const probe_path *path)
 /*
  * probe.describe(v, path) says what it is: a structure of plain values, to be written as it is; or a tuple that begins
  * with how to go on:
- *     ("items", list)  ("members", dict)      a container of a kind of its own
- *     ("tensor", plain, type, extra, shape)   a tensor to be read instead, the type's text, further fields (dict or
- * None), and the shape to be shown (a tuple; None: its own)
- *     ("waiting", ticket, copy, type, extra, shape, dtype)   statistics that come later: see device.c
+ *     ("items", list)                         a sequence of a kind of its own
+ *     ("members", dict)                       a mapping of a kind of its own
+ *     ("tensor", plain, type, extra, shape)   a tensor to be read instead, the type's text, further fields (a dict or
+ *                                             None), and the shape to be shown (a tuple; None: its own)
+ *     ("waiting", ticket, copy, type, extra, shape, dtype)
+ *                                             statistics that come later: see device.c
  */
 int
 msp_probe_odd(msp_record *r, PyObject *v, probe_path *path, int depth)

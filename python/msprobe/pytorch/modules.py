@@ -10,6 +10,7 @@ import hashlib
 import inspect
 import sys
 import threading
+from collections import OrderedDict
 
 import torch
 from torch.nn.parameter import is_lazy
@@ -62,6 +63,12 @@ class _Hook:
 
 def _nothing_reference():
     return _nothing
+
+
+def _move(hooks, number, last):
+    """The hook of this number to the end of the module's hooks, or to their beginning."""
+    if number in hooks and next(reversed(hooks) if last else iter(hooks)) != number and isinstance(hooks, OrderedDict):
+        hooks.move_to_end(number, last)
 
 
 def is_compiled(module):
@@ -230,7 +237,9 @@ class ModuleHooks:
             self._watch_parameters(module, name)
 
     def hook(self, module):
+        """Set the hooks that record it; those that are there already keep their places."""
         if id(module) in self._handles:
+            self._keep_places(module)
             return
         self._hooked = True
         self._hooked_modules[id(module)] = module
@@ -242,6 +251,13 @@ class ModuleHooks:
                                          module.register_forward_hook(after, with_kwargs=True, prepend=True, always_call=True))
         else:
             self._handles[id(module)] = module.register_forward_pre_hook(before), module.register_forward_hook(after)
+
+    def _keep_places(self, module):
+        """The program may have set hooks since: ours stand behind those that may change the inputs, and before those that may change the output."""
+        before, after = (handle.id for handle in self._handles[id(module)])
+        _move(module._forward_pre_hooks, before, True)
+        if HOOKS_ARE_ALWAYS_CALLED:
+            _move(module._forward_hooks, after, False)
 
     def _watch_unmet(self, parameter, sharded):
         """For a parameter whose node the walk from a call's outputs may not meet; where it does, the node tells and this hook is not heard. One that
@@ -291,6 +307,8 @@ class ModuleHooks:
             self._end(opened.pop()[1], None, True)
 
     def _before(self, module, args, kwargs):
+        if id(module) in self._handles:
+            self._keep_places(module)  # from its next call on
         if not HOOKS_ARE_ALWAYS_CALLED:
             self._end_raised(_depth())
             self._deeper().append((_depth(), module))

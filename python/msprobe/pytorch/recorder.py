@@ -162,6 +162,7 @@ class Recorder:
         self.tokens = None
         self.single = None  # module_dump() is on
         self._opened = False
+        self._closed = False  # and the log says what there is
         self._start_failed = None  # or why
         self._has_unit = False
         self._unit_ends = False  # and has not yet
@@ -521,8 +522,9 @@ class Recorder:
                 online.end()
 
     def close(self):
-        if os.getpid() != self.pid:
+        if os.getpid() != self.pid or (self._closed and not self._opened):
             return
+        self._closed = True
         if self._opened:
             self._say_what_was_not_called()
             self.stop()

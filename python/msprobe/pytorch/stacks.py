@@ -18,6 +18,7 @@ _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _COMPILERS = tuple(os.path.join(_TORCH, part) for part in (
     "_dynamo", "_inductor", "_export", "_subclasses", "_functorch/_aot_autograd", "_functorch/aot_autograd.py",
     "_functorch/partitioners.py", "fx/experimental"))
+_COMPILED = os.path.join(_TORCH, "_functorch/_aot_autograd")  # around what compiled code runs, its backward too, which no callback tells of
 # also around functions that are kept from being compiled, checkpoint() and optimizers, and around what a stance keeps from it
 _WRAPPERS = tuple(os.path.join(_TORCH, "_dynamo", part) for part in ("eval_frame.py", "external_utils.py"))
 _STANDARD = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
@@ -131,9 +132,11 @@ def owner(seen):
 
 
 def is_internal(seen):
-    """True when no frame of the program stands between the call and a compiler, or autograd's own glue made it."""
+    """True when no frame of the program stands between the call and a compiler, compiled code made it, or autograd's own glue."""
     if seen and seen[0] == (_FUNCTION, "apply"):
         return True  # a Function that returns its input: C++ calls view_as for it
+    if any(path.startswith(_COMPILED) for path, _ in seen):
+        return True
     for path, _ in seen:
         if path.startswith(_COMPILERS) and path not in _WRAPPERS:
             return True
@@ -155,6 +158,9 @@ def is_recompute(seen):
 
 # ---- compiled regions ------------------------------------------------------------------------------------------------------------
 
+_RESUMED = "torch_dynamo_resume_in_"  # the rest of a function behind a break of its graph: the function is named
+
+
 def _is_named(path):
     """Whether code of this file is worth a word: it is the program's, or that of a library which is no part of Python or torch."""
     return not path.startswith((_TORCH, _HERE)) and not (path.startswith(_STANDARD) and "-packages" + os.sep not in path)
@@ -168,7 +174,7 @@ def compiled_regions():
     for reference in list(codes):
         code = reference() if callable(reference) else reference
         where = code and (code.co_filename, code.co_name)
-        if code is None or where != _INLINER and not _is_named(code.co_filename):
+        if code is None or where != _INLINER and not _is_named(code.co_filename) or code.co_name.startswith(_RESUMED):
             continue
         found.append(SOME_MODULE if where == _INLINER else "%s (%s:%d)" % (code.co_name, code.co_filename, code.co_firstlineno))
     return sorted(set(found))
