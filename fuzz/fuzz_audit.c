@@ -24,7 +24,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             const msp_audit_finding *f = &r.findings[i];
 
             CHECK(f->what[0] != '\0' && strlen(f->call) < size && f->nstack == 0);
-            CHECK(f->kind == MSP_AUDIT_RANK || f->record >= 0);
+            CHECK(f->kind == MSP_AUDIT_RANK || f->kind == MSP_AUDIT_REPLICAS || f->record >= 0);
         }
     }
     msp_audit_result_release(&r);

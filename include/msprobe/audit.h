@@ -8,7 +8,8 @@
  *
  * The calls of each group are matched in their order over its ranks. Calls that do not meet are findings (that is also
  * why a job hangs), and so are results that are not what the operation makes of the inputs. Weights that are equal on
- * several ranks in the first step belong to replicas and must stay equal.
+ * several ranks in the first step belong to replicas and must stay equal, and so must those and their gradients of
+ * which replicas.json says who holds them too.
  */
 #ifndef MSPROBE_AUDIT_H
 #define MSPROBE_AUDIT_H

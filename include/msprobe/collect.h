@@ -41,7 +41,7 @@ MSP_API MSP_CHECK msp_status msp_collect_open(msp_collect **out, const msp_colle
 
 typedef enum msp_unit_kind {
     MSP_UNIT_DUMP = 0, /* dump.json, stack.json, construct.json */
-    MSP_UNIT_DEBUG,    /* debug.json */
+    MSP_UNIT_DEBUG,    /* debug.json, or another file of its form */
     MSP_UNIT_PTDBG,    /* ptdbg_ascend: one JSON array per line in file, elements as data_dir/<name>.npy */
     MSP_UNIT_HOOKS     /* torch_npu.hooks: one JSON array per line in file, elements included */
 } msp_unit_kind;
@@ -51,7 +51,7 @@ typedef struct msp_unit_info {
     msp_unit_kind kind;
     const char *task, *level, *framework;
     const char *data_dir; /* dump_data_dir as text, NULL: null */
-    const char *file;     /* MSP_UNIT_PTDBG and _HOOKS: name of the file in dir */
+    const char *file;     /* MSP_UNIT_PTDBG and _HOOKS: name of the file in dir; _DEBUG: NULL, or its name instead */
     int64_t mark;         /* MSP_UNIT_PTDBG: the second element of a line; above 100 there are no statistics */
 } msp_unit_info;
 

@@ -389,7 +389,7 @@ msp_audit_run(msp_audit_result *out, const msp_audit_options *opt, msp_error *er
     else if (st == MSP_OK && first == MSP_OK && has_nothing(out))
         first = msp_error_set(err, MSP_E_INVALID,
                               "%s: nothing could be checked: there are no communication calls (Distributed.*), no "
-                              "weights (level L0 or mix) and no replicated DTensors of several ranks",
+                              "weights of replicas and no replicated DTensors of several ranks",
                               opt->path);
     if (out->nfindings > 1)
         qsort(out->findings, out->nfindings, sizeof(*out->findings), by_place);

@@ -88,11 +88,15 @@ typedef struct msp_audit_call {
 } msp_audit_call;
 
 typedef struct msp_audit_weight {
-    int64_t key; /* index of its name in the step's map */
+    int64_t key;       /* index of its name in the step's map */
+    int64_t parameter; /* that of its parameter's name */
+    int64_t said;      /* number of the group of ranks that hold it too; 0: the dump does not say */
+    msp_str group;     /* id of that group, where it stands in the record */
     uint64_t digest;
     int64_t numel;
     size_t record;
-    bool is_zero; /* nothing but zeros: equal on ranks that have nothing in common */
+    bool is_zero;                 /* nothing but zeros: equal on ranks that have nothing in common */
+    bool is_constant, is_applied; /* is_applied: an optimizer's step took it */
 } msp_audit_weight;
 
 /* Weights, or gradients, in the order of the records. */
@@ -109,6 +113,9 @@ typedef struct msp_audit_rank {
     msp_audit_call *calls;
     size_t ncalls, calls_cap;
     msp_audit_weights weights, gradients;
+    msp_audit_weights held, applied; /* parameters and their gradients as the optimizer got them: replicas.json */
+    int64_t *groups;                 /* of replicas, that it says it is in */
+    size_t ngroups, groups_cap;
     msp_audit_weights replicated; /* DTensors, by their place and the ranks that hold them too */
     size_t records;
     msp_str last; /* name of the last record */
@@ -152,10 +159,12 @@ void msp_audit_rank_release(msp_audit_rank *r);
 
 /* Weights over the steps: which ranks are replicas, and which have parted already. Zeroed: nothing seen yet. */
 typedef struct msp_audit_replicas {
-    bool known;
+    bool known, is_first; /* is_first: the step that is compared is the first one */
     int64_t *rank, *home; /* by number of the rank: the first rank that holds the same weights */
     bool *parted;
     size_t n;
+    msp_map shards; /* modules that are no replicas; their names are in arena */
+    msp_arena arena;
 } msp_audit_replicas;
 
 /* All that is to be said of a step whose ranks are read. The caller releases the ranks. */

@@ -1,4 +1,4 @@
-/* rank.c - one rank's dump.json: its communication calls, its weights and their gradients; its tensor files. */
+/* rank.c - one rank's dump.json and replicas.json: its communication calls, weights and gradients; its tensor files. */
 #include "audit/record.h"
 
 #include <stdio.h>
@@ -61,6 +61,7 @@ msp_audit_add_weight(msp_audit_rank *r, msp_audit_weights *to, msp_str name, siz
         (msp_audit_weight){.digest = digest_of(r, &t),
                            .numel = t.numel,
                            .record = at,
+                           .is_constant = t.has_stats && t.stat[MSP_AUDIT_MAX] == t.stat[MSP_AUDIT_MIN],
                            .is_zero = t.has_stats && t.stat[MSP_AUDIT_MAX] == 0 && t.stat[MSP_AUDIT_MIN] == 0};
     return true;
 }
@@ -85,6 +86,31 @@ read_weights(msp_audit_rank *r, msp_audit_weights *to, msp_str name, size_t at, 
         msp_buf_release(&text);
     }
     return ok;
+}
+
+/* A parameter as an optimizer's step found it, and its gradient. DTensors say themselves who holds them too. */
+bool
+msp_audit_read_parameter(msp_audit_rank *r, msp_str name, size_t at, const msp_json *record)
+{
+    static const char *const keys[] = {"parameter", "grad"};
+    const bool is_applied = msp_json_kind_of(msp_json_get(record, "applied")) == MSP_JSON_TRUE;
+    const msp_str group = msp_audit_keep(r, msp_json_string(msp_json_get(record, "group")));
+
+    for (int i = 0; i < 2; i++) {
+        msp_audit_weights *to = i == 0 ? &r->held : &r->applied;
+        const msp_json *v = msp_json_get(record, keys[i]);
+        const size_t n = to->n;
+
+        if (msp_json_get(v, "placements") != NULL)
+            continue;
+        if (!msp_audit_add_weight(r, to, name, at, v))
+            return false;
+        if (to->n > n) {
+            to->items[n].group = group;
+            to->items[n].is_applied = is_applied;
+        }
+    }
+    return !is_applied || msp_audit_read_dtensors(r, name, at, record);
 }
 
 bool
@@ -133,6 +159,41 @@ read_record(msp_audit_rank *r, const msp_dump *d, size_t i, msp_error *err)
     return ok ? st : msp_error_set(err, MSP_E_NOMEM, "no memory for the calls of rank %lld", (long long)r->rank);
 }
 
+/* What stands beside dump.json about the optimizer's step, where that was recorded. */
+static msp_status
+read_replicas(msp_audit_rank *r, msp_error *err)
+{
+    msp_str dir = msp_path_dir(r->place->path);
+    msp_dump *d = NULL;
+    msp_buf path = {0};
+    msp_status st;
+    bool ok = true;
+
+    msp_buf_str(&path, dir);
+    msp_buf_text(&path, "/replicas.json");
+    st = msp_buf_status(&path, err);
+    if (st == MSP_OK && msp_path_kind_of(path.p) == MSP_PATH_FILE)
+        st = msp_dump_open(&d, path.p, err);
+    for (size_t i = 0; d != NULL && st == MSP_OK && i < msp_dump_count(d); i++) {
+        char room[16384];
+        msp_json_doc doc = {0};
+        msp_str name = {0};
+
+        name.p = msp_dump_name(d, i, &name.len);
+        st = msp_dump_record(d, i, &doc, room, sizeof(room), err);
+        if (st == MSP_OK)
+            ok = msp_audit_read_parameter(r, name, i, doc.root);
+        msp_json_doc_release(&doc);
+        if (!ok)
+            st = msp_error_set(err, MSP_E_NOMEM, "no memory for the parameters of rank %lld", (long long)r->rank);
+    }
+    if (d != NULL && msp_dump_check(d, err) != MSP_OK)
+        st = MSP_E_CHANGED;
+    msp_dump_close(d);
+    msp_buf_release(&path);
+    return st;
+}
+
 msp_status
 msp_audit_rank_read(msp_audit_rank *r, msp_error *err)
 {
@@ -154,7 +215,7 @@ msp_audit_rank_read(msp_audit_rank *r, msp_error *err)
     if (msp_dump_check(d, err) != MSP_OK)
         st = MSP_E_CHANGED;
     msp_dump_close(d);
-    return st;
+    return st == MSP_OK ? read_replicas(r, err) : st;
 }
 
 static void
@@ -168,8 +229,11 @@ void
 msp_audit_rank_release(msp_audit_rank *r)
 {
     msp_free(r->calls);
+    msp_free(r->groups);
     release_weights(&r->weights);
     release_weights(&r->gradients);
+    release_weights(&r->held);
+    release_weights(&r->applied);
     release_weights(&r->replicated);
     msp_arena_release(&r->arena);
     *r = (msp_audit_rank){0};

@@ -32,6 +32,9 @@ bool msp_audit_read_dtensors(msp_audit_rank *r, msp_str name, size_t at, const m
 /* What the auditor wants of a record becomes the rank's: communication calls, weights, gradients. False: no memory. */
 bool msp_audit_read_record(msp_audit_rank *r, msp_str name, size_t at, const msp_json *record);
 
+/* One of replicas.json. False: no memory. */
+bool msp_audit_read_parameter(msp_audit_rank *r, msp_str name, size_t at, const msp_json *record);
+
 /* The communication calls among these: see call.c. */
 bool msp_audit_read_calls(msp_audit_rank *r, msp_str name, msp_str api, size_t at, const msp_json *record);
 

@@ -51,7 +51,7 @@ print_result(const msp_audit_result *r, bool is_whole)
            (long long)r->matched, (long long)r->by_tensors, (long long)r->by_statistics, (long long)r->by_checksums,
            (long long)r->unchecked);
     if (r->weights == 0)
-        puts("  No weights were compared between replicas: level L0 or mix records them.");
+        puts("  No weights were compared between replicas: none are recorded, or no two ranks hold the same.");
     else
         printf("  %lld weights and %lld gradients compared between replicas\n", (long long)r->weights,
                (long long)r->gradients);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "msprobe/log.h"
 
 enum { PATH_SIZE = 4096 };
 
@@ -37,6 +38,17 @@ msp_launcher_size(void)
     if (n == 0 && getenv("PMIX_RANK") != NULL)
         n = number_of("SLURM_STEP_NUM_TASKS", number_of("SLURM_NTASKS", 0));
     return n;
+}
+
+/* How many tasks srun has started with nothing to speak by ("--mpi=none", which many sites have as the default); 0: it
+ * has not. */
+static int
+tasks_that_are_alone(void)
+{
+    const char *choice = getenv("MSPROBE_MPI");
+    int n = getenv("SLURM_PROCID") == NULL ? 0 : number_of("SLURM_STEP_NUM_TASKS", 0);
+
+    return n > 1 && msp_launcher_size() == 0 && (choice == NULL || strcmp(choice, "0") != 0) ? n : 0;
 }
 
 int
@@ -85,6 +97,11 @@ msp_launcher_join(msp_link *out, bool *joined, msp_error *err)
     void *plugin;
 
     *joined = false;
+    if (tasks_that_are_alone() > 0 && number_of("SLURM_PROCID", 0) == 0)
+        msp_log(MSP_LOG_WARNING,
+                "srun started %d tasks that cannot speak to each other: each does the whole. Start them with srun "
+                "--mpi=pmix (srun --mpi=list says what there is), or as one task; MSPROBE_MPI=0 takes this line away",
+                tasks_that_are_alone());
     if (size <= 1)
         return MSP_OK;
     plugin = load_plugin(why, sizeof(why));

@@ -24,6 +24,12 @@ body_of(const frame_header *h)
     return (record_reader){p + sizeof(*h), p + h->size, false};
 }
 
+static bool
+is_file_name(msp_str s)
+{
+    return s.len > 0 && memchr(s.p, '/', s.len) == NULL && memchr(s.p, '\0', s.len) == NULL;
+}
+
 /* {"task": ..., "data": {   in the form that json.dump(indent=1) gives it */
 static void
 make_head(msp_buf *out, msp_str task, msp_str level, msp_str framework, msp_str data_dir, bool no_dir)
@@ -80,11 +86,18 @@ open_file(msp_publish *out, const char *dir, const char *name, msp_str head, msp
     return st;
 }
 
+/* own: a debug unit's name of its file, empty: the usual */
 static msp_status
-open_files(msp_unit *u, msp_str head, bool again, msp_error *err)
+open_files(msp_unit *u, msp_str own, msp_str head, bool again, msp_error *err)
 {
-    msp_status st = open_file(&u->data, u->dir, u->debug ? "debug.json" : "dump.json", head, DATA_TAIL, again, err);
+    char name[64] = "dump.json";
+    msp_status st;
 
+    if (own.len >= sizeof(name) || (own.len > 0 && !is_file_name(own)))
+        return msp_error_set(err, MSP_E_FORMAT, "the description of a dump file is damaged");
+    if (u->debug)
+        snprintf(name, sizeof(name), "%.*s", own.len > 0 ? (int)own.len : 10, own.len > 0 ? own.p : "debug.json");
+    st = open_file(&u->data, u->dir, name, head, DATA_TAIL, again, err);
     if (st != MSP_OK || u->debug)
         return st;
     st = open_file(&u->stack, u->dir, "stack.json", MSP_STR("{"), PLAIN_TAIL, again, err);
@@ -139,8 +152,7 @@ open_lines(msp_unit *u, msp_unit_kind kind, const char *data_dir, record_reader 
     msp_str file = msp_record_read_text(r), mark = msp_record_read_text(r);
     char number[24] = "";
 
-    if (r->bad || kind > MSP_UNIT_HOOKS || file.len == 0 || memchr(file.p, '/', file.len) != NULL ||
-        memchr(file.p, '\0', file.len) != NULL || mark.len >= sizeof(number))
+    if (r->bad || kind > MSP_UNIT_HOOKS || !is_file_name(file) || mark.len >= sizeof(number))
         return msp_error_set(err, MSP_E_FORMAT, "the description of a dump file is damaged");
     memcpy(number, mark.p, mark.len);
     return msp_lines_open(&u->lines, kind, u->dir, file, msp_str_of(data_dir == NULL ? "" : data_dir),
@@ -181,7 +193,7 @@ msp_unit_open(msp_unit *u, const frame_header *h, const msp_ring *ring, bool aga
         make_head(&head, task, level, framework, data_dir, (h->arg & UNIT_NO_DATA_DIR) != 0);
         st = msp_buf_status(&head, err);
         if (st == MSP_OK)
-            st = open_files(u, msp_buf_view(&head), again, err);
+            st = open_files(u, msp_record_read_text(&r), msp_buf_view(&head), again, err);
     }
     msp_buf_release(&head);
     msp_free(data_folder);

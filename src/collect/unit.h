@@ -23,7 +23,7 @@ typedef struct unit_hole {
 } unit_hole;
 
 typedef struct msp_unit {
-    bool debug;      /* debug.json alone */
+    bool debug;      /* debug.json, or another file of its form, alone */
     msp_lines lines; /* a unit of lines: this alone */
     char *dir;
     msp_publish data, stack, construct;

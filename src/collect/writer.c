@@ -103,14 +103,20 @@ has_json(const msp_unit *u)
     return u != NULL && u->lines.fd < 0;
 }
 
-/* A folder that comes again is begun anew: who had its files is done with them, or would take away the new ones. */
+static bool
+is_same_file(const msp_unit *a, const msp_unit *b)
+{
+    return has_json(a) && has_json(b) && strcmp(a->data.path, b->data.path) == 0;
+}
+
+/* A file that comes again is begun anew: who had it is done with it, or would take away the new one. */
 static void
 close_others(writer *w, size_t number)
 {
     const msp_unit *last = w->units[number];
 
-    for (size_t i = w->ring->shared->over; i < number && has_json(last); i++)
-        if (has_json(w->units[i]) && strcmp(w->units[i]->dir, last->dir) == 0)
+    for (size_t i = w->ring->shared->over; i < number; i++)
+        if (is_same_file(w->units[i], last))
             close_unit(w, i);
 }
 

@@ -198,6 +198,15 @@ def test_a_launcher_whose_processes_cannot_be_joined_is_an_error_with_the_way_ou
     assert r.rc == 1 and "the launcher started 3 processes, but the MPI that msprobe was built with sees 1" in r.err
 
 
+@pytest.mark.parametrize("more,said", [({}, True), ({"SLURM_PROCID": "1"}, False), ({"MSPROBE_MPI": "0"}, False),
+                                       ({"SLURM_STEP_NUM_TASKS": "1"}, False)], ids=["first task", "another task", "turned off", "one task"])
+def test_tasks_of_srun_that_cannot_speak_to_each_other_are_told(run, job, more, said):
+    # what srun sets with --mpi=none; a batch script or an allocation has SLURM_NTASKS without SLURM_STEP_NUM_TASKS
+    env = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "0", **more}
+    r = run("compare", "npu/step0/rank0", "bench/step0/rank0", "-o", "alone", env=env)
+    assert r.rc == 0 and ("srun started 4 tasks that cannot speak to each other" in r.err) == said
+
+
 # ---- a process that dies ---------------------------------------------------------------------------------------------
 
 def processes_of(mpirun):

@@ -1,4 +1,5 @@
 """msprobe audit: real jobs with one fault each; the fault is named first, and the clean job is clean."""
+import contextlib
 import inspect
 import json
 import os
@@ -7,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from collecting import R, fill, ranks, torch
+from collecting import R, collect, fill, ranks, torch
 
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
     pytest.skip("this torch has no gloo", allow_module_level=True)
@@ -422,9 +423,141 @@ def test_gradients_that_were_recorded_before_their_reduction_are_no_finding(tmp_
             d.stop()
             d.step()
 
-    ranks(tmp_path, body, 3, task="statistics", level="mix")
+    ranks(tmp_path, body, 3, task="statistics", level="mix", replicas=False)
     said = audit(tmp_path / "dump")
     assert said["findings"] == [] and said["weights"] > 0 and said["gradients"] == 0
+
+
+DDP = nn.parallel.DistributedDataParallel
+
+
+def replicated(d, rank, fault=None, order="optimizer first", known=True, micro=1, optimizer=torch.optim.SGD):
+    """Real DistributedDataParallel; each fault comes in step 1, and weights part in step 2 where nothing is seen before."""
+    ddp = DDP(fill(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, 2))))
+    o = optimizer(ddp.parameters(), lr=0.05)
+    if fault == "weight" and rank == 1:
+        with torch.no_grad():
+            ddp.module[2].weight[0, 0] += 0.5
+    for i in range(3):
+        d.start(ddp if known else None)
+        for k in range(micro):
+            alone = k < micro - 1 or (fault == "not reduced" and i == (1 if rank == 1 else 2))  # as many reductions on each rank
+            with ddp.no_sync() if alone else contextlib.nullcontext():
+                ddp(R(4, 6, seed=100 * i + 10 * k + rank)).pow(2).mean().backward()
+            if k < micro - 1:
+                d.stop()
+                d.step()
+                d.start(ddp if known else None)
+        if fault == "doubled" and (rank, i) == (1, 1):
+            ddp.module[2].weight.grad.mul_(2)
+        if order == "all inside":
+            o.step()
+            o.zero_grad()
+        d.stop()
+        if order == "step first":
+            d.step()
+        if order != "all inside":
+            o.step()
+            o.zero_grad()
+        if order != "step first":
+            d.step()
+
+
+ORDERS = ("optimizer first", "all inside", "step first")
+
+
+@pytest.mark.parametrize("task,part", MODES, ids=["tensor", "statistics", "md5"])
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_clean_data_parallel_job_is_clean_after_its_reduction(tmp_path, order, task, part):
+    ranks(tmp_path, lambda d, rank: replicated(d, rank, order=order), 2, task=task, part=part, level="mix")
+    said = audit(tmp_path / "dump")
+    assert said["findings"] == [] and said["gradients"] == 2 * 3 * 8
+
+
+@pytest.mark.parametrize("level", ["L0", "L1", "mix"])
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("fault,step,what", [("doubled", 1, "the gradient Module.module.2.Linear.weight of rank 1 differs"),
+                                             ("weight", 0, "Module.module.2.Linear."),
+                                             ("not reduced", 1, "the gradient Module.module.0.Linear.weight of rank 1 differs")])
+def test_where_replicas_part_behind_the_reduction_is_named(tmp_path, fault, step, what, order, level):
+    ranks(tmp_path, lambda d, rank: replicated(d, rank, fault, order), 3, task="statistics", level=level)
+    first = audit(tmp_path / "dump")["findings"][0]
+    assert (first["kind"], first["step"], first["rank"]) == ("replicas", step, 1)
+    assert first["what"].startswith(what) and first["call"].startswith(what.split(" ")[-1 if fault == "weight" else 2].rpartition(".")[0])
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_parameters_of_a_model_that_nobody_showed_are_those_of_its_optimizer(tmp_path, order):
+    ranks(tmp_path, lambda d, rank: replicated(d, rank, "doubled", order, known=False), 3, task="statistics")
+    first = audit(tmp_path / "dump")["findings"][0]
+    assert (first["step"], first["rank"]) == (1, 1)
+    assert first["what"] == "the gradient Optimizer.0.SGD.0.2 of rank 1 differs from that of 2 other replicas, which are equal"
+
+
+@pytest.mark.parametrize("fault", [None, "doubled"])
+def test_gradients_that_only_accumulate_are_none_to_compare(tmp_path, fault):
+    ranks(tmp_path, lambda d, rank: replicated(d, rank, fault, micro=2, optimizer=torch.optim.AdamW), 2, task="statistics", level="mix")
+    found = audit(tmp_path / "dump")["findings"]
+    assert [(f["step"], f["rank"]) for f in found] == ([] if fault is None else [(3, 1)])
+
+
+def test_the_records_of_calls_are_the_same_with_and_without_replicas(tmp_path):
+    files = {}
+    for wanted in (True, False):
+        folder = tmp_path / str(wanted)
+        folder.mkdir()
+        done = ranks(folder, replicated, 2, task="tensor", level="mix", replicas=wanted)
+        files[wanted] = [{**done[rank].read(rank="rank%d" % rank), "dump_data_dir": None} for rank in (0, 1)]
+        assert os.path.exists(done[0].file("replicas.json", 1, "rank0")) == wanted
+        files[wanted].append(done[0].tensors(1, "rank0"))
+    assert files[True] == files[False]
+
+
+def test_who_has_no_replicas_records_none(tmp_path):
+    """One process; and shards, which their ranks do not share."""
+    fsdp = pytest.importorskip("torch.distributed.fsdp")
+    if not hasattr(fsdp, "fully_shard"):
+        pytest.skip("this torch has no fully_shard")
+
+    def body(d, rank):
+        model = fill(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 8)))
+        fsdp.fully_shard(model)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+        for i in range(2):
+            d.start(model)
+            model(R(4, 6, seed=10 * i + rank)).pow(2).mean().backward()
+            d.stop()
+            optimizer.step()
+            optimizer.zero_grad()
+            d.step()
+
+    done = ranks(tmp_path, body, 2, task="statistics", level="mix")
+    assert done[0].read("replicas.json", 0, "rank0")["data"]["Module.0.Linear.weight"]["grad"]["placements"]
+    said = audit(tmp_path / "dump")
+    assert said["findings"] == [] and said["gradients"] == 0
+    (tmp_path / "alone").mkdir()
+    one = collect(tmp_path / "alone", lambda d: body_alone(d), level="mix")
+    assert not os.path.exists(one.file("replicas.json"))
+
+
+def body_alone(d):
+    model = fill(nn.Linear(3, 2))
+    d.start(model)
+    model(R(4, 3)).sum().backward()
+    d.stop()
+    torch.optim.SGD(model.parameters(), lr=0.1).step()
+    d.step()
+
+
+def test_a_file_about_replicas_that_cannot_be_read_is_told(tmp_path):
+    done = ranks(tmp_path, replicated, 2, task="statistics", level="mix")
+    with open(done[1].file("replicas.json", 1, "rank1"), "r+") as f:
+        text = f.read().replace('"applied": true', '"applied": tru', 1)
+        f.seek(0)
+        f.truncate()
+        f.write(text)
+    run = subprocess.run([COMMAND, "audit", str(tmp_path / "dump")], text=True, capture_output=True, timeout=120)
+    assert run.returncode == 1 and "step1/rank1/replicas.json" in run.stderr and "Clean" not in run.stdout
 
 
 def tensor_parallel(d, rank, fault):

@@ -1,4 +1,5 @@
 """msprobe compare of real jobs with one fault each: the job's answer names the rank and call first, and the clean job is clean."""
+import csv
 import json
 import os
 import signal
@@ -216,3 +217,60 @@ def test_shards_on_the_wrong_ranks_are_named(tmp_path):
     both(tmp_path, tensor_parallel, lambda w: w.roll(4, 0), None, "tensor", (2, 1))
     pair, = compare(tmp_path, "--layout", "records")["pairs"]
     assert pair["first_wrong"]["npu_name"] == "Functional.linear.0.forward.input.1"
+
+
+def two_dimensions(d, rank, mesh):
+    """Data parallel by the mesh's first dimension, tensor parallel by its second: h is cut both ways. mesh: None on one rank, else its sizes."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    x, first, second = R(6, 8, seed=1), R(8, 8, seed=2), R(6, 8, seed=3)
+    if mesh is not None:
+        mesh = init_device_mesh("cpu", mesh)
+        rows = [Shard(0)] + [Replicate()] * (mesh.ndim - 1)
+        x = distribute_tensor(x, mesh, rows)
+        first = distribute_tensor(first, mesh, [Replicate()] * (mesh.ndim - 1) + [Shard(0)] if mesh.ndim > 1 else [Replicate()])
+        second = distribute_tensor(second, mesh, [Replicate()] * (mesh.ndim - 1) + [Shard(1)] if mesh.ndim > 1 else [Replicate()])
+    d.start()
+    h = torch.relu(F.linear(x, first))
+    y = F.linear(h, second)
+    if mesh is not None:
+        y = y.redistribute(mesh, [Shard(0)] * mesh.ndim)  # cut twice along one axis
+    F.gelu(y)
+    d.stop()
+    d.step()
+
+
+@pytest.mark.parametrize("task,part", [("tensor", None), ("statistics", None), ("statistics", {"summary_mode": "md5"})], ids=["tensor", "statistics", "md5"])
+@pytest.mark.parametrize("bench,world", [(None, 1), ((2,), 2)], ids=["one", "two"])
+def test_shards_over_two_dimensions_of_a_mesh_are_one_tensor(tmp_path, bench, world, task, part):
+    pytest.importorskip("torch.distributed.tensor")
+    for side, mesh, n in (("npu", (2, 2), 4), ("bench", bench, world)):
+        (tmp_path / side).mkdir()
+        ranks(tmp_path / side, lambda d, rank, mesh=mesh: two_dimensions(d, rank, mesh), n, task=task, part=part)
+    pair, = compare(tmp_path, "--layout", "records", "--format", "csv")["pairs"]
+    assert pair["counts"]["matched"] == 9  # but what is a shard and a summand, and what redistribute() calls
+    table = next((tmp_path / "out").rglob("compare_result*.csv"))
+    with open(table, newline="") as f:
+        rows = {r["NPU Name"]: r for r in csv.DictReader(f)}
+    for name in ("Functional.linear.0.forward.output.0", "Torch.relu.0.forward.output.0", "Functional.linear.1.forward.input.0"):
+        assert rows[name]["NPU Tensor Shape"] == rows[name]["Bench Tensor Shape"] == "[6, 8]"
+        if task == "tensor":
+            assert float(rows[name]["MaxAbsErr"]) < 1e-5
+        elif part is None:
+            assert abs(float(rows[name]["Max diff"])) < 1e-5 and abs(float(rows[name]["L2norm diff"])) < 1e-4
+    assert rows["Functional.gelu.0.forward.input.0"]["NPU Tensor Shape"] == "[6, 6]"
+
+
+def test_a_shard_in_the_wrong_corner_of_a_mesh_is_named(tmp_path):
+    pytest.importorskip("torch.distributed.tensor")
+    for side, mesh, n in (("npu", (2, 2), 4), ("bench", None, 1)):
+        (tmp_path / side).mkdir()
+        ranks(tmp_path / side, lambda d, rank, mesh=mesh: two_dimensions(d, rank, mesh), n, task="tensor")
+    folder = tmp_path / "npu" / "dump" / "step0"
+    parts = [folder / ("rank%d" % r) / "dump_tensor_data" / "Torch.relu.0.forward.output.0.pt" for r in (1, 2)]
+    one, other = parts[0].read_bytes(), parts[1].read_bytes()
+    parts[0].write_bytes(other)
+    parts[1].write_bytes(one)
+    pair, = compare(tmp_path, "--layout", "records")["pairs"]
+    assert pair["first_wrong"]["npu_name"] == "Torch.relu.0.forward.output.0"

@@ -2,6 +2,8 @@
  * audit_step.h - a step of a job from one text, for the auditor's tests and its fuzz target: no files.
  *
  *     {"0": {"Distributed.all_reduce.0.forward": {...}, ...}, "1": {...}}
+ *
+ * A record with "applied" is one of replicas.json.
  */
 #ifndef MSP_AUDIT_STEP_H
 #define MSP_AUDIT_STEP_H
@@ -57,7 +59,11 @@ judge_text(msp_audit_result *out, const char *text, size_t size, msp_error *err)
         s.nranks++;
         for (size_t k = 0; k < msp_json_count(data) && st == MSP_OK; k++) {
             r->last = msp_audit_keep(r, msp_json_key(data, k));
-            if (!msp_audit_read_record(r, msp_json_key(data, k), k, msp_json_at(data, k)))
+            bool (*read)(msp_audit_rank *, msp_str, size_t, const msp_json *) =
+                msp_json_get(msp_json_at(data, k), "applied") == NULL ? msp_audit_read_record
+                                                                      : msp_audit_read_parameter;
+
+            if (!read(r, msp_json_key(data, k), k, msp_json_at(data, k)))
                 st = msp_error_set(err, MSP_E_NOMEM, "out of memory");
         }
     }

@@ -204,6 +204,38 @@ unit(PyObject *self, PyObject *args)
     return done;
 }
 
+/* aside(dir, task, level, framework, file, {name: dict}): a file beside dump.json and of its form, at once complete */
+static PyObject *
+aside(PyObject *self, PyObject *args)
+{
+    msp_unit_info info = {.kind = MSP_UNIT_DEBUG};
+    PyObject *dir = NULL, *all, *name, *members;
+    Py_ssize_t pos = 0;
+    uint32_t number;
+    probe_quiet q;
+    msp_status st;
+    msp_error err;
+
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O&ssssO!", PyUnicode_FSConverter, &dir, &info.task, &info.level, &info.framework,
+                          &info.file, &PyDict_Type, &all))
+        return NULL;
+    info.dir = PyBytes_AS_STRING(dir);
+    st = msp_probe.collect == NULL ? msp_error_set(&err, MSP_E_INVALID, "no recording is open")
+                                   : msp_collect_unit(msp_probe.collect, &number, &info, &err);
+    Py_DECREF(dir);
+    if (st != MSP_OK)
+        return raise(st, &err);
+    msp_probe_enter(&q);
+    while (PyDict_Next(all, &pos, &name, &members))
+        msp_probe_write_aside(number, name, members);
+    msp_probe_leave(&q);
+    Py_BEGIN_ALLOW_THREADS;
+    (void)!msp_collect_unit_close(msp_probe.collect, number, &err);
+    Py_END_ALLOW_THREADS;
+    Py_RETURN_NONE;
+}
+
 /* rules(**settings): see probe_rules */
 static PyObject *
 rules(PyObject *self, PyObject *args, PyObject *kwargs)
@@ -441,7 +473,8 @@ static PyMethodDef functions[] = {
     {"close", close_collect, METH_NOARGS, "close()"},
     {"note_error", note_error, METH_VARARGS, "note_error(text)"},
     {"forked", forked, METH_NOARGS, "forked()"},
-    {"snapshot", msp_probe_snapshot, METH_VARARGS, "snapshot(value, path)"},
+    {"snapshot", msp_probe_snapshot, METH_VARARGS, "snapshot(value, path, files=True)"},
+    {"aside", aside, METH_VARARGS, "aside(dir, task, level, framework, file, members)"},
     {"counts", counts, METH_NOARGS, "counts()"},
     {"quiet", quiet, METH_O, "quiet(flag)"},
     {"stack", stack, METH_NOARGS, "stack()"},

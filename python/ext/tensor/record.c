@@ -190,6 +190,7 @@ named_by_python(probe_path *path, const char *text, size_t len)
     path->len = len < sizeof(path->text) ? len : sizeof(path->text) - 1;
     memcpy(path->text, text, path->len);
     if (described != NULL) {
+        path->files = described->files;
         path->saving = described->saving;
         path->keep = described->keep;
         path->no_values = described->no_values;

@@ -98,7 +98,8 @@ msp_probe_put_snapshot(msp_record *r, PyObject *v)
     return true;
 }
 
-/* snapshot(value, path) -> an object that stands for the value in write() */
+/* snapshot(value, path, files=True) -> an object that stands for the value in write(); files: tensors go to files where
+ * the rules say so */
 PyObject *
 msp_probe_snapshot(PyObject *self, PyObject *all)
 {
@@ -109,9 +110,10 @@ msp_probe_snapshot(PyObject *self, PyObject *all)
     probe_quiet q;
     uint64_t since;
     snapshot *s;
+    int files = true;
 
     (void)self;
-    if (!PyArg_ParseTuple(all, "Os#", &value, &where, &len) || PyType_Ready(&snapshot_type) != 0)
+    if (!PyArg_ParseTuple(all, "Os#|p", &value, &where, &len, &files) || PyType_Ready(&snapshot_type) != 0)
         return NULL;
     s = PyObject_New(snapshot, &snapshot_type);
     if (s == NULL)
@@ -119,12 +121,34 @@ msp_probe_snapshot(PyObject *self, PyObject *all)
     s->tokens = (msp_record){0};
     s->overflowed = false;
     start_path(&path, where, (size_t)len);
+    path.files = files;
     msp_probe_enter(&q);
     since = msp_probe_watch_overflow();
     msp_probe_value(&s->tokens, value, &path, 0);
     s->overflowed = msp_probe_saw_overflow(since);
     msp_probe_leave(&q);
     return (PyObject *)s;
+}
+
+void
+msp_probe_write_aside(uint32_t unit, PyObject *name, PyObject *members)
+{
+    probe_path path;
+    Py_ssize_t len;
+    const char *text = PyUnicode_AsUTF8AndSize(name, &len);
+    msp_record *r = text != NULL && PyDict_Check(members) ? msp_probe_record_get() : NULL;
+
+    if (r == NULL) {
+        msp_probe_expect(NULL, "writing a file beside dump.json");
+        return;
+    }
+    start_path(&path, text, (size_t)len);
+    msp_record_begin(r, unit, text, (size_t)len);
+    msp_record_object(r);
+    msp_probe_members(r, members, &path, 1);
+    msp_record_end(r);
+    msp_probe_commit(r);
+    msp_probe_record_put(r);
 }
 
 void

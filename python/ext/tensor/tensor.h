@@ -155,6 +155,9 @@ void msp_probe_save_elements(PyObject *value, probe_path *path);
 /* A value that was turned into tokens earlier (snapshot()): appended; false when v is none. */
 bool msp_probe_put_snapshot(msp_record *r, PyObject *v);
 
+/* One member of a file beside dump.json: an object of what members, a dict, holds. */
+void msp_probe_write_aside(uint32_t unit, PyObject *name, PyObject *members);
+
 int msp_probe_view_setup(PyObject *module);
 
 /* Functions for Python: see single.c and record.c. */

@@ -23,7 +23,7 @@ MOST = 1000000
 
 COMMON_KEYS = (
     "task", "dump_path", "rank", "step", "level", "enable_dataloader", "async_dump", "precision", "seed", "is_deterministic",
-    "acl_config", "rm_dropout", "api_list", "writer_timeout", "compiled",
+    "acl_config", "rm_dropout", "api_list", "writer_timeout", "compiled", "replicas",
 )
 TASK_KEYS = {
     "statistics": ("scope", "list", "data_mode", "summary_mode", "tensor_list"),
@@ -274,6 +274,7 @@ class Config:
         self.acl_config = text("acl_config", raw.get("acl_config"))
         self.writer_timeout = 60 if raw.get("writer_timeout") is None else whole("writer_timeout", raw["writer_timeout"], 1, 86400)
         self.compiled = choice("compiled", given(raw.get("compiled"), "skip"), ("skip", "eager"))
+        self.replicas = boolean("replicas", given(raw.get("replicas"), True))
         self.api_list = choice("api_list", raw.get("api_list", "default"), API_LISTS)
 
     # ---- tasks -------------------------------------------------------------------------------------------------------------------

@@ -23,12 +23,12 @@ TELLS_OF_GRADIENTS = hasattr(torch.Tensor, "register_post_accumulate_grad_hook")
 LONGEST_NAME = 1000  # bytes: PROBE_MODULE_NAME of python/ext/tensor/tensor.h
 
 
-def _is_compiling():
+def is_compiling():
     return False
 
 
 if hasattr(torch, "compiler") and hasattr(torch.compiler, "is_compiling"):
-    _is_compiling = torch.compiler.is_compiling
+    is_compiling = torch.compiler.is_compiling
 
 
 def _depth():
@@ -50,7 +50,7 @@ class _Hook:
         self.call = call
 
     def __call__(self, *args):
-        if _is_compiling():
+        if is_compiling():
             return None
         return self.call(*args)
 

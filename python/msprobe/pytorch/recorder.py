@@ -31,6 +31,7 @@ from msprobe.core.log import log, set_rank
 from msprobe.core.points import Points
 from msprobe.core.points import check as check_point
 from msprobe.pytorch.modules import ModuleHooks
+from msprobe.pytorch.replicas import Replicas
 from msprobe.core.signals import give_back, is_programs
 
 KERNEL = 16  # flag of _core.probe.add
@@ -188,9 +189,17 @@ class Recorder:
         self._points = Points(probe, torch.Tensor, unseen=torch._C.DisableTorchFunction)
         self._times = StepTimes()
         self._groups = Groups() if torch.distributed.is_available() else None
+        self._replicas = Replicas(probe, self, self._on_error) if self._looks_at_replicas() else None
         self._kernels = KernelDump(probe, config) if config.level == "L2" else None
         self._stance = compiled.eager_stance() if getattr(config, "compiled", "skip") == "eager" else None
         self._setup()
+
+    def _looks_at_replicas(self):
+        config = self.config
+        return torch.distributed.is_available() and config.replicas and config.task in ("statistics", "tensor") and config.level in ("L0", "L1", "mix")
+
+    def is_recording_step(self):
+        return self._has_unit and not self.ended and os.getpid() == self.pid
 
     def _setup(self):
         probe.setup(torch.Tensor, torch.nn.Parameter, **self._callbacks())
@@ -345,6 +354,8 @@ class Recorder:
         self._begin_unit(folder, data)
         self._has_unit = True
         self._set_rules()
+        if self._replicas and self._world_size > 1:
+            self._replicas.begin()
         return True
 
     def _begin_unit(self, folder, data):
@@ -478,6 +489,8 @@ class Recorder:
         if self.started:
             self._pause()
             self.started = False
+            if self._replicas and self._world_size > 1:
+                self._replicas.stop()
             self.flush()
             if self._online:
                 online.say(_core.online_counts())
@@ -504,8 +517,13 @@ class Recorder:
             self._modules.step()  # raises when that brings the last overflow that is allowed
         finally:
             self._points.step()
+            self._end_replicas()
             self._times.step(self._has_unit)
             self._end_unit()
+
+    def _end_replicas(self):
+        if self._replicas and self._world_size > 1 and self.is_recording_step():
+            self._replicas.step(self._folder)
 
     def _end_unit(self):
         """An interrupt that comes in between leaves what is not done to the next step."""
@@ -531,6 +549,7 @@ class Recorder:
             with contextlib.suppress(MsprobeException):  # an overflow, told in the log: there is no program left to stop
                 self._modules.step()
             self._points.step()
+            self._end_replicas()
             probe.step()
             probe.close()
             if self._online:

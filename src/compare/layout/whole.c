@@ -110,50 +110,86 @@ row_of(const msp_whole_member *m, msp_str name)
 
 /* ---- how a row is put together ----------------------------------------------------------------------------------- */
 
-/* Which members have the parts, in their order; taken together, what to do with them. */
+enum { MAX_PARTS = 1024 };
+
+/* One cut of a tensor along an axis into as many parts; of several the later ones cut what the earlier ones made. */
+typedef struct cut {
+    int64_t axis; /* below 0: from the end */
+    size_t n;     /* 0: as many as there are parts */
+} cut;
+
+/* Which members have the parts, in their order (row-major over the cuts); taken together, what to do with them. */
 typedef struct recipe {
     msp_layout_how how;
-    int axis;
+    cut cuts[DTENSOR_MAX_DIM]; /* of a concatenation */
+    int ncuts;
     bool asked; /* the layout or the record says so */
     const char *note;
     const int64_t *ranks; /* NULL: all members */
     size_t nranks;
-    int64_t own[1024]; /* room for the ranks of a mesh */
+    int64_t own[MAX_PARTS]; /* room for the ranks of a mesh */
 } recipe;
 
-/* Of a mesh of several dimensions the ranks beside `rank` along the one that is sharded; all where none is. */
+/* At which place of dimension d does number i of the mesh stand? */
+static size_t
+place_in(const msp_row_dtensor *d, size_t i, int dimension)
+{
+    for (int k = d->ndim - 1; k > dimension; k--)
+        i /= (size_t)d->sizes[k];
+    return i % (size_t)d->sizes[dimension];
+}
+
+/* Has rank number i of the mesh a part of what number `at` has a part of? They differ in sharded dimensions only; all
+ * where none is. */
+static bool
+is_beside(const msp_row_dtensor *d, size_t i, size_t at, bool all)
+{
+    for (int k = 0; k < d->ndim && !all; k++)
+        if (d->placements[k].kind == DTENSOR_REPLICATE && place_in(d, i, k) != place_in(d, at, k))
+            return false;
+    return true;
+}
+
+/* What a DTensor's placements make of its parts: shards over any dimensions of the mesh, or summands over one. */
+static void
+read_placements(recipe *r, const msp_row_dtensor *d)
+{
+    int split = 0;
+
+    for (int i = 0; i < d->ndim; i++) {
+        if (d->placements[i].kind == DTENSOR_REPLICATE)
+            continue;
+        split++;
+        if (d->placements[i].kind == DTENSOR_SHARD)
+            r->cuts[r->ncuts++] = (cut){d->placements[i].dim, (size_t)d->sizes[i]};
+        if (d->placements[i].kind == DTENSOR_OTHER)
+            r->note = "its parts are neither shards nor summands";
+    }
+    r->how = split == 0 ? LAYOUT_REPLICATE : r->ncuts > 0 ? LAYOUT_CONCAT : LAYOUT_SUM;
+    if (r->note == NULL && r->how == LAYOUT_CONCAT && r->ncuts < split)
+        r->note = "its shards are summands, too";
+    if (r->note == NULL && r->how == LAYOUT_SUM && split > 1)
+        r->note = "it is a sum over more than one dimension of its mesh";
+}
+
 static void
 read_mesh(recipe *r, const msp_row_dtensor *d, int64_t rank)
 {
-    size_t stride = 1, at = 0;
-    int along = -1, sharded = 0;
+    size_t at = 0;
 
     r->asked = true;
-    r->how = LAYOUT_REPLICATE;
-    for (int i = 0; i < d->ndim; i++)
-        if (d->placements[i].kind != DTENSOR_REPLICATE) {
-            along = i;
-            sharded++;
-        }
-    if (sharded > 1) {
-        r->note = "it is sharded over more than one dimension of its mesh";
-        return;
-    }
-    if (along >= 0) {
-        r->how = d->placements[along].kind == DTENSOR_SHARD ? LAYOUT_CONCAT : LAYOUT_SUM;
-        r->axis = (int)d->placements[along].dim;
-        if (d->placements[along].kind == DTENSOR_OTHER)
-            r->note = "its parts are neither shards nor summands";
-    }
+    read_placements(r, d);
     while (at < d->nranks && d->ranks[at] != rank)
         at++;
-    for (int i = d->ndim - 1; i > along && along >= 0; i--)
-        stride *= (size_t)d->sizes[i];
+    if (r->note == NULL && at == d->nranks)
+        r->note = "its rank is not in its mesh";
     r->ranks = r->own;
-    for (size_t i = 0; i < d->nranks && r->nranks < sizeof(r->own) / sizeof(r->own[0]); i++) {
-        size_t size = along >= 0 ? (size_t)d->sizes[along] : 1;
-
-        if (along < 0 || (i % stride == at % stride && i / (stride * size) == at / (stride * size)))
+    for (size_t i = 0; i < d->nranks && r->note == NULL; i++) {
+        if (!is_beside(d, i, at, r->how == LAYOUT_REPLICATE))
+            continue;
+        if (r->nranks == MAX_PARTS)
+            r->note = "it has more than 1024 parts";
+        else
             r->own[r->nranks++] = d->ranks[i];
     }
 }
@@ -164,14 +200,15 @@ find_recipe(recipe *out, const msp_whole *w, const msp_rows *t, const msp_row *r
     const msp_layout_rule *rule = msp_layout_find(w->layout, w->side, msp_row_name(r));
 
     out->how = LAYOUT_REPLICATE;
-    out->axis = 0;
+    out->ncuts = 0;
     out->asked = false;
     out->note = NULL;
     out->ranks = NULL;
     out->nranks = 0;
     if (rule != NULL) {
         out->how = rule->how;
-        out->axis = rule->axis;
+        if (rule->how == LAYOUT_CONCAT)
+            out->cuts[out->ncuts++] = (cut){.axis = rule->axis};
         out->asked = true;
         out->ranks = rule->ranks;
         out->nranks = rule->nranks;
@@ -244,47 +281,106 @@ collect_parts(msp_whole *w, gathering *g, recipe *how, msp_str name)
     return true;
 }
 
-/* The whole's shape from those of the parts, and each part's share of it. */
+/* The how-many-th along an axis a part is, of those that the cuts along it make. */
+static size_t
+line_of(const recipe *how, size_t part, size_t n, int axis)
+{
+    size_t line = 0, behind = n;
+
+    for (int k = 0; k < how->ncuts; k++) {
+        const size_t size = how->cuts[k].n > 0 ? how->cuts[k].n : n;
+
+        behind /= size;
+        if (how->cuts[k].axis == axis)
+            line = line * size + part / behind % size;
+    }
+    return line;
+}
+
+/* Places along one axis: parts of one line have one size there, and a line begins where those before it end. */
 static void
-join_shapes(msp_whole *w, gathering *g, recipe *how)
+place_along(gathering *g, recipe *how, int axis, const int64_t (*shapes)[MSP_MAX_NDIM], int64_t (*starts)[MSP_MAX_NDIM])
+{
+    int64_t at = 0, size;
+    size_t seen = 0;
+
+    for (size_t line = 0; seen < g->n && how->note == NULL; line++) {
+        size = -1;
+        for (size_t i = 0; i < g->n && how->note == NULL; i++) {
+            if (line_of(how, i, g->n, axis) != line)
+                continue;
+            seen++;
+            if (size >= 0 && shapes[i][axis] != size)
+                how->note = "the shapes of its parts do not go together";
+            size = shapes[i][axis];
+            starts[i][axis] = at;
+        }
+        if (size > 0 && __builtin_add_overflow(at, size, &at))
+            how->note = "its shape is too large";
+    }
+    g->shape[axis] = at;
+}
+
+/* The shapes of all parts. */
+static void
+read_shapes(msp_whole *w, gathering *g, recipe *how, int64_t (*shapes)[MSP_MAX_NDIM])
 {
     msp_whole_part *parts = &w->parts[w->nparts - g->n];
-    int axis = -1;
 
     for (size_t i = 0; i < g->n && how->note == NULL; i++) {
         const msp_rows *t = w->members[parts[i].member].rows;
-        int64_t shape[MSP_MAX_NDIM];
         int ndim;
 
-        if (!msp_whole_shape(msp_row_shape(t, g->rows[i]), shape, &ndim)) {
+        if (!msp_whole_shape(msp_row_shape(t, g->rows[i]), shapes[i], &ndim)) {
             how->note = "a part has no shape";
             return;
         }
         parts[i].numel = t->texts[g->rows[i]->shape].numel;
-        if (i == 0) {
-            g->ndim = ndim;
-            memcpy(g->shape, shape, sizeof(g->shape));
-            axis = how->axis < 0 ? how->axis + ndim : how->axis;
-            if (how->how == LAYOUT_CONCAT && (axis < 0 || axis >= ndim)) {
-                how->note = say(w, "it has no axis %d", how->axis);
-                return;
-            }
-            how->axis = axis;
-            parts[i].extent = how->how == LAYOUT_CONCAT ? shape[axis] : 0;
-            continue;
-        }
+        g->ndim = i == 0 ? ndim : g->ndim;
         if (ndim != g->ndim ||
             !msp_str_eq(msp_row_dtype(t, g->rows[i]), msp_row_dtype(w->members[parts[0].member].rows, g->rows[0])))
             how->note = "its parts have different types or numbers of dimensions";
-        for (int d = 0; d < ndim && how->note == NULL; d++)
-            if (shape[d] != g->shape[d] && !(how->how == LAYOUT_CONCAT && d == axis))
-                how->note = "the shapes of its parts do not go together";
-        if (how->note == NULL && how->how == LAYOUT_CONCAT) {
-            parts[i].extent = shape[axis];
-            if (__builtin_add_overflow(g->shape[axis], shape[axis], &g->shape[axis]))
-                how->note = "its shape is too large";
-        }
     }
+}
+
+static void
+check_axes(msp_whole *w, const gathering *g, recipe *how)
+{
+    for (int k = 0; k < how->ncuts && how->note == NULL; k++) {
+        const int64_t axis = how->cuts[k].axis;
+
+        how->cuts[k].axis = axis < 0 ? axis + g->ndim : axis;
+        if (how->cuts[k].axis < 0 || how->cuts[k].axis >= g->ndim)
+            how->note = say(w, "it has no axis %lld", (long long)axis);
+    }
+}
+
+/* The whole's shape from those of the parts, and each part's place in it. False: no memory. */
+static bool
+join_shapes(msp_whole *w, gathering *g, recipe *how)
+{
+    msp_whole_part *parts = &w->parts[w->nparts - g->n];
+    int64_t(*shapes)[MSP_MAX_NDIM] = msp_alloc_zero(g->n, sizeof(*shapes));
+    int64_t(*starts)[MSP_MAX_NDIM] = msp_alloc_zero(g->n, sizeof(*starts));
+    bool ok = shapes != NULL && starts != NULL;
+
+    if (ok)
+        read_shapes(w, g, how, shapes);
+    if (ok && how->note == NULL)
+        check_axes(w, g, how);
+    for (int d = 0; ok && d < g->ndim && how->note == NULL; d++)
+        place_along(g, how, d, shapes, starts);
+    for (size_t i = 0; ok && i < g->n && how->note == NULL; i++) {
+        int64_t *start = msp_arena_alloc(&w->arena, (size_t)g->ndim + 1, sizeof(*start));
+
+        ok = start != NULL;
+        if (ok)
+            memcpy(start, starts[i], (size_t)g->ndim * sizeof(*start));
+        parts[i].start = start;
+    }
+    msp_free(shapes);
+    msp_free(starts);
+    return ok;
 }
 
 /* Replicas must be the same, by checksums where there are any. */
@@ -368,7 +464,7 @@ add_whole(msp_whole *w, msp_row *r, size_t first, const recipe *how)
 {
     if (!msp_vec_grow((void **)&w->rows, &w->cap_rows, w->nrows + 1, sizeof(*w->rows)))
         return false;
-    w->rows[w->nrows++] = (msp_whole_row){how->how, how->axis, first, w->nparts - first, how->note};
+    w->rows[w->nrows++] = (msp_whole_row){how->how, first, w->nparts - first, how->note};
     r->whole = (uint32_t)w->nrows;
     return true;
 }
@@ -389,7 +485,7 @@ put_together(msp_whole *w, msp_rows *t, msp_row *r, uint32_t member, recipe *how
     if (ok && how->asked && how->note == NULL)
         ok = collect_parts(w, &g, how, msp_row_name(r));
     if (ok && how->note == NULL && g.n > 0 && how->how != LAYOUT_REPLICATE)
-        join_shapes(w, &g, how);
+        ok = join_shapes(w, &g, how);
     if (ok && how->how == LAYOUT_REPLICATE)
         check_replicas(w, &g, how);
     if (ok && (how->note != NULL || g.n == 0 || how->how == LAYOUT_REPLICATE)) {

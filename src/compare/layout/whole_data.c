@@ -55,24 +55,31 @@ close_parts(open_parts *p)
 }
 
 static msp_status
-join_like(open_parts *p, const msp_whole_row *r, msp_error *err)
+join_like(open_parts *p, const msp_whole *w, const msp_whole_row *r, msp_error *err)
 {
-    msp_tensor *like = &p->like;
-    int64_t shape[MSP_MAX_NDIM];
+    const msp_tensor *first = &p->tensors[0];
+    int64_t shape[MSP_MAX_NDIM] = {0}, numel = 0, end;
+    bool ok = true;
+    msp_status st;
 
-    memcpy(shape, p->tensors[0].shape, sizeof(shape));
-    for (size_t i = 1; i < p->n; i++) {
+    for (size_t i = 0; i < p->n && ok; i++) {
+        const msp_whole_part *part = &w->parts[r->first + i];
         const msp_tensor *t = &p->tensors[i];
-        bool ok = t->ndim == p->tensors[0].ndim && t->dtype == p->tensors[0].dtype;
 
-        for (int d = 0; ok && d < t->ndim; d++)
-            ok = t->shape[d] == p->tensors[0].shape[d] || (r->how == LAYOUT_CONCAT && d == r->axis);
-        if (ok && r->how == LAYOUT_CONCAT)
-            ok = r->axis < t->ndim && !__builtin_add_overflow(shape[r->axis], t->shape[r->axis], &shape[r->axis]);
-        if (!ok)
-            return msp_error_set(err, MSP_E_INVALID, "the files of its parts do not go together");
+        ok = t->ndim == first->ndim && t->dtype == first->dtype && t->numel == part->numel &&
+             !__builtin_add_overflow(numel, t->numel, &numel);
+        for (int d = 0; ok && d < t->ndim; d++) {
+            ok = !__builtin_add_overflow(part->start[d], t->shape[d], &end) &&
+                 (r->how == LAYOUT_CONCAT || t->shape[d] == first->shape[d]);
+            shape[d] = ok && end > shape[d] ? end : shape[d];
+        }
     }
-    return msp_tensor_view(like, NULL, p->tensors[0].dtype, p->tensors[0].ndim, shape, err);
+    if (!ok)
+        return msp_error_set(err, MSP_E_INVALID, "the files of its parts do not go together");
+    st = msp_tensor_view(&p->like, NULL, first->dtype, first->ndim, shape, err);
+    if (st == MSP_OK && r->how == LAYOUT_CONCAT && p->like.numel != numel)
+        st = msp_error_set(err, MSP_E_INVALID, "the files of its parts do not go together");
+    return st;
 }
 
 static msp_status
@@ -85,7 +92,7 @@ open_all(open_parts *p, const msp_whole *w, const msp_whole_row *r, msp_error *e
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     for (; p->n < r->n && st == MSP_OK; p->n++)
         st = open_part(&p->tensors[p->n], w, &w->parts[r->first + p->n], err);
-    return st == MSP_OK ? join_like(p, r, err) : st;
+    return st == MSP_OK ? join_like(p, w, r, err) : st;
 }
 
 /* MSP_E_CHANGED when a file was cut short while it was read. */
@@ -107,24 +114,41 @@ check_parts(const open_parts *p, const msp_whole *w, const msp_whole_row *r, msp
 
 /* ---- one tensor out of them -------------------------------------------------------------------------------------- */
 
-/* The elements of a part in their places of the whole: runs of the axis and everything inside it. */
+/* Where run number i of a part begins in the whole, counted in elements; a run goes over all dimensions from `last` on.
+ */
+static int64_t
+place_of_run(const msp_tensor *whole, const msp_tensor *part, const int64_t *start, int last, int64_t i)
+{
+    int64_t place = 0, behind = 1;
+
+    for (int d = whole->ndim - 1; d >= 0; d--) {
+        int64_t index = start[d];
+
+        if (d < last) {
+            index += i % part->shape[d];
+            i /= part->shape[d];
+        }
+        place += index * behind;
+        behind *= whole->shape[d];
+    }
+    return place;
+}
+
+/* The elements of a part in their places of the whole, in runs that lie together in both. */
 static void
-put_slice(char *to, const open_parts *p, size_t part, int axis, int64_t offset)
+put_slice(char *to, const open_parts *p, size_t part, const int64_t *start)
 {
     const msp_tensor *t = &p->tensors[part];
     size_t size = msp_dtype_size(t->dtype);
-    int64_t inner = 1, outer = 1, step;
+    int64_t run = 1;
+    int last = t->ndim;
     msp_gather g;
 
-    for (int d = axis + 1; d < t->ndim; d++)
-        inner *= t->shape[d];
-    for (int d = 0; d < axis; d++)
-        outer *= t->shape[d];
-    step = p->like.shape[axis] * inner;
+    while (last > 0 && (last == t->ndim || t->shape[last] == p->like.shape[last]))
+        run *= t->shape[--last];
     msp_gather_init(&g, t);
-    for (int64_t i = 0; i < outer && t->numel > 0; i++) {
-        int64_t run = t->shape[axis] * inner;
-        char *at = to + (size_t)(i * step + offset * inner) * size;
+    for (int64_t i = 0; t->numel > 0 && i < t->numel / run; i++) {
+        char *at = to + (size_t)place_of_run(&p->like, t, start, last, i) * size;
         const void *from = msp_gather_block(&g, i * run, run, at);
 
         if (from != at)
@@ -188,20 +212,17 @@ put_sum(char *to, const open_parts *p, msp_error *err)
 }
 
 static msp_status
-join(msp_tensor *out, const open_parts *p, const msp_whole_row *r, msp_error *err)
+join(msp_tensor *out, const open_parts *p, const msp_whole *w, const msp_whole_row *r, msp_error *err)
 {
     char *data = msp_alloc((size_t)p->like.numel + 1, msp_dtype_size(p->like.dtype));
-    int64_t offset = 0;
     msp_status st = MSP_OK;
 
     if (data == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     if (r->how == LAYOUT_SUM)
         st = put_sum(data, p, err);
-    for (size_t i = 0; i < p->n && r->how == LAYOUT_CONCAT; i++) {
-        put_slice(data, p, i, r->axis, offset);
-        offset += p->tensors[i].shape[r->axis];
-    }
+    for (size_t i = 0; i < p->n && r->how == LAYOUT_CONCAT; i++)
+        put_slice(data, p, i, w->parts[r->first + i].start);
     if (st != MSP_OK) {
         msp_free(data);
         return st;
@@ -225,7 +246,7 @@ msp_whole_tensor(msp_tensor *out, const msp_whole *w, const msp_row *row, msp_er
         return open_part(out, w, &w->parts[r->first], err);
     st = open_all(&p, w, r, err);
     if (st == MSP_OK)
-        st = join(out, &p, r, err);
+        st = join(out, &p, w, r, err);
     if (st == MSP_OK && (st = check_parts(&p, w, r, err)) != MSP_OK)
         msp_tensor_release(out);
     close_parts(&p);
@@ -242,13 +263,17 @@ msp_whole_has_slices(const msp_whole *w, const msp_row *row)
 
 /* The place of a part in the other side's tensor: a view. */
 static msp_tensor
-slice_of(const msp_tensor *t, int axis, int64_t offset, int64_t extent)
+slice_of(const msp_tensor *t, const int64_t *start, const msp_tensor *part)
 {
     msp_tensor s = *t;
+    int64_t offset = 0;
 
-    s.data = (const char *)t->data + (size_t)(offset * t->strides[axis]) * msp_dtype_size(t->dtype);
-    s.shape[axis] = extent;
-    s.numel = t->shape[axis] > 0 ? t->numel / t->shape[axis] * extent : 0;
+    for (int d = 0; d < t->ndim; d++) {
+        offset += start[d] * t->strides[d];
+        s.shape[d] = part->shape[d];
+    }
+    s.data = (const char *)t->data + offset * (int64_t)msp_dtype_size(t->dtype);
+    s.numel = part->numel;
     s.owner = NULL;
     s.release_owner = NULL;
     return s;
@@ -290,7 +315,6 @@ msp_whole_metrics(msp_metrics *out, msp_tensor *like, const msp_whole *w, const 
                   const msp_tensor *other, int threads, msp_error *err)
 {
     const msp_whole_row *r = &w->rows[row->whole - 1];
-    int64_t offset = 0;
     open_parts p;
     msp_status st = open_all(&p, w, r, err);
 
@@ -302,12 +326,12 @@ msp_whole_metrics(msp_metrics *out, msp_tensor *like, const msp_whole *w, const 
     }
     for (size_t i = 0; i < p.n && st == MSP_OK; i++) {
         const msp_tensor *part = &p.tensors[i];
-        msp_tensor slice = slice_of(other, r->axis, offset, part->shape[r->axis]);
+        msp_tensor slice;
         msp_metrics m;
 
-        offset += part->shape[r->axis];
         if (part->numel == 0)
             continue;
+        slice = slice_of(other, w->parts[r->first + i].start, part);
         st = msp_metrics_brief(&m, side == 0 ? part : &slice, side == 0 ? &slice : part, threads, err);
         if (st == MSP_OK)
             add_metrics(out, &m);

@@ -18,14 +18,14 @@ typedef struct msp_whole_member {
 
 typedef struct msp_whole_part {
     uint32_t member;
-    msp_str file;          /* its data_name; empty: none */
-    int64_t numel, extent; /* extent: its size along the axis */
+    msp_str file; /* its data_name; empty: none */
+    int64_t numel;
+    const int64_t *start; /* its place in a concatenation: the first index in each dimension */
 } msp_whole_part;
 
 /* A row of several parts, or of one that another member has. */
 typedef struct msp_whole_row {
     msp_layout_how how;
-    int axis;
     size_t first, n; /* in parts */
     const char *note;
 } msp_whole_row;

@@ -37,13 +37,23 @@ fold(double *out, int which, const msp_row *const *rows, const msp_whole_part *p
     return seen > 0;
 }
 
-/* Parts that lie behind each other in the whole's memory: nothing of size above 1 stands before their axis. */
+/* Do the parts lie behind each other in the whole's memory? So they do where each begins where those before it end, and
+ * none has gaps. */
 static bool
-is_behind_each_other(const msp_whole_row *how, const int64_t *shape)
+are_behind_each_other(const msp_whole_row *how, const msp_whole_part *parts, const int64_t *shape, int ndim)
 {
-    for (int i = 0; i < how->axis; i++)
-        if (shape[i] != 1)
+    int64_t at = 0;
+
+    for (size_t i = 0; i < how->n && how->how == LAYOUT_CONCAT; i++) {
+        int64_t place = 0, behind = 1;
+
+        for (int d = ndim - 1; d >= 0; behind *= shape[d--])
+            place += parts[i].start[d] * behind;
+        /* what lies from here to the next place has as many elements as the part: no gaps */
+        if (parts[i].numel > 0 && place != at)
             return false;
+        at += parts[i].numel;
+    }
     return how->how == LAYOUT_CONCAT;
 }
 
@@ -80,7 +90,6 @@ msp_whole_statistics(msp_whole *w, msp_rows *t, msp_row *r, const msp_whole_row 
 {
     const msp_whole_part *parts = &w->parts[how->first];
 
-    (void)ndim;
     for (int i = 0; i < MSP_NSTATS; i++) {
         bool knows = how->how == LAYOUT_CONCAT || i == MSP_STAT_MEAN;
         double v;
@@ -89,6 +98,6 @@ msp_whole_statistics(msp_whole *w, msp_rows *t, msp_row *r, const msp_whole_row 
             knows && fold(&v, i, rows, parts, how->n, how->how) ? (msp_val){.kind = VAL_FLOAT, .as.f = v} : unknown;
     }
     r->md5 = unknown;
-    return !is_behind_each_other(how, shape) ||
+    return !are_behind_each_other(how, parts, shape, ndim) ||
            join_checksums(&r->md5, w, rows, parts, how->n, (int64_t)msp_dtype_size(t->texts[r->dtype].dtype));
 }

@@ -321,6 +321,87 @@ copies_of_a_dtensor_are_equal_where_it_is_replicated(void **state)
     }
 }
 
+/* A parameter as an optimizer got it; group NULL: nobody says who holds it too. */
+static void
+parameter(const char *name, const char *group, bool applied, double value, double gradient)
+{
+    add("%s\"%s\": {\"applied\": %s, ", text[length - 1] == '{' ? "" : ", ", name, applied ? "true" : "false");
+    if (group != NULL)
+        add("\"group\": \"%s\", ", group);
+    add("\"parameter\": %s, \"grad\": %s}", tensor(4, value), tensor(4, gradient));
+}
+
+static void
+who_holds_a_parameter_too_is_what_the_ranks_say(void **state)
+{
+    (void)state;
+    for (int wrong = 0; wrong < 3; wrong++) {
+        begin();
+        for (int r = 0; r < 4; r++) { /* two groups of two, and the whole is shared by nobody */
+            if (r > 0)
+                begin_rank(r);
+            add("\"Module.fc.Linear.forward.0\": {\"parameters\": {\"weight\": %s}}", tensor(4, 1 + r % 2));
+            parameter("Module.fc.Linear.weight", r % 2 ? "odd" : "even", true, 1 + r % 2,
+                      wrong == 1 && r == 3 ? 9 : 5 + r % 2);
+            parameter("Module.fc.Linear.bias", r % 2 ? "odd" : "even", true, wrong == 2 && r == 2 ? 2 : 0, 1);
+        }
+        judge();
+        assert_int_equal(found.nfindings, wrong > 0);
+        if (wrong == 1)
+            assert_found(0, MSP_AUDIT_REPLICAS, 3,
+                         "the gradient Module.fc.Linear.weight of rank 3 differs from that of 1");
+        if (wrong == 2)
+            assert_found(0, MSP_AUDIT_REPLICAS, 2,
+                         "Module.fc.Linear.bias of rank 2 differs from that of 1 other replica");
+        if (wrong > 0)
+            assert_int_equal(found.findings[0].record, -1);
+        end();
+    }
+}
+
+static void
+gradients_that_no_optimizer_took_may_wait_for_their_reduction(void **state)
+{
+    (void)state;
+    for (int applied = 0; applied < 2; applied++) {
+        begin();
+        for (int r = 0; r < 3; r++) {
+            if (r > 0)
+                begin_rank(r);
+            parameter("Module.fc.Linear.weight", "all", applied, 1, r);
+        }
+        judge();
+        assert_int_equal(found.nfindings, applied ? 2 : 0);
+        end();
+    }
+}
+
+/* A large layer that all have, and modules in parts, each rank's or each pair's own. */
+static void
+modules_without_a_majority_in_the_first_step_are_shards(void **state)
+{
+    (void)state;
+    for (int parts = 2; parts <= 4; parts += 2)
+        for (int wrong = 0; wrong < 2; wrong++) {
+            begin();
+            for (int r = 0; r < 4; r++) {
+                if (r > 0)
+                    begin_rank(r);
+                add("\"Module.big.Linear.forward.0\": {\"parameters\": {\"weight\": %s}}", tensor(100, 1));
+                add(", \"Module.part.Linear.forward.0\": {\"parameters\": {\"weight\": {\"dtype\": \"torch.float32\", "
+                    "\"shape\": [4], \"Max\": %d, \"Min\": 0}, \"bias\": %s}}",
+                    1 + r % parts, tensor(1, r));
+                add(", \"Module.norm.LayerNorm.forward.0\": {\"parameters\": {\"weight\": %s}}",
+                    tensor(4, wrong && r == 2 ? 2 : 1));
+            }
+            judge();
+            assert_int_equal(found.nfindings, wrong);
+            if (wrong)
+                assert_found(0, MSP_AUDIT_REPLICAS, 2, "Module.norm.LayerNorm.forward.0.weight of rank 2");
+            end();
+        }
+}
+
 static void
 no_memory_is_an_error_wherever_it_ends(void **state)
 {
@@ -340,6 +421,8 @@ no_memory_is_an_error_wherever_it_ends(void **state)
             "\"Min\": 0, \"device_mesh\": [0, 1, 2], \"placements\": [{\"Replicate\": {}}]}]}",
             r);
         add(", \"Module.l.Linear.parameters_grad\": {\"weight\": [%s]}", tensor(2, 1));
+        parameter("Module.l.Linear.bias", "all", true, r, r);
+        parameter("Module.m.Linear.bias", NULL, true, r == 2, r);
     }
     add("}}");
     for (int64_t n = 0; n < 10000 && st == MSP_E_NOMEM; n++) {
@@ -367,6 +450,9 @@ main(void)
         TEST(a_sum_that_may_have_left_its_type_proves_nothing),
         TEST(a_call_that_did_nothing_anywhere_is_told_of_the_whole_group),
         TEST(copies_of_a_dtensor_are_equal_where_it_is_replicated),
+        TEST(who_holds_a_parameter_too_is_what_the_ranks_say),
+        TEST(gradients_that_no_optimizer_took_may_wait_for_their_reduction),
+        TEST(modules_without_a_majority_in_the_first_step_are_shards),
         TEST(no_memory_is_an_error_wherever_it_ends),
     };
 

@@ -158,6 +158,36 @@ more_than_the_ring_holds_waits_for_the_writer_and_nothing_is_lost(void **state)
 }
 
 static void
+a_file_of_its_own_stands_beside_the_others_of_its_folder(void **state)
+{
+    const char *dir = scratch_path("beside"), *unit_dir = scratch_path("beside/step0/rank");
+    msp_collect *c = open_collect(dir, true);
+    msp_unit_info info = {unit_dir, MSP_UNIT_DEBUG, "statistics", "L1", "pytorch", NULL, "own.json", 0};
+    uint32_t calls = open_unit(c, unit_dir), own;
+    msp_record r = {0};
+    msp_error err;
+
+    (void)state;
+    commit_call(c, &r, calls, 0);
+    assert_int_equal(msp_collect_unit(c, &own, &info, &err), MSP_OK);
+    commit_call(c, &r, own, 1);
+    commit_call(c, &r, own, 2);
+    assert_int_equal(msp_collect_unit_close(c, own, &err), MSP_OK);
+    commit_call(c, &r, calls, 3);
+    commit_call(c, &r, calls, 4);
+    flush(c);
+    assert_int_equal(count_members(in_dir(unit_dir, "own.json"), true), 2);
+    assert_int_equal(count_members(in_dir(unit_dir, "dump.json"), true), 3);
+    assert_int_equal(count_members(in_dir(unit_dir, "debug.json"), true), -1);
+    info.file = "../up.json";
+    assert_int_equal(msp_collect_unit(c, &own, &info, &err), MSP_OK); /* the writer leaves it */
+    (void)!msp_collect_flush(c, NULL, NULL, &err);
+    msp_collect_close(c);
+    assert_int_equal(count_members(in_dir(dir, "step0/up.json"), true), -1);
+    msp_free(r.p);
+}
+
+static void
 a_record_larger_than_the_ring_arrives(void **state)
 {
     const char *dir = scratch_path("large"), *unit_dir = scratch_path("large/step0/rank");
@@ -920,6 +950,7 @@ main(int argc, char **argv)
         TEST(a_call_in_one_record_reads_as_its_value_and_its_site),
         TEST(a_small_tensor_is_recorded_as_any_other),
         TEST(more_than_the_ring_holds_waits_for_the_writer_and_nothing_is_lost),
+        TEST(a_file_of_its_own_stands_beside_the_others_of_its_folder),
         TEST(a_record_larger_than_the_ring_arrives),
         TEST(a_late_record_stands_where_its_place_was_kept),
         TEST(after_kill_9_of_the_training_process_everything_committed_is_there),
