@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "core/alloc.h"
+#include "core/locale.h"
 #include "precheck/lines.h"
 
 /* What the standards know about an element type of the device. */
@@ -369,9 +370,9 @@ say_what_may_be_noise(msp_precheck_row *r, const values *x)
 
     if (!(error < 0.001))
         return;
-    snprintf(text, sizeof(text),
-             "The largest error is %.2g: where exact results are 0, as in sums that cancel, this is rounding noise.",
-             error);
+    msp_snprintf(
+        text, sizeof(text),
+        "The largest error is %.2g: where exact results are 0, as in sums that cancel, this is rounding noise.", error);
     say(r, text);
 }
 
