@@ -101,6 +101,17 @@ def test_a_verdict_that_somebody_wrote_by_hand_does_no_harm(run, results):
         assert r.rc in (0, 1) and (r.rc == 0 or "verdict" in r.err), r.err
 
 
+def test_as_many_reasons_as_results_take_no_longer_than_one(run, results):
+    verdict = next(results.glob("verdict*.json"))
+    table = json.loads(verdict.read_text())
+    line = dict.fromkeys(table["columns"])
+    rows = [list({**line, "Item": "result", "Call": "f.%d" % i, "Result": "output.0", "Text": "reason %d" % i}.values())
+            for i in range(200000)]
+    verdict.write_text(json.dumps({"columns": table["columns"], "rows": table["rows"] + rows}))
+    r = run("report", str(next(results.glob("compare_result*.csv"))), "-o", "pages")
+    assert r.rc == 0, r.err
+
+
 def test_a_folder_is_one_page_and_nothing_is_written_over(run, results):
     assert run("report", "out").rc == 0 and run("report", "out").rc == 0
     assert len(list(results.glob("*.html"))) == 2

@@ -74,23 +74,24 @@ copy_to(char **out, msp_str s)
     return s.len == 0 || *out != NULL;
 }
 
-/* The verdict's own text of a reason. */
+/* The verdict's own text of a reason; NULL: no memory. */
 static const char *
-reason_of(msp_pair_verdict *v, msp_str text)
+reason_of(msp_report_verdict *v, msp_str text)
 {
-    msp_verdict_unjudged *grown;
+    msp_pair_verdict *to = &v->out->verdict;
+    msp_map_entry *e = msp_map_get(&v->reasons, text);
+    char *copy;
 
-    for (size_t i = 0; i < v->nunjudged; i++)
-        if (msp_str_eq(msp_str_of(v->unjudged[i].reason), text)) {
-            v->unjudged[i].results++;
-            return v->unjudged[i].reason;
-        }
-    grown = msp_realloc(v->unjudged, v->nunjudged + 1, sizeof(*grown));
-    if (grown == NULL)
+    if (e != NULL) {
+        to->unjudged[e->value].results++;
+        return to->unjudged[e->value].reason;
+    }
+    if (!msp_vec_grow((void **)&to->unjudged, &v->cap_unjudged, to->nunjudged + 1, sizeof(*to->unjudged)) ||
+        (copy = msp_str_copy(text)) == NULL)
         return NULL;
-    v->unjudged = grown;
-    grown[v->nunjudged] = (msp_verdict_unjudged){msp_str_copy(text), 1};
-    return grown[v->nunjudged].reason == NULL ? NULL : grown[v->nunjudged++].reason;
+    to->unjudged[to->nunjudged++] = (msp_verdict_unjudged){copy, 1};
+    e = msp_map_put(&v->reasons, (msp_str){copy, text.len}, (int64_t)to->nunjudged - 1, NULL);
+    return e == NULL ? NULL : copy;
 }
 
 /* Its number, after it has been added where it is new; SIZE_MAX: no memory. */
@@ -137,7 +138,7 @@ take_result(msp_report_verdict *v, const line *l)
     r->expected = number_at(l, v->at.expected);
     r->ratio = number_at(l, v->at.ratio);
     r->nonfinite = msp_str_starts(text, MSP_STR("NaN or inf"));
-    if (isnan(r->ratio) && text.len > 0 && (r->not_judged = reason_of(&v->out->verdict, text)) == NULL)
+    if (isnan(r->ratio) && text.len > 0 && (r->not_judged = reason_of(v, text)) == NULL)
         return false;
     return (r->bench_api != NULL || copy_to(&r->bench_api, text_at(l, v->at.bench))) &&
            (r->shape_text != NULL || copy_to(&r->shape_text, text_at(l, v->at.shape)));
@@ -228,6 +229,7 @@ void
 msp_report_verdict_release(msp_report_verdict *v)
 {
     msp_map_release(&v->rows);
+    msp_map_release(&v->reasons);
     msp_arena_release(&v->arena);
     *v = (msp_report_verdict){0};
 }

@@ -11,6 +11,8 @@ typedef struct msp_report_verdict {
     msp_compare_pair *out; /* whose verdict and answer are filled */
     size_t cap;            /* of out->verdict.results */
     msp_map rows;          /* "call.result" -> number in out->verdict.results */
+    size_t cap_unjudged;   /* of out->verdict.unjudged */
+    msp_map reasons;       /* text -> number in it */
     msp_arena arena;
     struct {
         int item, call, bench, result, text, in, out, local, bench_local, inherited, expected, ratio, shape;
