@@ -347,6 +347,7 @@ def test_an_operation_that_fails_later_costs_its_own_output_only(tmp_path, part,
     assert list(data) == ["Mint.%s.forward" % name for name in names], done.stdout + done.stderr
     assert all("output" in data["Mint.%s.forward" % name] and "input_args" in data["Mint.%s.forward" % name] for name in names if name.startswith("exp"))
     assert "the program is told" in done.stdout, done.stdout + done.stderr
+    assert done.stdout.count("MindSpore told that an operation of the program has failed") == 1, done.stdout
     if "matmul.0" in names:
         record = data["Mint.matmul.0.forward"]
         assert "output" not in record and record["input_args"][0]["Max"] == 1.0 and "outputs could not be read: " in record["note"]

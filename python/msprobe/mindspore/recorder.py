@@ -186,12 +186,14 @@ class Recorder:
     def measure(self, name, value, save):
         """The tokens of a value, and whether a tensor in it holds inf or NaN. save: its tensors go into files that begin with name.
 
-        MindSpore tells of an operation that has failed when anything is waited for, once: the value itself may be good.
+        MindSpore tells of an operation that has failed when anything is waited for, once: the value itself may be good, and the program may never be told.
         """
         try:
             return self.dump.part(name, value, save)
         except Exception as e:
             give_back(e)
+            self.summary.say_once("operation", "while %s was read, MindSpore told that an operation of the program has failed, which it tells only once: %s", name,
+                                  str(e).partition("\n")[0], say=log.error)
         return self.dump.part(name, value, save)
 
     def put(self, name, record, stack, parent, place=0):
