@@ -167,7 +167,7 @@ def test_hooks_set_while_recording_stand_around_ours(tmp_path, plain):
     r = both(tmp_path, body, env={"MSPROBE_PLAIN": plain}, level="L0")
     data = r.data()
     seen = [data["Module.0.Linear.forward.%d" % i]["input_args"][0]["Norm"] / R(2, 3).norm().item() for i in range(4)]
-    in_time = 1 if plain or BY_HOOKS else 2  # where nothing but hooks is called, they move when they run
+    in_time = 1 if plain or ALWAYS_BY_HOOKS else 2  # where nothing but hooks is called, they move when they run
     assert seen == pytest.approx([1, in_time, 2, 1], rel=1e-6)
     if not ALWAYS_BY_HOOKS:
         assert data["Module.0.Linear.forward.2"]["output"][0]["Norm"] > 0
