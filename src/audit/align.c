@@ -187,6 +187,14 @@ most_common(const group *g)
     return best;
 }
 
+/* Does this rank go on as most do behind its next call, with as many calls as they have? Then it makes that one in the
+ * place of theirs. */
+static bool
+goes_on(const lane *l, const lane *model)
+{
+    return l->n - l->at == model->n - model->at && msp_str_eq(ahead(l, 1), ahead(model, 1));
+}
+
 /* One rank does not do what most do: say why, and bring it back where that is possible. True: it takes part. */
 static msp_status
 bring_back(msp_audit_step *s, const group *g, lane *l, const lane *model, bool *takes_part, msp_error *err)
@@ -212,7 +220,7 @@ bring_back(msp_audit_step *s, const group *g, lane *l, const lane *model, bool *
         *takes_part = true;
     } else if (missing > 0 && (extra == 0 || missing <= extra)) {
         st = say_missing(s, g, l, model, wanted, err);
-    } else if (extra > 0) {
+    } else if (extra > 0 && !goes_on(l, model)) {
         for (; extra > 0 && st == MSP_OK; extra--, l->at++)
             st = say_extra(s, g, l, err);
         *takes_part = true;

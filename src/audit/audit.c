@@ -1,6 +1,7 @@
 /* audit.c - see msprobe/audit.h: one step after the other, its ranks read and its sets checked in parallel. */
 #include "audit/audit_parts.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include "core/alloc.h"
 #include "core/path.h"
@@ -176,6 +177,34 @@ find_absent(msp_audit_step *s, msp_error *err)
     return st;
 }
 
+/* Calls of a group that a rank is no member of: its dump is another job's, which was copied beside these. */
+static msp_status
+find_strangers(msp_audit_step *s, msp_error *err)
+{
+    msp_status st = MSP_OK;
+
+    for (size_t i = 0; st == MSP_OK && i < s->nranks; i++) {
+        const msp_audit_rank *r = &s->ranks[i];
+        bool said = false;
+
+        for (size_t k = 0; st == MSP_OK && k < r->ncalls && !said; k++) {
+            const msp_audit_call *c = &r->calls[k];
+            char what[256];
+
+            said = c->is_told;
+            for (size_t g = 0; g < c->nranks && said; g++)
+                said = c->ranks[g] != r->rank;
+            if (!said)
+                continue;
+            snprintf(what, sizeof(what),
+                     "rank %lld makes calls of group %.*s, to which it does not belong: is its dump of another job?",
+                     (long long)r->rank, (int)(c->group.len < 120 ? c->group.len : 120), c->group.p);
+            st = msp_audit_add(s, MSP_AUDIT_RANK, r, c->name, (int64_t)c->record, c->group, what, err);
+        }
+    }
+    return st;
+}
+
 static msp_status
 find_stopped(msp_audit_step *s, msp_error *err)
 {
@@ -269,6 +298,8 @@ msp_audit_judge_step(msp_audit_step *s, msp_audit_replicas *replicas, msp_error 
         s->result->has_order = s->result->has_order || r->has_order;
     }
     st = find_absent(s, err);
+    if (st == MSP_OK)
+        st = find_strangers(s, err);
     if (st == MSP_OK)
         st = find_stopped(s, err);
     if (st == MSP_OK)

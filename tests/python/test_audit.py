@@ -596,6 +596,37 @@ def test_what_dtensors_all_reduce_left_on_one_rank_is_named(tmp_path, fault, tas
     assert finding["stack"]
 
 
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_another_operation_in_the_place_of_the_others_is_one_finding(tmp_path, place):
+    def body(d, rank):
+        d.start()
+        for i in range(3):
+            dist.all_reduce(R(4, seed=rank + i), op=dist.ReduceOp.MAX if (rank, i) == (1, place) else dist.ReduceOp.SUM)
+        d.stop()
+        d.step()
+
+    ranks(tmp_path, body, 3, task="statistics")
+    finding, = audit(tmp_path / "dump")["findings"]
+    assert (finding["kind"], finding["rank"], finding["call"]) == ("calls", 1, "Distributed.all_reduce.%d.forward" % place)
+    assert finding["what"] == "rank 1 makes all_reduce MAX float32 [4], the others all_reduce SUM float32 [4]"
+
+
+def test_a_rank_of_another_job_is_named_first(tmp_path):
+    def body(d, rank):
+        d.start()
+        dist.all_reduce(R(4, seed=rank))
+        d.stop()
+        d.step()
+
+    for name, world in (("one", 2), ("other", 3)):
+        (tmp_path / name).mkdir()
+        ranks(tmp_path / name, body, world, task="statistics")
+    shutil.copytree(tmp_path / "one" / "dump" / "step0" / "rank1", tmp_path / "other" / "dump" / "step0" / "rank3")
+    first = audit(tmp_path / "other" / "dump")["findings"][0]
+    assert (first["kind"], first["rank"]) == ("rank", 3)
+    assert first["what"] == "rank 3 makes calls of group [0, 1], to which it does not belong: is its dump of another job?"
+
+
 def test_a_dump_with_nothing_to_check_is_not_clean(tmp_path):
     def body(d, rank):
         d.start()
