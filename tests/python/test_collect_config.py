@@ -381,7 +381,7 @@ def small(d, model=None):
 @pytest.mark.parametrize("mode, keys", [
     (["forward"], {"input_args", "input_kwargs", "output", "is_recompute"}), (["backward"], {"input", "output"}), (["input"], {"input_args", "input_kwargs", "is_recompute", "input"}),
     (["output"], {"output", "is_recompute"}), (["forward", "input"], {"input_args", "input_kwargs", "is_recompute"}), (["backward", "output"], {"output"}),
-    (["forward", "backward"], {"input_args", "input_kwargs", "output", "is_recompute", "input"}),
+    (["forward", "backward"], {"input_args", "input_kwargs", "output", "is_recompute", "input"}), ("output", {"output", "is_recompute"}),
 ])
 def test_data_mode(tmp_path, mode, keys):
     data = collect(tmp_path, small, part={"data_mode": mode}).data()

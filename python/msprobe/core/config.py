@@ -171,7 +171,7 @@ def span(key, item):
 
 
 def data_mode(value):
-    modes = texts("data_mode", value) or ["all"]
+    modes = [value] if isinstance(value, str) and value else texts("data_mode", value) or ["all"]  # the manual calls it a str
     for mode in modes:
         choice("data_mode", mode, DATA_MODES)
     if "all" in modes and len(modes) > 1:
