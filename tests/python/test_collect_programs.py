@@ -457,6 +457,32 @@ def test_an_interrupt_inside_a_call_of_ours_leaves_a_debugger_that_goes_on(tmp_p
     assert r.names(last) == ["Torch.relu.0.forward"]
 
 
+@pytest.mark.parametrize("where", ["modules_begin", "stop"])
+def test_start_takes_up_what_an_interrupt_has_left_half_done(tmp_path, where):
+    """In start(), before functions are patched; and in stop(), when they no longer are."""
+    from msprobe._core import probe
+
+    def body(d):
+        model, seen = net(), []
+
+        def profile(frame, event, function):
+            if event == "c_return" and function is getattr(probe, where) and not seen:
+                seen.append(where)
+                raise KeyboardInterrupt
+
+        sys.setprofile(profile)
+        with pytest.raises(KeyboardInterrupt):
+            d.start(model)
+            d.stop()
+        sys.setprofile(None)
+        step(d, lambda: torch.relu(model(R(2, 3))), model)
+        return seen
+
+    r = collect(tmp_path, body, level="mix")
+    assert r.value == [where]
+    assert "Torch.relu.0.forward" in r.names() and "Module.0.Linear.forward.0" in r.names()
+
+
 def test_an_interrupt_while_a_value_is_read_reaches_the_program(tmp_path):
     class Model(nn.Module):
         def forward(self, x):

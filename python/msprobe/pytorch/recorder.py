@@ -156,6 +156,7 @@ class Recorder:
         self.init_step = 0
         self.ended = False  # nothing more will be recorded
         self.started = False
+        self._changing = False  # start() or stop() is at work, or an interrupt has left it half done
         self.overflows = 0
         self.first_overflow = None  # its name, and where it was called
         self.pid = os.getpid()
@@ -399,6 +400,8 @@ class Recorder:
     def start(self, model=None, token_range=None):
         if model is not None:
             self.model = model
+        if self._changing and os.getpid() == self.pid:
+            self._end_recording()
         if self.started and not self.ended and os.getpid() == self.pid:
             self._say_once("twice", "warning", "start() was called again before stop(); recording goes on as it was")
         if self.ended or self.started or os.getpid() != self.pid or self.config.level == "debug":
@@ -427,13 +430,14 @@ class Recorder:
             return
         if not self._has_unit and not self._open_unit():
             return
-        self.started = True
+        self._changing = self.started = True
         self._recorded = _spanning(self._recorded, self.current_step)
         self._values_before = probe.counts()["values"]
         if token_range is not None:
             self.tokens = TokenRange(self, token_range)
         else:
             self._resume()
+        self._changing = False
 
     def _end_well(self):
         self.ended = True
@@ -482,13 +486,17 @@ class Recorder:
             return [("", self.model)]
         return [("%d." % i, m) for i, m in enumerate(self.model)]
 
-    def stop(self):
+    def _end_recording(self):
+        self._changing = True
         if self.tokens:
             self.tokens.end()
             self.tokens = None
+        self._pause()
+        self.started = self._changing = False
+
+    def stop(self):
         if self.started:
-            self._pause()
-            self.started = False
+            self._end_recording()
             if self._replicas and self._world_size > 1:
                 self._replicas.stop()
             self.flush()
