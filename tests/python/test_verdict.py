@@ -55,6 +55,8 @@ def step():
     y = x
     for w in layers:
         y = y + F.gelu(F.linear(F.layer_norm(y, (24,)), w))
+        if kind == "changed" and w is layers[1]:
+            y.detach().numpy()[5:7] *= 1.001
     F.softmax(y.float(), dim=-1).pow(2).sum().backward()
 
 d.start()
@@ -119,6 +121,13 @@ def test_other_weights_are_the_verdict_and_no_call_is_blamed(record, tmp_path, t
     assert v["kind"] == "different start"
     assert v["suspects"][0]["api"] == "Functional.linear.2.forward"
     assert "do not start from the same weights" in v["sentence"] and "input.1" in v["sentence"]
+
+
+@pytest.mark.parametrize("task", ["tensor", "statistics"])
+def test_what_code_that_is_not_recorded_changed_between_two_calls_is_named(record, tmp_path, task):
+    v = verdict(record("changed", task=task), record("bench", task=task), tmp_path)
+    assert v["kind"] == "different start" and v["suspects"][0]["api"] == "Functional.layer_norm.2.forward"
+    assert v["sentence"].startswith("Wrong: Tensor.__add__.1.forward.output.0 was changed before Functional.layer_norm.2.forward took it as input.0"), v["sentence"]
 
 
 def test_without_replay_or_without_torch_the_verdict_says_so(record, tmp_path):

@@ -28,6 +28,7 @@ typedef struct given {
 typedef struct finder {
     const msp_evidence_source *src;
     msp_map given; /* values that calls have given or taken already */
+    msp_map made;  /* values that the bench's calls have given, and the rows of ours beside them */
     msp_arena keys;
     msp_buf scratch;
     msp_start *items;
@@ -41,22 +42,59 @@ typedef struct finder {
     bool failed;
 } finder;
 
-/* Whether a value with these statistics is known; it is from now on. Views have the statistics of what they show. */
+/* The entry of a value with these statistics; NULL: there is none. Views have the statistics of what they show. */
+static const msp_map_entry *
+find_value(finder *f, const msp_map *values, const msp_row *row)
+{
+    f->scratch.len = 0;
+    if (!msp_verdict_value_key(&f->scratch, row) || f->scratch.failed)
+        return NULL;
+    return msp_map_get(values, msp_buf_view(&f->scratch));
+}
+
+/* Puts a value that find_value() has not found; without statistics it is none. */
+static void
+put_value(finder *f, msp_map *values, int64_t at)
+{
+    char *key = f->scratch.len > 0 ? msp_arena_text(&f->keys, f->scratch.p, f->scratch.len) : NULL;
+
+    if (f->scratch.len > 0 && (key == NULL || msp_map_put(values, (msp_str){key, f->scratch.len}, at, NULL) == NULL))
+        f->failed = true;
+}
+
+/* Whether a value with these statistics is known; it is from now on. */
 static bool
 is_known(finder *f, const msp_row *row)
 {
-    msp_map_entry *entry;
-    char *key;
+    if (find_value(f, &f->given, row) != NULL)
+        return true;
+    put_value(f, &f->given, 0);
+    return f->scratch.len == 0;
+}
 
-    if (!msp_verdict_value_key(&f->scratch, row))
-        return true;
-    entry = f->scratch.failed ? NULL : msp_map_get(&f->given, msp_buf_view(&f->scratch));
-    if (entry != NULL || f->scratch.failed)
-        return true;
-    key = msp_arena_text(&f->keys, f->scratch.p, f->scratch.len);
-    if (key == NULL || msp_map_put(&f->given, (msp_str){key, f->scratch.len}, 0, NULL) == NULL)
-        f->failed = true;
-    return false;
+/* All elements are one number: zeros tell nothing of where they come from. */
+static bool
+is_constant(const msp_row *row)
+{
+    double high, low;
+
+    return msp_val_number(&row->stats[MSP_STAT_MAX], &high) && msp_val_number(&row->stats[MSP_STAT_MIN], &low) &&
+           high == low;
+}
+
+/*
+ * The row of the result that the bench's call takes in this place, while all that came before is equal: somebody has
+ * changed it since. MATCH_NONE: no recorded call has given it.
+ */
+static uint32_t
+changed_result(finder *f, const msp_row *taken, const msp_row *bench_taken)
+{
+    const msp_rows *npu = f->src->npu;
+    const msp_map_entry *e = f->differs || is_constant(bench_taken) ? NULL : find_value(f, &f->made, bench_taken);
+
+    if (e == NULL || npu->texts[npu->rows[e->value].shape].numel != npu->texts[taken->shape].numel)
+        return MATCH_NONE;
+    return (uint32_t)e->value;
 }
 
 static msp_str
@@ -87,7 +125,7 @@ take_input(finder *f, size_t row, uint32_t call)
     const msp_rows *npu = f->src->npu;
     const msp_row *r = &npu->rows[row];
     double u = msp_local_roundoff(npu->texts[r->dtype].dtype), diff = msp_evidence_difference(f->src, row);
-    uint32_t partner = f->src->match->bench[row];
+    uint32_t partner = f->src->match->bench[row], changed;
     bool weights = r->state == STATE_PARAMETERS || r->requires_grad == FLAG_TRUE;
     /* what a call works on and a gradient goes through was computed: by calls that were not recorded */
     bool computed = weights && r->state != STATE_PARAMETERS && msp_str_ends(msp_row_name(r), MSP_STR(".input.0"));
@@ -95,14 +133,17 @@ take_input(finder *f, size_t row, uint32_t call)
     if (partner == MATCH_NONE || u == 0 || isnan(diff) || npu->texts[r->shape].numel < 1 || is_known(f, r) ||
         !is_outside(f, r))
         return;
+    changed = changed_result(f, r, &f->src->bench->rows[partner]);
     f->items[f->count] = (msp_start){.call = call,
                                      .api = npu->apis[r->api].name,
                                      .bench = f->src->bench->apis[f->src->bench->rows[partner].api].name,
                                      .at = place_of(npu, r),
                                      .diff = diff,
                                      .weights = weights && !computed};
+    if (changed != MATCH_NONE)
+        f->items[f->count].changed = msp_row_name(&npu->rows[changed]);
     f->rows[f->count] = (uint32_t)row;
-    f->least[f->count++] = fmax(computed ? APART_ALONE : 0, u < 0x1p-20 ? 64 * u : 2 * u);
+    f->least[f->count++] = fmax(computed && changed == MATCH_NONE ? APART_ALONE : 0, u < 0x1p-20 ? 64 * u : 2 * u);
 }
 
 /* Weights of float32 that began at zero are what gradients have made of them: apart by what these are rounded by. */
@@ -120,7 +161,11 @@ note_result(finder *f, size_t row)
     double unit = msp_local_roundoff(npu->texts[npu->rows[row].dtype].dtype);
     double diff = msp_evidence_difference(f->src, row);
 
+    uint32_t partner = f->src->match->bench[row];
+
     (void)is_known(f, &npu->rows[row]);
+    if (partner != MATCH_NONE && find_value(f, &f->made, &f->src->bench->rows[partner]) == NULL)
+        put_value(f, &f->made, (int64_t)row);
     f->unit = fmax(f->unit, unit);
     if (diff > 0)
         f->given_differing[f->ngiven++] = (given){(uint32_t)row, diff};
@@ -261,6 +306,7 @@ msp_evidence_find_start(msp_evidence_list *list, const msp_evidence_source *src,
         ok = !f.failed && !f.scratch.failed && keep_outstanding(&f);
     }
     msp_map_release(&f.given);
+    msp_map_release(&f.made);
     msp_arena_release(&f.keys);
     msp_buf_release(&f.scratch);
     msp_free(f.least);

@@ -151,6 +151,7 @@ typedef struct msp_start {
     msp_str api, bench, at;
     double diff, others; /* how far the runs are apart in it, and in three quarters of what else they begin with */
     bool weights;        /* it has a gradient */
+    msp_str changed;     /* the result that it is in the bench's run, where that was changed; else empty */
 } msp_start;
 
 typedef struct msp_evidence_list {

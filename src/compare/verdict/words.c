@@ -239,10 +239,16 @@ msp_verdict_words_start(msp_verdict_suspect *s, const msp_start *start)
 {
     msp_buf b = {0};
 
-    msp_buf_printf(&b, "the two runs do not start from the same %s: %.*s.%.*s differs by %.2g",
-                   start->weights ? "weights" : "data", (int)start->api.len, start->api.p, (int)start->at.len,
-                   start->at.p, start->diff);
-    if (start->others > 0)
+    if (start->changed.len > 0)
+        msp_buf_printf(&b,
+                       "%.*s was changed before %.*s took it as %.*s, by code that is not recorded: it differs by %.2g",
+                       (int)start->changed.len, start->changed.p, (int)start->api.len, start->api.p, (int)start->at.len,
+                       start->at.p, start->diff);
+    else
+        msp_buf_printf(&b, "the two runs do not start from the same %s: %.*s.%.*s differs by %.2g",
+                       start->weights ? "weights" : "data", (int)start->api.len, start->api.p, (int)start->at.len,
+                       start->at.p, start->diff);
+    if (start->others > 0 && start->changed.len == 0)
         msp_buf_printf(&b, ", what else they begin with by %.2g", start->others);
     s->reason = msp_verdict_take(&b);
     return s->reason != NULL;

@@ -399,6 +399,27 @@ weights_that_differ_go_before_the_calls_that_take_them(void **state)
     msp_verdict_release(&v);
 }
 
+static void
+a_value_that_somebody_changed_between_two_calls_is_told_as_that(void **state)
+{
+    msp_evidence items[CALLS];
+    msp_evidence_list list = make_replayed(items, 6e-8);
+    msp_start start = {.call = 2,
+                       .api = MSP_STR("Torch.mm.2.forward"),
+                       .at = MSP_STR("input.0"),
+                       .diff = 0.1,
+                       .changed = MSP_STR("Torch.mm.1.forward.output.0")};
+    msp_pair_verdict v;
+
+    (void)state;
+    list.starts = &start;
+    list.nstarts = 1;
+    assert_int_equal(msp_verdict_rank(&v, &list, NULL), MSP_OK);
+    assert_string_equal(v.sentence, "Torch.mm.1.forward.output.0 was changed before Torch.mm.2.forward took it as "
+                                    "input.0, by code that is not recorded: it differs by 0.1");
+    msp_verdict_release(&v);
+}
+
 int
 main(void)
 {
@@ -420,6 +441,7 @@ main(void)
         TEST(a_bench_that_computes_in_16_bits_is_right_where_the_call_takes_them),
         TEST(zeros_are_no_elements_that_are_rounded_well),
         TEST(weights_that_differ_go_before_the_calls_that_take_them),
+        TEST(a_value_that_somebody_changed_between_two_calls_is_told_as_that),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
