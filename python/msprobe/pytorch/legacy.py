@@ -55,7 +55,8 @@ class LegacyRecorder(Recorder):
         self.on_overflow = None  # (name), after it was written
         self.on_close = None  # (), before the process ends
         self.overflow_flag = overflow_flag
-        super().__init__(SimpleNamespace(task="tensor", level="L1", api_list="ptdbg" if form == PTDBG else "hooks"))
+        api_list = "ptdbg" if form == PTDBG else "hooks"
+        super().__init__(SimpleNamespace(task="tensor", level="L1", replicas=False, api_list=api_list))
         probe.rules()
         probe.legacy_rules(form, muted=True)
         self._registry.install()
