@@ -2,7 +2,8 @@
  * versus.c - api_precision_compare: what run_ut measured on one device, judged by what it measured on another.
  *
  * Each row of the NPU's details meets the GPU's row of the same name. Which rule decides is the API's standard; ratios
- * are NPU over GPU, with a floor below the GPU's error that the type cannot resolve.
+ * are NPU over GPU, with a floor below the GPU's error that the type cannot resolve. Columns are found by their titles,
+ * and a number that a rule needs and a table does not have leaves the result without a verdict, never with a pass.
  */
 #include <math.h>
 #include <stdio.h>
@@ -12,24 +13,30 @@
 #include "core/locale.h"
 #include "core/log.h"
 #include "core/map.h"
+#include "core/number.h"
 #include "core/path.h"
 #include "core/vec.h"
 #include "precheck/lines.h"
 #include "precheck/read.h"
 
+/* run_ut's columns, in its order. */
 enum {
-    COL_BENCH = 1,
+    COL_NAME = 0,
+    COL_BENCH,
     COL_DEVICE,
     COL_SHAPE,
     COL_NUMBERS,
     COL_STATUS = COL_NUMBERS + MSP_PRECHECK_NUMBERS,
-    NCOLUMNS = COL_STATUS + 2
+    COL_MESSAGE,
+    NCOLUMNS
 };
 
 typedef struct detail {
-    msp_str name;
+    msp_str name, message;
     msp_dtype device;
-    bool empty, failed; /* failed: run_ut's own verdict on it is error */
+    bool empty;       /* without a type, or of shape (0,): there is no result */
+    bool unsupported; /* a type that no rule knows */
+    bool failed;      /* run_ut's own verdict on it is error */
     bool has[MSP_PRECHECK_NUMBERS];
     double v[MSP_PRECHECK_NUMBERS];
 } detail;
@@ -40,20 +47,22 @@ typedef struct side {
     detail *rows;
     size_t count, cap;
     const char *path;
+    size_t column[NCOLUMNS]; /* where each of run_ut's columns is in this table; NOWHERE */
 } side;
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
-static msp_status
-on_header(const msp_cell *cells, size_t count, void *payload, msp_error *err)
+#define NOWHERE ((size_t)-1)
+
+/* The title of one of run_ut's columns. */
+static msp_str
+title_of(int column)
 {
-    (void)cells;
-    (void)payload;
-    if (count < NCOLUMNS)
-        return msp_error_set(err, MSP_E_FORMAT,
-                             "not an accuracy_checking_details table: %zu columns of %d. Run 'msprobe run_ut' first",
-                             count, (int)NCOLUMNS);
-    return MSP_OK;
+    const char *p = msp_precheck_details_header() + 3; /* behind the byte order mark */
+
+    while (column-- > 0)
+        p = strchr(p, ',') + 1;
+    return (msp_str){p, strcspn(p, ",\r")};
 }
 
 static msp_str
@@ -62,46 +71,95 @@ text_at(const msp_cell *c)
     return c->kind == MSP_CELL_TEXT ? (msp_str){c->as.text.p, c->as.text.len} : (msp_str){"", 0};
 }
 
-/* Numbers that a table holds as text. */
+/* Do verdicts depend on it? */
 static bool
-is_special(msp_str s, double *out)
+is_needed(int column)
 {
-    if (msp_str_eq(s, MSP_STR("inf")))
-        *out = INFINITY;
-    else if (msp_str_eq(s, MSP_STR("-inf")) || msp_str_eq(s, MSP_STR("'-inf")))
-        *out = -INFINITY;
-    else if (msp_str_eq(s, MSP_STR("nan")))
-        *out = NAN;
-    else
-        return false;
+    static const msp_precheck_column unused[] = {MSP_PRECHECK_COSINE, MSP_PRECHECK_MAX_ABS, MSP_PRECHECK_HUNDREDTH,
+                                                 MSP_PRECHECK_TEN_THOUSANDTH, MSP_PRECHECK_ULP_MAX};
+
+    for (size_t i = 0; i < sizeof(unused) / sizeof(*unused); i++)
+        if (column == COL_NUMBERS + (int)unused[i])
+            return false;
+    return column == COL_NAME || column == COL_DEVICE || (column >= COL_NUMBERS && column < COL_STATUS);
+}
+
+static msp_status
+on_header(const msp_cell *cells, size_t count, void *payload, msp_error *err)
+{
+    side *s = payload;
+    msp_buf missing = {0};
+    msp_status st = MSP_OK;
+
+    for (int c = 0; c < NCOLUMNS; c++) {
+        msp_str title = title_of(c);
+
+        s->column[c] = NOWHERE;
+        for (size_t i = count; i-- > 0;)
+            if (msp_str_eq(text_at(&cells[i]), title))
+                s->column[c] = i;
+        if (s->column[c] == NOWHERE && is_needed(c))
+            msp_buf_printf(&missing, "%s%.*s", missing.len > 0 ? ", " : "", (int)title.len, title.p);
+    }
+    if (missing.len > 0)
+        st = msp_error_set(err, MSP_E_FORMAT,
+                           "not an accuracy_checking_details table: it has no column %s. Run 'msprobe run_ut' first",
+                           missing.p);
+    msp_buf_release(&missing);
+    return st;
+}
+
+/* The number of a cell; false where there is none. */
+static bool
+read_number(double *out, const msp_cell *c)
+{
+    msp_str s = text_at(c);
+
+    if (c->kind == MSP_CELL_FLOAT || c->kind == MSP_CELL_INT)
+        *out = c->kind == MSP_CELL_FLOAT ? c->as.f : (double)c->as.i;
+    else {
+        while (s.len > 0 && (s.p[0] == ' ' || s.p[0] == '\'')) /* "'-inf": what keeps it from being a formula */
+            s = (msp_str){s.p + 1, s.len - 1};
+        while (s.len > 0 && s.p[s.len - 1] == ' ')
+            s.len--;
+        return msp_f64_parse(s, out);
+    }
     return true;
+}
+
+static bool
+is_blank(msp_str s)
+{
+    return strspn(s.len > 0 ? s.p : "", " ") >= s.len;
 }
 
 static msp_status
 on_row(const msp_cell *cells, size_t count, void *payload, msp_error *err)
 {
     side *s = payload;
-    msp_str name = text_at(&cells[0]), type, shape;
+    msp_cell cell[NCOLUMNS] = {0};
+    msp_str name, type, message;
     detail d = {0};
     bool fresh;
 
-    if (count < NCOLUMNS - 1 || name.len == 0)
+    for (int c = 0; c < NCOLUMNS; c++)
+        if (s->column[c] < count)
+            cell[c] = cells[s->column[c]];
+    name = text_at(&cell[COL_NAME]);
+    type = text_at(&cell[COL_DEVICE]);
+    message = text_at(&cell[COL_MESSAGE]);
+    if (name.len == 0)
         return MSP_OK;
-    type = text_at(&cells[COL_DEVICE]);
-    shape = text_at(&cells[COL_SHAPE]);
     d.device = msp_dtype_parse(type.p, type.len);
-    d.empty = d.device == MSP_DTYPE_NONE || d.device == MSP_F64 || msp_dtype_class_of(d.device) == MSP_CLASS_COMPLEX ||
-              msp_str_eq(shape, MSP_STR("(0,)"));
-    for (int i = 0; i < MSP_PRECHECK_NUMBERS; i++) {
-        const msp_cell *c = &cells[COL_NUMBERS + i];
-
-        d.has[i] = c->kind == MSP_CELL_FLOAT || c->kind == MSP_CELL_INT || is_special(text_at(c), &d.v[i]);
-        if (c->kind != MSP_CELL_TEXT)
-            d.v[i] = c->kind == MSP_CELL_FLOAT ? c->as.f : c->kind == MSP_CELL_INT ? (double)c->as.i : 0;
-    }
-    d.failed = msp_str_eq(text_at(&cells[COL_STATUS]), msp_str_of(msp_precheck_status_text(MSP_PRECHECK_ERROR)));
+    d.empty = is_blank(type) || msp_str_eq(text_at(&cell[COL_SHAPE]), MSP_STR("(0,)"));
+    d.unsupported = d.device == MSP_F64 || msp_dtype_class_of(d.device) == MSP_CLASS_COMPLEX;
+    for (int i = 0; i < MSP_PRECHECK_NUMBERS; i++)
+        d.has[i] = read_number(&d.v[i], &cell[COL_NUMBERS + i]);
+    d.failed = msp_str_eq(text_at(&cell[COL_STATUS]), msp_str_of(msp_precheck_status_text(MSP_PRECHECK_ERROR)));
     d.name = (msp_str){msp_arena_text(&s->arena, name.p, name.len), name.len};
-    if (d.name.p == NULL || !msp_vec_grow((void **)&s->rows, &s->cap, s->count + 1, sizeof(*s->rows)) ||
+    d.message = (msp_str){msp_arena_text(&s->arena, message.p, message.len), message.len};
+    if (d.name.p == NULL || d.message.p == NULL ||
+        !msp_vec_grow((void **)&s->rows, &s->cap, s->count + 1, sizeof(*s->rows)) ||
         msp_map_put(&s->names, d.name, (int64_t)s->count, &fresh) == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     if (!fresh)
@@ -129,66 +187,73 @@ release_side(side *s)
 
 /* ---- rules ------------------------------------------------------------------------------------------------------ */
 
-/* The cells of a row, in the order of the table; a text of one space where there is nothing. */
+/* The numbers of a row, in the order of the table. */
 enum {
     OUT_SMALL = 0,
-    OUT_SMALL_OK,
     OUT_RMSE,
-    OUT_RMSE_OK,
     OUT_MAX_REL,
-    OUT_MAX_REL_OK,
     OUT_MEAN_REL,
-    OUT_MEAN_REL_OK,
     OUT_BALANCE,
-    OUT_BALANCE_OK,
     OUT_INF_NAN,
-    OUT_INF_NAN_OK,
     OUT_REL,
-    OUT_REL_OK,
     OUT_ABS,
-    OUT_ABS_OK,
     OUT_BINARY,
-    OUT_BINARY_OK,
     OUT_ULP_MEAN,
     OUT_ULP_RATE,
     OUT_ULP_RATIO,
-    OUT_ULP_OK,
     OUT_THOUSANDTH,
-    OUT_THOUSANDTH_OK,
     NOUT
 };
 
 typedef struct verdict {
-    char cell[NOUT][32];
+    bool has[NOUT];
+    double v[NOUT];
+    msp_precheck_status is[NOUT]; /* SKIP: no verdict on this number */
     msp_precheck_status status;
-    bool judged; /* by at least one number */
     const char *rule;
-    char message[128];
+    msp_buf message;
+    msp_buf missing; /* titles of numbers that the rule needs */
 } verdict;
 
 static void
 put_number(verdict *o, int at, double v)
 {
-    msp_snprintf(o->cell[at], sizeof(o->cell[at]), "%.14g", v);
+    o->has[at] = true;
+    o->v[at] = v;
 }
 
+/* complaint: what the message says where it is not ok. */
 static void
-put_status(verdict *o, int at, bool ok)
+put_status(verdict *o, int at, bool ok, const char *complaint)
 {
-    o->judged = true;
-    snprintf(o->cell[at], sizeof(o->cell[at]), "%s", ok ? "pass" : "error");
-    if (!ok)
-        o->status = MSP_PRECHECK_ERROR;
+    o->is[at] = ok ? MSP_PRECHECK_PASS : MSP_PRECHECK_ERROR;
+    if (ok)
+        return;
+    o->status = MSP_PRECHECK_ERROR;
+    msp_buf_printf(&o->message, "ERROR: %s\n", complaint);
+}
+
+/* Is the number there? Otherwise it is noted as missing. gpu may be NULL: the NPU's is enough. */
+static bool
+measured(verdict *o, const detail *n, const detail *g, msp_precheck_column c)
+{
+    msp_str title = title_of(COL_NUMBERS + (int)c);
+
+    if (n->has[c] && (g == NULL || g->has[c]))
+        return true;
+    msp_buf_printf(&o->missing, "%s%.*s%s", o->missing.len > 0 ? ", " : "", (int)title.len, title.p,
+                   n->has[c] ? " (GPU)" : "");
+    return false;
 }
 
 /* One number that must be zero. */
 static void
-must_vanish(verdict *o, int at, const detail *n, msp_precheck_column c)
+must_vanish(verdict *o, int at, const detail *n, msp_precheck_column c, const char *complaint)
 {
-    if (!n->has[c])
+    if (!measured(o, n, NULL, c))
         return;
     put_number(o, at, n->v[c]);
-    put_status(o, at + 1, n->v[c] == 0);
+    put_status(o, at, n->v[c] == 0, complaint);
 }
 
 static double
@@ -197,15 +262,19 @@ floor_of(msp_dtype t)
     return t == MSP_F16 ? 0x1p-11 : t == MSP_BF16 ? 0x1p-8 : 0x1p-14;
 }
 
-/* Errors that are no numbers must be the same on both devices: 1 where they are. */
+/* Errors that are no numbers have no ratio, and must be the same on both devices: *same. */
 static double
-ratio_of(const detail *n, const detail *g, msp_precheck_column c)
+ratio_of(verdict *o, bool *same, const detail *n, const detail *g, msp_precheck_column c)
 {
-    double least = floor_of(n->device), gpu = fabs(g->v[c]);
+    double least = floor_of(n->device), npu = n->v[c], gpu = g->v[c];
+    msp_str title = title_of(COL_NUMBERS + (int)c);
 
-    if (!isfinite(n->v[c]) || !isfinite(gpu))
-        return (isnan(n->v[c]) && isnan(gpu)) || n->v[c] == g->v[c] ? 1 : INFINITY;
-    return fabs(n->v[c]) / (gpu > least ? gpu : least);
+    *same = true;
+    if (isfinite(npu) && isfinite(gpu))
+        return fabs(npu) / (fabs(gpu) > least ? fabs(gpu) : least);
+    *same = (isnan(npu) && isnan(gpu)) || npu == gpu;
+    msp_buf_printf(&o->message, "%.*s%s\n", (int)title.len, title.p, *same ? "同为同号inf或nan" : "inf或nan不一致");
+    return NAN;
 }
 
 static void
@@ -215,79 +284,83 @@ by_benchmark(verdict *o, const detail *n, const detail *g)
         msp_precheck_column column;
         int at;
         double limit;
-        bool decides;
-    } rules[] = {{MSP_PRECHECK_SMALL_RATE, OUT_SMALL, 2, true},
-                 {MSP_PRECHECK_RMSE, OUT_RMSE, 2, true},
-                 {MSP_PRECHECK_MAX_REL, OUT_MAX_REL, 10, true},
-                 {MSP_PRECHECK_MEAN_REL, OUT_MEAN_REL, 2, true},
-                 {MSP_PRECHECK_BALANCE, OUT_BALANCE, 2, false}};
+        const char *complaint; /* NULL: it does not decide */
+    } rules[] = {{MSP_PRECHECK_SMALL_RATE, OUT_SMALL, 2, "小值域错误比值超过阈值"},
+                 {MSP_PRECHECK_RMSE, OUT_RMSE, 2, "均方根误差比值超过阈值"},
+                 {MSP_PRECHECK_MAX_REL, OUT_MAX_REL, 10, "相对误差最大值比值超过阈值"},
+                 {MSP_PRECHECK_MEAN_REL, OUT_MEAN_REL, 2, "相对误差平均值比值超过阈值"},
+                 {MSP_PRECHECK_BALANCE, OUT_BALANCE, 2, NULL}};
+    bool ok[sizeof(rules) / sizeof(*rules)], there[sizeof(rules) / sizeof(*rules)];
 
     for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++) {
-        msp_precheck_status before = o->status;
-        double ratio;
-
-        if (!n->has[rules[i].column] || !g->has[rules[i].column])
+        there[i] = measured(o, n, g, rules[i].column);
+        if (!there[i])
             continue;
-        ratio = ratio_of(n, g, rules[i].column);
-        put_number(o, rules[i].at, ratio);
-        put_status(o, rules[i].at + 1, ratio <= rules[i].limit);
-        if (!rules[i].decides)
-            o->status = before;
+        put_number(o, rules[i].at, ratio_of(o, &ok[i], n, g, rules[i].column));
+        ok[i] = ok[i] && !(o->v[rules[i].at] > rules[i].limit);
     }
+    for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++)
+        if (there[i] && rules[i].complaint != NULL)
+            put_status(o, rules[i].at, ok[i], rules[i].complaint);
+        else if (there[i])
+            o->is[rules[i].at] = ok[i] ? MSP_PRECHECK_PASS : MSP_PRECHECK_ERROR;
 }
 
 static void
 by_ulp(verdict *o, const detail *n, const detail *g)
 {
-    double mean = n->v[MSP_PRECHECK_ULP_MEAN], rate = n->v[MSP_PRECHECK_ULP_RATE], gpu = g->v[MSP_PRECHECK_ULP_RATE];
-    double ratio = gpu > 0 ? rate / gpu : rate > 0 ? INFINITY : 1;
-    bool wide = n->device == MSP_F32;
+    double mean = n->v[MSP_PRECHECK_ULP_MEAN], rate = n->v[MSP_PRECHECK_ULP_RATE], ratio;
+    bool has_mean = measured(o, n, g, MSP_PRECHECK_ULP_MEAN), has_rate = measured(o, n, g, MSP_PRECHECK_ULP_RATE);
+    bool same_mean, same_rate, ok;
 
-    if (!n->has[MSP_PRECHECK_ULP_MEAN] || !n->has[MSP_PRECHECK_ULP_RATE])
+    if (!has_mean || !has_rate)
         return;
+    (void)ratio_of(o, &same_mean, n, g, MSP_PRECHECK_ULP_MEAN);
+    ratio = ratio_of(o, &same_rate, n, g, MSP_PRECHECK_ULP_RATE);
     put_number(o, OUT_ULP_MEAN, mean);
     put_number(o, OUT_ULP_RATE, rate);
     put_number(o, OUT_ULP_RATIO, ratio);
-    put_status(o, OUT_ULP_OK,
-               wide ? mean < 64 || rate < 0.05 || ratio < 1
-                    : rate < 0.001 || (msp_dtype_size(n->device) > 1 && ratio < 1));
+    ok = n->device == MSP_F32 ? mean < 64 || rate < 0.05 || ratio < 1
+                              : rate < 0.001 || (msp_dtype_size(n->device) > 1 && ratio < 1);
+    put_status(o, OUT_ULP_RATIO, same_mean && same_rate && ok, "ULP误差不满足标准");
+}
+
+/* The name that the standards know: "linear" of "Functional.linear.0", "linalg.norm" of "Torch.linalg.norm.0". False:
+ * api is no call's name. */
+static bool
+function_of(char *buf, size_t size, msp_str api)
+{
+    msp_str rest = api;
+
+    msp_str_shift(&rest);
+    msp_str_pop(&rest);
+    snprintf(buf, size, "%.*s", (int)rest.len, rest.p);
+    return rest.len > 0;
 }
 
 static void
-judge(verdict *o, const detail *n, const detail *g)
+by_rule(verdict *o, const char *function, const detail *n, const detail *g)
 {
-    msp_str api = msp_precheck_api_of(n->name), part;
-    char name[128];
+    msp_precheck_standard standard = msp_precheck_standard_of(function, n->device);
 
-    *o = (verdict){.status = MSP_PRECHECK_PASS, .rule = " "};
-    for (int i = 0; i < NOUT; i++)
-        snprintf(o->cell[i], sizeof(o->cell[i]), " ");
-    if (n->empty) {
-        o->status = MSP_PRECHECK_SKIP;
-        snprintf(o->message, sizeof(o->message), "This type or shape is not judged.");
-        return;
-    }
-    part = api;
-    msp_str_shift(&part); /* Functional, Tensor, ... */
-    part = msp_str_shift(&part);
-    snprintf(name, sizeof(name), "%.*s", (int)part.len, part.p);
-    must_vanish(o, OUT_INF_NAN, n, MSP_PRECHECK_INF_NAN_RATE); /* where it was measured, whatever the rule */
-    switch (msp_precheck_standard_of(name, n->device)) {
+    if (standard == MSP_PRECHECK_ABSOLUTE || n->has[MSP_PRECHECK_INF_NAN_RATE]) /* ours measures it for every rule */
+        must_vanish(o, OUT_INF_NAN, n, MSP_PRECHECK_INF_NAN_RATE, "inf/nan错误率超过阈值");
+    switch (standard) {
     case MSP_PRECHECK_ABSOLUTE:
         o->rule = "绝对阈值法";
-        must_vanish(o, OUT_REL, n, MSP_PRECHECK_REL_RATE);
-        must_vanish(o, OUT_ABS, n, MSP_PRECHECK_ABS_RATE);
+        must_vanish(o, OUT_REL, n, MSP_PRECHECK_REL_RATE, "相对误差错误率超过阈值");
+        must_vanish(o, OUT_ABS, n, MSP_PRECHECK_ABS_RATE, "绝对误差错误率超过阈值");
         break;
     case MSP_PRECHECK_BINARY:
         o->rule = "二进制一致法";
-        must_vanish(o, OUT_BINARY, n, MSP_PRECHECK_ERROR_RATE);
+        must_vanish(o, OUT_BINARY, n, MSP_PRECHECK_ERROR_RATE, "二进制一致错误率超过阈值");
         break;
     case MSP_PRECHECK_THOUSANDTH:
         o->rule = "双千指标法";
-        if (n->has[MSP_PRECHECK_THOUSANDTH_SHARE]) {
-            put_number(o, OUT_THOUSANDTH, n->v[MSP_PRECHECK_THOUSANDTH_SHARE]);
-            put_status(o, OUT_THOUSANDTH_OK, n->v[MSP_PRECHECK_THOUSANDTH_SHARE] >= 0.999);
-        }
+        if (!measured(o, n, NULL, MSP_PRECHECK_THOUSANDTH_SHARE))
+            break;
+        put_number(o, OUT_THOUSANDTH, n->v[MSP_PRECHECK_THOUSANDTH_SHARE]);
+        put_status(o, OUT_THOUSANDTH, n->v[MSP_PRECHECK_THOUSANDTH_SHARE] >= 0.999, "双千指标不达标");
         break;
     case MSP_PRECHECK_ULP:
         o->rule = "ULP误差比对法";
@@ -298,15 +371,45 @@ judge(verdict *o, const detail *n, const detail *g)
         by_benchmark(o, n, g);
         break;
     }
-    if (!o->judged)
+}
+
+#define INVALID_NAME "The API name %.*s is invalid."
+
+/* g: NULL where the name is none that run_ut writes. */
+static void
+judge(verdict *o, const detail *n, const detail *g, const char *function)
+{
+    *o = (verdict){.status = MSP_PRECHECK_PASS, .rule = " "};
+    if (g == NULL) {
+        o->status = MSP_PRECHECK_SKIP;
+        msp_buf_printf(&o->message, INVALID_NAME, (int)n->name.len, n->name.p);
+        return;
+    }
+    if (n->empty || n->unsupported) {
+        o->status = MSP_PRECHECK_SKIP;
+        msp_buf_str(&o->message, n->message);
+        return;
+    }
+    by_rule(o, function, n, g);
+    if (o->missing.len == 0)
+        return;
+    if (o->status != MSP_PRECHECK_ERROR)
         o->status = n->failed ? MSP_PRECHECK_ERROR : MSP_PRECHECK_SKIP;
-    if (!o->judged)
-        snprintf(o->message, sizeof(o->message), "%s",
-                 n->failed ? "Nothing was measured on the device: its row is an error." : "Nothing was measured.");
+    msp_buf_printf(&o->message, "Not measured: %s%s", o->missing.p != NULL ? o->missing.p : "",
+                   n->failed ? "; run_ut calls it an error" : "");
+}
+
+static void
+release_verdict(verdict *o)
+{
+    msp_buf_release(&o->message);
+    msp_buf_release(&o->missing);
 }
 
 /* ---- writing ---------------------------------------------------------------------------------------------------- */
 
+static const char results_header[] = "\xef\xbb\xbf"
+                                     "API Name,Forward Test Success,Backward Test Success,Message\r\n";
 static const char details_header[] =
     "\xef\xbb\xbf"
     "API "
@@ -316,90 +419,166 @@ static const char details_header[] =
     "ULP误差平均值,ULP误差大于阈值占比,ULP误差大于阈值占比比值,ULP误差判定结果,双千指标,双千指标判定结果,比对结果,"
     "比对算法,Message\r\n";
 
+/* A field of any length: written twice, the first time to know how long it is. */
+static void
+add_field(msp_buf *out, msp_str text)
+{
+    char *field = msp_str_copy(text);
+    msp_precheck_text l = {NULL, 0, 0};
+    char *room;
+
+    if (field == NULL) {
+        out->failed = true;
+        return;
+    }
+    msp_precheck_text_field(&l, field);
+    room = msp_buf_room(out, l.len + 1);
+    if (room != NULL) {
+        l = (msp_precheck_text){room, l.len + 1, 0};
+        msp_precheck_text_field(&l, field);
+        out->len += l.len;
+        room[l.len] = '\0';
+    }
+    msp_free(field);
+}
+
 static void
 write_detail(msp_buf *out, msp_str name, const verdict *o)
 {
-    char text[4096], field[512];
-    msp_precheck_text l = {text, sizeof(text), 0};
+    char number[400];
 
-    snprintf(field, sizeof(field), "%.*s", (int)name.len, name.p);
-    msp_precheck_text_field(&l, field);
+    add_field(out, name);
     for (int i = 0; i < NOUT; i++) {
-        msp_precheck_text_char(&l, ',');
-        msp_precheck_text_text(&l, o->cell[i]);
+        msp_snprintf(number, sizeof(number), isnan(o->v[i]) ? "nan" : "%.14f", o->v[i]);
+        msp_buf_printf(out, ",%s", o->has[i] ? number : " ");
+        if (i != OUT_ULP_MEAN && i != OUT_ULP_RATE) /* the ratio's verdict is theirs, too */
+            msp_buf_printf(out, ",%s", o->is[i] != MSP_PRECHECK_SKIP ? msp_precheck_status_text(o->is[i]) : " ");
     }
-    msp_precheck_text_char(&l, ',');
-    msp_precheck_text_text(&l, msp_precheck_status_text(o->status));
-    msp_precheck_text_char(&l, ',');
-    msp_precheck_text_text(&l, o->rule);
-    msp_precheck_text_char(&l, ',');
-    msp_precheck_text_field(&l, o->message);
-    msp_buf_add(out, text, msp_precheck_text_end(&l));
+    msp_buf_printf(out, ",%s,%s,", msp_precheck_status_text(o->status), o->rule);
+    add_field(out, msp_buf_view(&o->message));
+    msp_buf_text(out, "\r\n");
 }
 
-/* The API whose rows are being read, until the next one begins. */
+/* An API: the worst of its results, wherever in the table they are. */
 typedef struct group {
-    msp_str api;
+    msp_str api, skipped; /* skipped: why its last result without a verdict has none */
     msp_precheck_status forward, backward;
-    bool has_backward;
+    bool has_forward, has_backward, supported, valid;
 } group;
 
-static void
-end_group(msp_buf *out, group *g, msp_precheck_versus *sum)
-{
-    char text[1024], name[512];
-    msp_precheck_status worst = g->has_backward && g->backward > g->forward ? g->backward : g->forward;
-    size_t len;
+typedef struct groups {
+    msp_map names; /* value: index into items */
+    group *items;
+    size_t count, cap;
+    bool failed; /* no memory */
+} groups;
 
-    if (g->api.len == 0)
+static void
+add_to_group(groups *all, msp_str api, const detail *n, msp_precheck_status status, bool valid)
+{
+    msp_str rest = {n->name.p + api.len, n->name.len - api.len};
+    bool fresh, backward = msp_str_starts(rest, MSP_STR(".backward"));
+    const msp_map_entry *e = msp_map_put(&all->names, api, (int64_t)all->count, &fresh);
+    group *g;
+
+    if (e == NULL || (fresh && !msp_vec_grow((void **)&all->items, &all->cap, all->count + 1, sizeof(*g)))) {
+        all->failed = true;
         return;
-    snprintf(name, sizeof(name), "%.*s", (int)g->api.len, g->api.p);
-    len = msp_precheck_result_line(text, sizeof(text), name, g->forward, g->has_backward ? &g->backward : NULL, "");
-    msp_buf_add(out, text, len < sizeof(text) ? len : sizeof(text) - 1);
-    sum->apis++;
-    sum->count[worst]++;
-    *g = (group){0};
+    }
+    g = &all->items[e->value];
+    if (fresh) {
+        *g = (group){.api = api};
+        all->count++;
+    }
+    g->supported |= !n->unsupported;
+    g->has_forward |= !backward || !valid;
+    g->has_backward |= backward || !valid;
+    if (backward)
+        g->backward = status > g->backward ? status : g->backward;
+    else
+        g->forward = status > g->forward ? status : g->forward;
+    if (status == MSP_PRECHECK_SKIP && !backward)
+        g->skipped = n->message;
+    g->valid |= valid;
+}
+
+/* What the API's row says: why there is no verdict, or what to think of when there is an error. */
+static void
+add_note(msp_buf *out, const group *g)
+{
+    char function[128];
+
+    if (!g->valid)
+        msp_buf_printf(out, INVALID_NAME, (int)g->api.len, g->api.p);
+    else if (!g->supported)
+        msp_buf_text(out, "This data type does not support benchmark compare.");
+    else if (g->forward == MSP_PRECHECK_SKIP)
+        msp_buf_str(out, g->skipped);
+    else if (g->forward == MSP_PRECHECK_ERROR && function_of(function, sizeof(function), g->api) &&
+             strcmp(function, "topk") == 0)
+        msp_buf_text(out, "在npu上，topk的入参sorted=False时不生效，会返回有序tensor，而cpu上会返回无序tensor。 "
+                          "如果topk精度不达标，请检查是否是该原因导致的。");
 }
 
 static void
-add_to_group(group *g, msp_str api, msp_str name, msp_precheck_status status)
+write_groups(msp_buf *out, const groups *all, msp_precheck_versus *sum)
 {
-    msp_str rest = {name.p + api.len, name.len - api.len};
+    for (size_t i = 0; i < all->count; i++) {
+        const group *g = &all->items[i];
+        bool none = !g->supported; /* the original says so of both directions */
+        msp_buf note = {0};
 
-    g->api = api;
-    if (msp_str_starts(rest, MSP_STR(".backward"))) {
-        g->has_backward = true;
-        g->backward = status > g->backward ? status : g->backward;
-    } else
-        g->forward = status > g->forward ? status : g->forward;
+        add_field(out, g->api);
+        msp_buf_printf(out, ",%s,%s,", g->has_forward || none ? msp_precheck_status_text(g->forward) : " ",
+                       g->has_backward || none ? msp_precheck_status_text(g->backward) : " ");
+        add_note(&note, g);
+        add_field(out, msp_buf_view(&note));
+        out->failed |= note.failed;
+        msp_buf_release(&note);
+        msp_buf_text(out, "\r\n");
+        sum->apis++;
+        sum->count[g->backward > g->forward ? g->backward : g->forward]++;
+    }
 }
 
 /* The texts of both tables; out's counts. */
-static void
-judge_rows(msp_buf *results, msp_buf *details, msp_precheck_versus *out, const side *npu, const side *gpu)
+static msp_status
+judge_rows(msp_buf *results, msp_buf *details, msp_precheck_versus *out, const side *npu, const side *gpu,
+           msp_error *err)
 {
-    group g = {0};
+    groups all = {0};
+    size_t partners = 0;
+    bool failed;
 
-    msp_buf_text(results, msp_precheck_result_header());
+    msp_buf_text(results, results_header);
     msp_buf_text(details, details_header);
     for (size_t i = 0; i < npu->count; i++) {
         const detail *n = &npu->rows[i];
         const msp_map_entry *e = msp_map_get(&gpu->names, n->name);
         msp_str api = msp_precheck_api_of(n->name);
+        char function[128];
+        bool valid = api.len < n->name.len && function_of(function, sizeof(function), api);
         verdict o;
 
-        if (e == NULL) {
+        partners += e != NULL;
+        if (e == NULL && valid) {
             msp_warning("%.*s: %s has no such row; it is left out", (int)n->name.len, n->name.p, gpu->path);
             out->missing++;
             continue;
         }
-        if (!msp_str_eq(api, g.api))
-            end_group(results, &g, out);
-        judge(&o, n, &gpu->rows[e->value]);
+        judge(&o, n, valid ? &gpu->rows[e->value] : NULL, function);
         write_detail(details, n->name, &o);
-        add_to_group(&g, api, n->name, o.status);
+        add_to_group(&all, api, n, o.status, valid);
+        all.failed |= o.message.failed || o.missing.failed;
+        release_verdict(&o);
     }
-    end_group(results, &g, out);
+    if (partners < gpu->count)
+        msp_warning("%s has %zu rows that %s has not; they are left out", gpu->path, gpu->count - partners, npu->path);
+    write_groups(results, &all, out);
+    failed = all.failed;
+    msp_map_release(&all.names);
+    msp_free(all.items);
+    return failed ? msp_error_set(err, MSP_E_NOMEM, "out of memory") : MSP_OK;
 }
 
 msp_status
@@ -414,7 +593,7 @@ msp_precheck_compare_texts(msp_precheck_versus *out, msp_str npu_text, msp_str g
     if (st == MSP_OK)
         st = msp_csv_read(gpu_text.p, gpu_text.len, &gpu_sink, err);
     if (st == MSP_OK)
-        judge_rows(&results, &details, out, &npu, &gpu);
+        st = judge_rows(&results, &details, out, &npu, &gpu, err);
     msp_buf_release(&results);
     msp_buf_release(&details);
     release_side(&npu);
@@ -453,7 +632,7 @@ msp_precheck_compare(msp_precheck_versus *out, const char *npu_details, const ch
     if (st == MSP_OK)
         st = read_side(&gpu, gpu_details, err);
     if (st == MSP_OK)
-        judge_rows(&results, &details, out, &npu, &gpu);
+        st = judge_rows(&results, &details, out, &npu, &gpu, err);
     if (st == MSP_OK && out->apis == 0)
         st = msp_error_set(err, MSP_E_NOT_FOUND, "%s and %s have no row in common", npu_details, gpu_details);
     if (st == MSP_OK)

@@ -14,6 +14,11 @@ def short_name(call):
     return call.rpartition(".")[0].rpartition(".")[2]
 
 
+def whole_name(call):
+    """What the standards know the API by: "linalg.norm" of "Torch.linalg.norm.0"."""
+    return call.partition(".")[2].rpartition(".")[0]
+
+
 def printable(text):
     """A line for the terminal: names in a dump may hold whatever a terminal obeys."""
     return "".join(c if c.isprintable() else "?" for c in text)

@@ -5,7 +5,7 @@ import os
 import torch
 
 from msprobe import _core
-from msprobe.precheck.calls import left_out, short_name
+from msprobe.precheck.calls import left_out, whole_name
 from msprobe.replay.run import Prepared, Result, leaves
 
 SKIP, ERROR = 0, 3
@@ -87,7 +87,7 @@ def verdict(prepared, ways, gradient_reason, error_data=None):
     for way, pairs in ways:
         worst = SKIP
         for at, pair in pairs:
-            status, line = judged("%s.%s.%s" % (call.name, way, at), short_name(call.name), pair)
+            status, line = judged("%s.%s.%s" % (call.name, way, at), whole_name(call.name), pair)
             lines.append(line)
             worst = max(worst, status)
         statuses.append(worst)
