@@ -339,6 +339,25 @@ def test_gradients_are_those_of_the_call_alone(tmp_path):
     assert "4 calls checked" in result.output
 
 
+@pytest.mark.parametrize("mode", ["no_change", "add_noise"])
+def test_gradients_of_calls_that_write_to_one_tensor_in_turn_are_each_ones_own(tmp_path, mode):
+    """A tensor's hooks stay where the first one of them, here the program's, was set."""
+    def body(d):
+        x, seen = R(3, 4, grad=True), []
+        d.start()
+        y = x * 2
+        y.register_hook(lambda g: seen.append(tuple(g.shape)))
+        y.unsqueeze_(0).squeeze_(0).t_().transpose_(0, 1).t_()
+        y.exp().sum().backward()
+        d.stop()
+        d.step()
+        return seen
+
+    result = checked(tmp_path, body, mode, fuzz_stage="backward", list=["squeeze_", "t_", "transpose_"])
+    assert "5 calls checked" in result.output and "not checked" not in result.output
+    assert result.value == [(3, 4)]
+
+
 def test_a_wrong_gradient_is_found_in_backward(tmp_path):
     def body(d):
         import types

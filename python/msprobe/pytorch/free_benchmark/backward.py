@@ -87,6 +87,16 @@ class _Unnoticed:
         probe.quiet(False)
 
 
+def when_it_comes(t, then):
+    """Call then(gradient of t as it is now). A tensor's hooks all stay at the place of the first one: set before an in-place call, also by the
+    program, they see the gradient of what was there before it."""
+    node, place = t.grad_fn, t.output_nr
+    if hasattr(node, "register_prehook"):
+        node.register_prehook(lambda gradients: then(gradients[place]))
+    else:  # torch 1.13
+        t.register_hook(then)
+
+
 def watch(kept, result, then):
     """Call then(gradients of the results) when the backward pass has them; returns whether it ever can."""
     results = outputs(result)
@@ -108,7 +118,7 @@ def watch(kept, result, then):
 
     tensors = [results[i][1] for i in watched]
     if len(tensors) == 1:
-        tensors[0].register_hook(lambda g: done([g]))
+        when_it_comes(tensors[0], lambda g: done([g]))
     elif _multi is not None:
         _multi(tensors, done)
     else:
