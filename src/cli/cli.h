@@ -103,13 +103,14 @@ typedef struct msp_opt_table {
 /* The value of a flag that was given, and of an MSP_OPT_MAYBE without value: compare the pointer. */
 extern const char msp_opt_bare[];
 
+struct msp_command;
+
 typedef struct msp_args {
-    const char *value[MSP_OPT_COUNT]; /* NULL: not given */
-    const char **operands;            /* what is no option and no value of one */
+    const struct msp_command *command; /* NULL: none was named */
+    const char *value[MSP_OPT_COUNT];  /* NULL: not given */
+    const char **operands;             /* what is no option and no value of one */
     size_t noperands;
 } msp_args;
-
-struct msp_command;
 
 extern const msp_opt_table msp_opts_global;
 extern const msp_opt_table msp_opts_compare;

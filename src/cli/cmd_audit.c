@@ -134,7 +134,7 @@ msp_cmd_audit(const msp_args *args)
     else
         st = msp_args_number(&opt.threads, args, MSP_OPT_THREADS, "--threads", MAX_THREADS, &err);
     if (st != MSP_OK)
-        return msp_cli_usage(msp_command_find("audit"), &err);
+        return msp_cli_usage(args->command, &err);
     st = msp_audit_run(&result, &opt, &err);
     if (st == MSP_OK || result.ranks > 0) {
         if (msp_args_has(args, MSP_OPT_JSON))

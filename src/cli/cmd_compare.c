@@ -387,7 +387,7 @@ msp_cmd_compare(const msp_args *args)
     if (options_from_args(&opt, &legacy, args, &err) != MSP_OK || split_wanted(&opt, &wanted, args, &err) != MSP_OK) {
         free(wanted.text);
         /* of many processes one says so */
-        return msp_launcher_rank() > 0 ? MSP_EXIT_USAGE : msp_cli_usage(msp_command_find("compare"), &err);
+        return msp_launcher_rank() > 0 ? MSP_EXIT_USAGE : msp_cli_usage(args->command, &err);
     }
     job.threads = opt.threads;
     opt.replay = wants_replay(args) ? msp_replay_run : NULL;

@@ -479,7 +479,7 @@ msp_cmd_diff(const msp_args *args)
     st = args->noperands < 2 ? msp_error_set(&err, MSP_E_INVALID, "give two tensor files: .pt, .npy or .safetensors")
                              : msp_args_number(&d.threads, args, MSP_OPT_THREADS, "--threads", MAX_THREADS, &err);
     if (st != MSP_OK)
-        return msp_cli_usage(msp_command_find("diff"), &err);
+        return msp_cli_usage(args->command, &err);
     d.path[0] = args->operands[0];
     d.path[1] = args->operands[1];
     for (int side = 0; side < 2 && st == MSP_OK; side++)

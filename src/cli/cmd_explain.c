@@ -379,7 +379,7 @@ msp_cmd_explain(const msp_args *args)
     if (st == MSP_OK)
         st = msp_args_number(&opt.threads, args, MSP_OPT_THREADS, "--threads", MAX_THREADS, &err);
     if (st != MSP_OK)
-        return msp_cli_usage(msp_command_find("explain"), &err);
+        return msp_cli_usage(args->command, &err);
     opt.npu_path = args->operands[0];
     opt.bench_path = args->operands[1];
     job.threads = opt.threads;

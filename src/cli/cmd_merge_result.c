@@ -55,7 +55,7 @@ msp_cmd_merge_result(const msp_args *args)
 
     if (check_usage(args, &err) != MSP_OK ||
         msp_args_number(&opt.threads, args, MSP_OPT_THREADS, "--threads", MAX_THREADS, &err) != MSP_OK)
-        return msp_cli_usage(msp_command_find("merge_result"), &err);
+        return msp_cli_usage(args->command, &err);
     st = msp_merge_run(&result, &opt, &err);
     if (st != MSP_OK)
         code = msp_cli_fail(st, &err);

@@ -19,7 +19,7 @@ msp_cmd_parse(const msp_args *args)
 
     if (args->noperands < 2) {
         msp_error_set(&err, MSP_E_INVALID, "give a .pkl file and the beginning of a call's name");
-        return msp_cli_usage(msp_command_find("parse"), &err);
+        return msp_cli_usage(args->command, &err);
     }
     st = msp_legacy_parse(args->operands[0], args->operands[1], print_text, &any, &err);
     if (st != MSP_OK && st != MSP_E_CANCELLED) /* cancelled: stdout is closed, and main() says so */

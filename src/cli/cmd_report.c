@@ -49,7 +49,7 @@ msp_cmd_report(const msp_args *args)
 
     if (args->noperands == 0) {
         msp_error_set(&err, MSP_E_INVALID, "of which result? give a table that compare wrote, or the folder of them");
-        return msp_cli_usage(msp_command_find("report"), &err);
+        return msp_cli_usage(args->command, &err);
     }
     opt.result = args->operands[0];
     opt.dump = args->noperands > 1 ? args->operands[1] : NULL;

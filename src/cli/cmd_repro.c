@@ -28,7 +28,7 @@ msp_cmd_repro(const msp_args *args)
 
     st = check_usage(args, &err);
     if (st != MSP_OK)
-        return msp_cli_usage(msp_command_find("repro"), &err);
+        return msp_cli_usage(args->command, &err);
     st = msp_find_call(&found, args->operands[0], args->operands[1], &err);
     if (st == MSP_OK) {
         const char *words[] = {NULL,       "-m",       "msprobe.replay.repro",

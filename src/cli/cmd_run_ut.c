@@ -355,7 +355,7 @@ msp_cmd_run_ut(const msp_args *args)
     if (st == MSP_OK)
         st = name_words(&j, args, &err);
     if (st == MSP_E_INVALID)
-        return msp_cli_usage(msp_command_find("run_ut"), &err);
+        return msp_cli_usage(args->command, &err);
     if (st == MSP_OK)
         st = msp_interpreter_run(&code, j.words, &err);
     if (st == MSP_OK && code == SAID)
@@ -395,7 +395,7 @@ msp_cmd_run_overflow_check(const msp_args *args)
     if (st == MSP_OK)
         st = read_devices(devices, sizeof(devices), args, &err);
     if (st == MSP_E_INVALID)
-        return msp_cli_usage(msp_command_find("run_overflow_check"), &err);
+        return msp_cli_usage(args->command, &err);
     words[4] = msp_args_get(args, MSP_OPT_API_INFO, NULL);
     put_workers(workers, 0);
     if (st == MSP_OK)
@@ -417,7 +417,7 @@ msp_cmd_api_precision_compare(const msp_args *args)
 
     if (npu == NULL || gpu == NULL) {
         msp_error_set(&err, MSP_E_INVALID, "which details? -npu DETAILS.csv -gpu DETAILS.csv");
-        return msp_cli_usage(msp_command_find("api_precision_compare"), &err);
+        return msp_cli_usage(args->command, &err);
     }
     stamp_now(stamp);
     st = msp_precheck_compare(&v, npu, gpu, dir, stamp, &err);

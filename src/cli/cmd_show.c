@@ -186,6 +186,6 @@ msp_cmd_show(const msp_args *args)
                                                    "step or all steps) or a tensor file");
 
     if (st != MSP_OK)
-        return msp_cli_usage(msp_command_find("show"), &s.err);
+        return msp_cli_usage(args->command, &s.err);
     return msp_look_is_dump(s.path) ? show_dumps(&s) : msp_show_tensor_file(args, s.path, s.name);
 }

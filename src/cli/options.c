@@ -341,7 +341,7 @@ msp_args_parse(msp_args *args, const msp_line *line, const char **operands, msp_
     parser p = {.args = args, .line = line};
     msp_status st = MSP_OK;
 
-    *args = (msp_args){.operands = operands};
+    *args = (msp_args){.command = line->command, .operands = operands};
     if (line->command != NULL && line->command->options != NULL)
         p.tables[p.ntables++] = *line->command->options;
     p.tables[p.ntables++] = msp_opts_global;

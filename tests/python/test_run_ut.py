@@ -223,6 +223,12 @@ def test_wrong_words_get_a_clear_line(tmp_path, words, said):
     assert done.returncode in (1, 2) and said in done.stderr
 
 
+@pytest.mark.parametrize("name", ["run_ut", "multi_run_ut", "acc_check", "multi_acc_check"])
+def test_wrong_usage_points_to_the_help_of_the_command_that_was_called(name):
+    done = subprocess.run([command(), name], text=True, capture_output=True)
+    assert done.returncode == 2 and done.stderr.endswith("try: msprobe help %s\n" % name)
+
+
 def test_without_a_python_the_way_out_is_said(dump, tmp_path):
     done = run_ut(dump(), tmp_path, env={})
     assert done.returncode == 0
