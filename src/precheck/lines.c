@@ -39,30 +39,30 @@ msp_precheck_details_header(void)
                "相对误差错误率,绝对误差错误率,ULP误差最大值,ULP误差平均值,ULP误差大于阈值占比,Status,Message\r\n";
 }
 
-void
-msp_precheck_text_char(msp_precheck_text *l, char c)
+static void
+write_char(msp_precheck_text *l, char c)
 {
     if (l->len + 1 < l->size)
         l->buf[l->len] = c;
     l->len++;
 }
 
-void
-msp_precheck_text_text(msp_precheck_text *l, const char *text)
+static void
+write_text(msp_precheck_text *l, const char *text)
 {
     for (; *text != '\0'; text++)
-        msp_precheck_text_char(l, *text);
+        write_char(l, *text);
 }
 
 static void
 write_inside(msp_precheck_text *l, const char *text)
 {
     if (text[0] != '\0' && strchr("=+-@\t\r", text[0]) != NULL)
-        msp_precheck_text_char(l, '\'');
+        write_char(l, '\'');
     for (; *text != '\0'; text++) {
         if (*text == '"')
-            msp_precheck_text_char(l, '"');
-        msp_precheck_text_char(l, (unsigned char)*text < ' ' && *text != '\n' ? ' ' : *text);
+            write_char(l, '"');
+        write_char(l, (unsigned char)*text < ' ' && *text != '\n' ? ' ' : *text);
     }
 }
 
@@ -72,10 +72,10 @@ msp_precheck_text_field(msp_precheck_text *l, const char *text)
     bool quoted = strpbrk(text, ",\"\r\n") != NULL;
 
     if (quoted)
-        msp_precheck_text_char(l, '"');
+        write_char(l, '"');
     write_inside(l, text);
     if (quoted)
-        msp_precheck_text_char(l, '"');
+        write_char(l, '"');
 }
 
 static size_t
@@ -86,10 +86,11 @@ terminate(msp_precheck_text *l)
     return l->len;
 }
 
-size_t
-msp_precheck_text_end(msp_precheck_text *l)
+/* CR LF and the terminator; returns the length of the whole line. */
+static size_t
+end_line(msp_precheck_text *l)
 {
-    msp_precheck_text_text(l, "\r\n");
+    write_text(l, "\r\n");
     return terminate(l);
 }
 
@@ -115,22 +116,22 @@ msp_precheck_details_line(char *buf, size_t size, const char *name, const msp_pr
     char number[400];
 
     msp_precheck_text_field(&l, name);
-    msp_precheck_text_char(&l, ',');
+    write_char(&l, ',');
     msp_precheck_text_field(&l, type_text(row->bench));
-    msp_precheck_text_char(&l, ',');
+    write_char(&l, ',');
     msp_precheck_text_field(&l, type_text(row->device));
-    msp_precheck_text_char(&l, ',');
+    write_char(&l, ',');
     msp_precheck_text_field(&l, row->shape[0] != '\0' ? row->shape : " ");
     for (int i = 0; i < MSP_PRECHECK_NUMBERS; i++) {
         msp_snprintf(number, sizeof(number), "%.14f", row->v[i]);
-        msp_precheck_text_char(&l, ',');
-        msp_precheck_text_text(&l, row->has[i] ? number : " ");
+        write_char(&l, ',');
+        write_text(&l, row->has[i] ? number : " ");
     }
-    msp_precheck_text_char(&l, ',');
+    write_char(&l, ',');
     msp_precheck_text_field(&l, msp_precheck_status_text(row->status));
-    msp_precheck_text_char(&l, ',');
+    write_char(&l, ',');
     msp_precheck_text_field(&l, row->message);
-    return msp_precheck_text_end(&l);
+    return end_line(&l);
 }
 
 size_t
@@ -140,13 +141,13 @@ msp_precheck_result_line(char *buf, size_t size, const char *api, msp_precheck_s
     msp_precheck_text l = {buf, size, 0};
 
     msp_precheck_text_field(&l, api);
-    msp_precheck_text_char(&l, ',');
-    msp_precheck_text_text(&l, msp_precheck_status_text(forward));
-    msp_precheck_text_char(&l, ',');
-    msp_precheck_text_text(&l, backward == NULL ? " " : msp_precheck_status_text(*backward));
-    msp_precheck_text_char(&l, ',');
+    write_char(&l, ',');
+    write_text(&l, msp_precheck_status_text(forward));
+    write_char(&l, ',');
+    write_text(&l, backward == NULL ? " " : msp_precheck_status_text(*backward));
+    write_char(&l, ',');
     msp_precheck_text_field(&l, message);
-    return msp_precheck_text_end(&l);
+    return end_line(&l);
 }
 
 /* ---- continuing ------------------------------------------------------------------------------------------------- */

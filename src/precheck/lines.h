@@ -14,14 +14,8 @@ typedef struct msp_precheck_text {
     size_t size, len;
 } msp_precheck_text;
 
-void msp_precheck_text_char(msp_precheck_text *l, char c);
-void msp_precheck_text_text(msp_precheck_text *l, const char *text);
-
 /* A field, quoted where RFC 4180 asks for it; text that a spreadsheet would run as a formula gets an apostrophe. */
 void msp_precheck_text_field(msp_precheck_text *l, const char *text);
-
-/* CR LF and the terminator; returns the length of the whole line. */
-size_t msp_precheck_text_end(msp_precheck_text *l);
 
 /* The call whose result it is: "Torch.max.0" of "Torch.max.0.forward.output.0.1". */
 msp_str msp_precheck_api_of(msp_str name);

@@ -111,6 +111,53 @@ def test_activation_checkpoints_are_the_same(tmp_path, mode, more):
     assert checked(tmp_path, checkpointed_steps, mode, **more).value == bare(tmp_path, checkpointed_steps)
 
 
+def compiled_steps(d, backend):
+    torch.manual_seed(2)
+    inner = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU(), torch.nn.Dropout(0.3))
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.compile(inner, backend=backend), torch.nn.LayerNorm(8))
+    return steps_of(d, model)
+
+
+def steps_of(d, model):
+    optimizer, out = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9), []
+    for i in range(3):
+        x = R(4, 8, seed=i, grad=True)
+        d.start()
+        loss = model(x).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        d.stop()
+        d.step()
+        out.append((loss.item(), x.grad.tolist(), [(p.grad.tolist(), p.tolist()) for p in model.parameters()]))
+        optimizer.zero_grad()
+    return out
+
+
+IN_BACKWARD = {"fuzz_stage": "backward", "list": ["linear", "layer_norm", "gelu", "dropout", "pow", "mean"]}
+
+
+@pytest.mark.parametrize("more", ({}, IN_BACKWARD), ids=["forward", "backward"])
+@pytest.mark.parametrize("backend", ("eager", "aot_eager"))
+def test_a_compiled_module_in_the_model_is_the_same(tmp_path, backend, more):
+    result = checked(tmp_path, lambda d: compiled_steps(d, backend), "add_noise", **more)
+    assert result.value == bare(tmp_path, lambda d: compiled_steps(d, backend))
+    assert "calls checked" in result.output and "not checked" not in result.output
+
+
+def parallel_steps(d, rank):
+    torch.manual_seed(2)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU(), torch.nn.Dropout(0.3), torch.nn.LayerNorm(8))
+    torch.manual_seed(rank)
+    return steps_of(d, torch.nn.parallel.DistributedDataParallel(model))
+
+
+@pytest.mark.parametrize("more", ({}, IN_BACKWARD), ids=["forward", "backward"])
+def test_two_ranks_of_ddp_are_the_same(tmp_path, more):
+    results = ranks(tmp_path, parallel_steps, task="free_benchmark", part=part("add_noise", **more))
+    assert [r.value for r in results] == [r.value for r in ranks(tmp_path, parallel_steps, tool=False)]
+    assert all("calls checked" in r.output for r in results)
+
+
 def odd_calls(d):
     """In-place, views, out=, generators, exceptions, inference mode: what the program ends with."""
     torch.manual_seed(4)
