@@ -1,0 +1,149 @@
+"""What healthy devices and odd dumps do must not be taken for a fault: mixed precision, masks, poles, slices, modules, filters."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+# Each model is a few lines; each device changes what some kernels give. Every run starts from the same seed.
+PROGRAM = '''
+import json, os, sys, torch
+import torch.nn.functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+from msprobe.pytorch import PrecisionDebugger
+for out, which, device, config in json.load(sys.stdin):
+    child = os.fork()
+    if child == 0:
+        break
+    assert os.waitpid(child, 0)[1] == 0
+else:
+    sys.exit()
+torch.set_num_threads(1)
+torch.manual_seed(5)
+A = torch.ops.aten
+
+def raised(func, args, kwargs):
+    up = lambda a: A._to_copy.default(a, dtype=torch.float64) if isinstance(a, torch.Tensor) and a.is_floating_point() else a
+    return func(*[up(a) for a in args], **kwargs)
+
+def like(r, good):
+    if isinstance(good, tuple):
+        return tuple(like(a, b) for a, b in zip(r, good))
+    return A._to_copy.default(r, dtype=good.dtype) if isinstance(good, torch.Tensor) else good
+
+def coarse(t):
+    i = A.view.dtype(A.clone.default(t, memory_format=torch.contiguous_format), torch.int32)
+    return A.view.dtype(A.bitwise_and.Scalar(A.add.Tensor(i, 1 << 12), -(1 << 13)), torch.float32)
+
+class Device(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name, kwargs = func.name(), kwargs or {}
+        if device == "tf32" and name in ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"):
+            args = tuple(coarse(a) if isinstance(a, torch.Tensor) and a.dim() > 1 and a.dtype == torch.float32 else a for a in args)
+        good = func(*args, **kwargs)
+        if device == "exact" and name in ("aten::native_layer_norm_backward", "aten::convolution_backward"):
+            return like(raised(func, args, kwargs), good)
+        if device == "rough" and name in ("aten::exp", "aten::sub.Tensor"):
+            return A.mul.Tensor(good, 1 + 5e-7)
+        if device == "flush" and name == "aten::add.Tensor":
+            return A.where.self(A.lt.Scalar(A.abs.default(good), 2.0 ** -126), A.zeros_like.default(good), good)
+        if device == "mask" and name == "aten::masked_fill.Scalar":
+            good = A.clone.default(good)
+            A.mul_.Scalar(A.select.int(A.select.int(good, 0, 1), 0, 0), 1.5)
+        if device == "scaled" and name == "aten::tanh":
+            good = A.mul.Tensor(good, 1.25)
+        return good
+
+class Attend(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.o = (torch.nn.Linear(16, 16) for _ in range(3))
+    def forward(self, x):
+        s = torch.matmul(self.q(x), self.k(x).transpose(0, 1))
+        s = s.masked_fill(torch.ones(12, 12, dtype=torch.bool).triu(1), float("-inf"))
+        return torch.tanh(self.o(torch.matmul(F.softmax(s, -1), x)))
+
+model = torch.nn.Sequential(Attend(), Attend(), Attend(), torch.nn.Linear(16, 8))
+x = torch.randn(12, 16)
+
+def attend():
+    model(x).pow(2).mean().backward()
+
+low = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.LayerNorm(32), torch.nn.Linear(32, 32), torch.nn.LayerNorm(32), torch.nn.Linear(32, 4))
+many = torch.randn(40, 32)
+
+def mixed():
+    with torch.autocast("cpu", torch.bfloat16):
+        y = low(many)
+    y.float().pow(2).mean().backward()
+
+def part():
+    y = F.linear(F.linear(x, low[0].weight[:16, :16]), low[2].weight[:16, :16])
+    (x[:, 0] - y[:, 0]).abs().mean().backward()
+
+def poles():
+    y = torch.exp(torch.linspace(-3, 1, 64)).requires_grad_()
+    a = torch.exp(-y)
+    b = torch.sqrt(1.0 - a)
+    c = torch.log((y - 0.04978).abs() + 1e-6)
+    (b.sum() + c.mean() + torch.sin(torch.exp(y * 3) * 100).sum()).backward()
+
+def tiny():
+    a = (torch.randn(64) * 1e-39).requires_grad_()
+    (a + torch.ones(64) * 1e-39).sum().backward()
+
+def batched():
+    a, b = torch.randn(3, 8, 16, requires_grad=True), torch.randn(3, 16, 16, requires_grad=True)
+    y = torch.baddbmm(torch.zeros(3, 1, 16), a, b)
+    for _ in range(3):
+        y = torch.bmm(y, b)
+    y.pow(2).sum().backward()
+
+config.update(level=config.get("level", "L1"), dump_path=out)
+config.setdefault("task", "tensor")
+json.dump(config, open(out + "/c.json", "w"))
+d = PrecisionDebugger(out + "/c.json")
+d.start(model) if config["level"] != "L1" else d.start()
+with Device():
+    globals()[which]()
+d.stop(); d.step()
+'''
+
+
+TENSOR = {"task": "tensor"}
+RUNS = [("tiny", "flush", TENSOR)]
+
+
+@pytest.fixture(scope="module")
+def dumps(tmp_path_factory):
+    """All runs, on their devices and on the plain one, by one process that has loaded torch once."""
+    base, jobs = tmp_path_factory.mktemp("runs"), {}
+    for model, device, config in RUNS:
+        for d in (device, "plain"):
+            out = base / str(len(jobs))
+            jobs.setdefault((model, d, json.dumps(config)), (str(out), model, d, config))
+            out.mkdir(exist_ok=True)
+    subprocess.run([sys.executable, "-c", PROGRAM], input=json.dumps(list(jobs.values())), text=True, check=True, cwd=base)
+    return {key: os.path.join(job[0], "step0", "rank") for key, job in jobs.items()}
+
+
+@pytest.fixture
+def judge(dumps, tmp_path):
+    msprobe = shutil.which("msprobe", path=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
+
+    def run(model, device, config, *options):
+        pair = [dumps[model, d, json.dumps(config)] for d in (device, "plain")]
+        done = subprocess.run([msprobe, "compare", *pair, "-o", str(tmp_path / "out"), "--json", "-q", "--no-html", "--format", "csv", *options],
+                              capture_output=True, text=True, env={**os.environ, "MSPROBE_PYTHON": sys.executable, "MSPROBE_NO_REPLAY": "0"})
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["pairs"][0]["verdict"]
+    return run
+
+
+def test_a_device_that_flushes_subnormal_numbers_still_rounds_as_it_must(judge):
+    v = judge("tiny", "flush", TENSOR)
+    assert v["kind"] == "within rounding" and v["suspects"] == [], v["sentence"]
