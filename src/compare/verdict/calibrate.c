@@ -81,6 +81,33 @@ quantile_of(const member *m, size_t n, double at, uint32_t until)
     return 0;
 }
 
+static int
+by_length(const void *a, const void *b)
+{
+    const member *x = a, *y = b;
+
+    return (x->e->length > y->e->length) - (x->e->length < y->e->length);
+}
+
+/*
+ * Running sums of few bits are off by more the longer they are: by the root of that, beside what the middle one of the
+ * products sums up. Twice is the most.
+ */
+static void
+lengthen_noise(member *m, size_t n, double noise, double cap)
+{
+    enum { MOST = 2 };
+    double middle;
+
+    qsort(m, n, sizeof(*m), by_length);
+    middle = m[n / 2].e->length;
+    for (size_t i = 0; i < n; i++) {
+        double grows = middle > 0 ? fmin(fmax(sqrt(m[i].e->length / middle), 1), MOST) : 1;
+
+        m[i].e->noise = fmax(m[i].e->noise, fmin(noise * grows, cap));
+    }
+}
+
 /* Each group's quantile, capped, becomes its members' noise where that is more than they have. */
 static void
 spread_noise(member *m, size_t n, double at, uint32_t until)
@@ -94,8 +121,7 @@ spread_noise(member *m, size_t n, double at, uint32_t until)
         if (end - first < ENOUGH)
             continue;
         noise = fmin(quantile_of(m + first, end - first, at, until), o.cap);
-        for (size_t i = first; i < end; i++)
-            m[i].e->noise = fmax(m[i].e->noise, noise);
+        lengthen_noise(m + first, end - first, noise, o.cap);
     }
 }
 
@@ -199,6 +225,18 @@ find_top(const member *m, size_t n, double (*value)(const msp_evidence *))
     return t;
 }
 
+/* Long sums may be split, and the parts rounded: one that is longer than all of another company has no peers. */
+static bool
+is_longest(const member *m, size_t n, const msp_evidence *e)
+{
+    double others = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (m[i].e->n >= PEER_COUNT && company_of(m[i].e) != company_of(e))
+            others = fmax(others, m[i].e->length);
+    return e->length > others;
+}
+
 static size_t
 gather_peers(member *m, const msp_evidence_list *list, kinds *k)
 {
@@ -208,7 +246,7 @@ gather_peers(member *m, const msp_evidence_list *list, kinds *k)
         msp_evidence *e = &list->items[i];
 
         e->peer_share = e->peer_slope = -1;
-        if (is_measured(e) && e->n >= LEAST_COUNT)
+        if (is_measured(e) && e->n >= LEAST_COUNT && (e->local[0] == NULL || e->local[0]->dtype == e->dtype))
             m[n++] = (member){group_of(e, e->nature.cls == MSP_CALL_MATMUL ? 0 : kind_of(k, e, true)), 0, e};
     }
     qsort(m, n, sizeof(*m), by_group);
@@ -233,6 +271,8 @@ compare_peers(const msp_evidence_list *list, member *m, kinds *k)
         slopes = find_top(m + first, end - first, slope_of);
         for (size_t i = first; i < end; i++) {
             m[i].e->peer_share = company_of(m[i].e) == shares.company ? shares.second : shares.first;
+            if (is_longest(m + first, end - first, m[i].e))
+                m[i].e->peer_share = -1;
             m[i].e->peer_slope = company_of(m[i].e) == slopes.company ? slopes.second : slopes.first;
         }
     }

@@ -151,7 +151,26 @@ msp_verdict_is_move(msp_str op)
                                        "detach",
                                        "diagonal",
                                        "diag",
-                                       "broadcast_to"};
+                                       "broadcast_to",
+                                       "view_as_real",
+                                       "view_as_complex",
+                                       "conj",
+                                       "real",
+                                       "imag",
+                                       "ravel",
+                                       "tile",
+                                       "swapdims",
+                                       "moveaxis",
+                                       "index_fill",
+                                       "masked_scatter",
+                                       "diag_embed",
+                                       "select_scatter",
+                                       "slice_scatter",
+                                       "column_stack",
+                                       "pixel_unshuffle",
+                                       "adaptive_max_pool1d",
+                                       "adaptive_max_pool2d",
+                                       "adaptive_max_pool3d"};
 
     return MSP_STR_IS_ONE_OF(op, move);
 }
@@ -166,19 +185,22 @@ msp_verdict_nature(msp_str api, msp_str at)
                                          "random",     "rrelu",       "gumbel_softmax", "randint_like", "geometric",
                                          "cauchy",     "log_normal",  "empty_strided"};
     static const char *const casts[] = {"float", "half", "bfloat16", "double", "to", "type_as", "type", "contiguous"};
-    static const char *const biased[] = {"linear", "addmm", "baddbmm"};
+    static const char *const added[] = {"addmm", "baddbmm", "addbmm", "addmv", "addr"}; /* to their first operand */
     static const char *const sums[] = {"add", "sub", "iadd", "isub", "radd", "rsub", "sum"};
     static const char *const exponential[] = {"softmax", "log_softmax", "logsumexp", "cross_entropy", "exp", "sigmoid"};
-    static const char *const from_result[] = {"rsqrt", "sqrt", "reciprocal", "exp",     "exp2",        "expm1",
-                                              "tanh",  "tan",  "sigmoid",    "softmax", "log_softmax", "logsumexp",
-                                              "norm",  "std",  "prod",       "elu",     "cumprod"};
+    static const char *const from_result[] = {"rsqrt", "sqrt", "reciprocal", "exp", "exp2", "expm1", "tanh", "tan",
+                                              "sigmoid", "softmax", "log_softmax", "logsumexp", "norm", "std", "prod",
+                                              "elu", "cumprod",
+                                              /* they keep the mean and the deviation */
+                                              "layer_norm", "batch_norm", "group_norm", "instance_norm", "rms_norm"};
     msp_str op = msp_verdict_operation(api);
     msp_call_nature n = {.family = family_of(op), .backward = is_backward(api)};
     /* a bias's gradient is a sum, not a product */
-    bool bias = n.backward && (MSP_STR_IS_ONE_OF(op, biased) || n.family == MSP_FAMILY_CONVOLUTION) &&
-                msp_str_ends(at, MSP_STR(".2")) && !msp_str_eq(op, MSP_STR("addmm"));
+    bool bias = n.backward && (msp_str_eq(op, MSP_STR("linear")) || n.family == MSP_FAMILY_CONVOLUTION) &&
+                msp_str_ends(at, MSP_STR(".2"));
 
-    bias = bias || (n.backward && msp_str_eq(op, MSP_STR("addmm")) && msp_str_ends(at, MSP_STR(".0")));
+    bias = bias || (n.backward && MSP_STR_IS_ONE_OF(op, added) && msp_str_ends(at, MSP_STR(".0"))) ||
+           (n.backward && msp_str_eq(op, MSP_STR("bilinear")) && msp_str_ends(at, MSP_STR(".3")));
     if (n.family != MSP_FAMILY_NONE)
         n.cls = bias ? MSP_CALL_VECTOR : MSP_CALL_MATMUL;
     else /* what a copy takes from one place it may give back as a sum */

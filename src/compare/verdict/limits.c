@@ -29,12 +29,34 @@ raise_alarm(msp_evidence *e, double ratio, msp_sign sign)
         e->sign = sign;
 }
 
+/*
+ * Terms that are added one after the other leave an error that grows as the root of their number: each partial sum,
+ * which is as large as the root of what it holds, is rounded once. Products are measured, and 16-bit results summed up
+ * in float32, but where a few terms meet in a place that an index names: they are added there as they come.
+ */
+static double
+sum_in_line(const msp_evidence *e)
+{
+    enum { FEW = 64 };
+    static const char *const meet[] = {"index_add", "scatter_add", "index_put"}, *const met[] = {"index_select",
+                                                                                                 "gather",
+                                                                                                 "embedding",
+                                                                                                 "getitem",
+                                                                                                 "embedding_bag",
+                                                                                                 "take"};
+    msp_str op = msp_verdict_operation(msp_evidence_name(e));
+    bool in_place = e->nature.backward ? MSP_STR_IS_ONE_OF(op, met) : MSP_STR_IS_ONE_OF(op, meet);
+    double terms = e->dtype == MSP_F32 ? e->terms : in_place ? fmin(e->terms, FEW) : 0;
+
+    return e->nature.cls == MSP_CALL_VECTOR && terms > 1 ? 0.4 * sqrt(terms / 2) : 0;
+}
+
 /* Root mean square that is allowed, in unit roundoffs. */
 static double
 allowed_of(const msp_evidence *e, const msp_ordinary *o)
 {
-    double bench = e->local[1]->rms / msp_local_roundoff(e->dtype);
-    double allowed = sqrt(bench * bench + e->noise * e->noise + o->floor * o->floor + e->kept * e->kept);
+    double bench = e->local[1]->rms / msp_local_roundoff(e->dtype), line = sum_in_line(e);
+    double allowed = sqrt(bench * bench + e->noise * e->noise + o->floor * o->floor + e->kept * e->kept + line * line);
 
     return e->nature.family == MSP_FAMILY_RECURRENT ? RECURRENT * allowed : allowed;
 }
@@ -46,6 +68,13 @@ growth_of_extremes(int64_t n)
     return n <= 1000 ? 1 : sqrt(log((double)n) / log(1000));
 }
 
+/* Whether the result has the type that it is judged by: steps of it mean something. */
+static bool
+is_rounded_to_type(const msp_evidence *e)
+{
+    return e->local[0]->dtype == e->dtype;
+}
+
 /* Truncation in 16-bit types shows as a bias of half a unit in the last place. */
 static bool
 is_biased(const msp_evidence *e)
@@ -53,8 +82,8 @@ is_biased(const msp_evidence *e)
     const msp_local *a = e->local[0], *b = e->local[1];
     double error = fmax(a->spread, 0.05) / sqrt((double)a->biased);
 
-    return e->dtype != MSP_F32 && e->dtype != MSP_F64 && a->biased >= 24 && fabs(a->bias) > 0.3 &&
-           fabs(a->bias) > 8 * error && fabs(b->bias) < 0.15;
+    return is_rounded_to_type(e) && e->dtype != MSP_F32 && e->dtype != MSP_F64 && a->biased >= 24 &&
+           fabs(a->bias) > 0.3 && fabs(a->bias) > 8 * error && fabs(b->bias) < 0.15;
 }
 
 /*
@@ -69,25 +98,27 @@ judge_rounding(msp_evidence *e)
     double n = (double)a->count, u = msp_local_roundoff(e->dtype), slope = fabs(a->slope) / u;
     double share = msp_evidence_share(b), more = msp_evidence_share(a) - share;
 
-    if (e->dtype == MSP_F32 || e->dtype == MSP_F64 || a->count < 64)
+    if (e->dtype == MSP_F32 || e->dtype == MSP_F64 || a->count < 64 || !is_rounded_to_type(e))
         return;
     if (e->peer_share >= 0 && more > 0.04 && more > share && a->differ - b->differ > 20 &&
         more > 4 * e->peer_share + 0.01)
         raise_alarm(e, 1.2, MSP_SIGN_UNLIKE);
-    if (e->peer_slope >= 0 && !e->nature.backward && slope > 0.2 && slope > 2.5 * fabs(b->slope) / u &&
+    if (e->peer_slope >= 0 && !e->nature.backward && !e->casts && slope > 0.2 && slope > 2.5 * fabs(b->slope) / u &&
         slope > 2.5 * e->peer_slope && slope * sqrt(n) / 0.3 > 30)
         raise_alarm(e, LIKELY, MSP_SIGN_FACTOR);
     if (a->max > 4 * u && b->max < 1.5 * u && (double)a->differ < 0.01 * n && (double)b->differ < 0.01 * n)
         raise_alarm(e, LIKELY, MSP_SIGN_ELEMENT);
 }
 
+/* A call that takes or gives 16 bits may compute in them, whatever the type of this result. */
 static void
-judge_bench(msp_evidence *e, const msp_ordinary *o)
+judge_bench(msp_evidence *e)
 {
-    double u = msp_local_roundoff(e->dtype), own = e->local[0]->rms / u, bench = e->local[1]->rms / u;
-    double most = BENCH_OFF * o->limit * sqrt(o->cap * o->cap + o->floor * o->floor);
+    msp_ordinary o = msp_ordinary_of(e->nature.cls, e->coarsest);
+    double u = msp_local_roundoff(e->coarsest), own = e->local[0]->rms / u, bench = e->local[1]->rms / u;
+    double most = BENCH_OFF * o.limit * sqrt(o.cap * o.cap + o.floor * o.floor);
 
-    if (e->nature.backward && e->nature.cls == MSP_CALL_VECTOR && (e->dtype == MSP_BF16 || e->dtype == MSP_F16))
+    if (e->nature.backward && e->nature.cls == MSP_CALL_VECTOR && (e->coarsest == MSP_BF16 || e->coarsest == MSP_F16))
         most *= BENCH_SUMS;
     if (e->one_type && !msp_evidence_is_alone(e) && bench > most && own < bench / 3)
         raise_alarm(e, bench / most, MSP_SIGN_BENCH);
@@ -111,7 +142,7 @@ judge_error(msp_evidence *e)
     if (e->nature.rounds_once && e->one_type && a->count >= 32 && b->differ == 0 && a->differ > 0)
         raise_alarm(e, MSP_VERDICT_CERTAIN, MSP_SIGN_ROUNDING);
     judge_rounding(e);
-    judge_bench(e, &o);
+    judge_bench(e);
 }
 
 /* A choice among values that are one but for their last bits: which is meant is the device's affair. */
@@ -213,20 +244,32 @@ msp_evidence_worst_gradients(double *out, const msp_evidence_list *list)
 }
 
 /*
- * What goes wrong in a forward call shows in its gradients, too, which are computed from what it has kept, and there it
- * may be clearer. A loss is one number, in which little can be seen: it is named where that number is remarkable.
+ * A loss is one number, in which little can be seen: it is remarkable below its limit already, where it is further off
+ * than rounding it correctly leaves, and than the bench's.
  */
+static bool
+is_remarkable(const msp_evidence *e)
+{
+    enum { FEW = 32 };
+    double own = e->local[0]->rms;
+
+    if (e->local[0]->count > FEW)
+        return e->ratio > 1;
+    return e->ratio > 0.4 && own > msp_local_roundoff(e->dtype) && own > 1.5 * e->local[1]->rms;
+}
+
+/* What goes wrong in a forward call shows in its gradients, too, which are computed from what it has kept, and there it
+ * may be clearer. */
 static void
 blame_forward(msp_evidence_list *list, const double *gradients)
 {
-    enum { FEW = 32 };
 
     for (size_t i = 0; i < list->count; i++) {
         msp_evidence *e = &list->items[i];
         double worst;
 
         if (!msp_evidence_replayed(e) || e->nature.backward || e->not_judged != NULL || e->name_len < 8 ||
-            !(e->ratio > (e->local[0]->count > FEW ? 1 : 0.4)))
+            !is_remarkable(e))
             continue;
         worst = gradients[i];
         if (worst <= 1 || worst <= e->ratio)

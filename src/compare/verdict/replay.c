@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "compare/verdict/ordinary.h"
 #include "core/file.h"
 
 /* "Functional.relu.0" of "Functional.relu.0.forward"; empty for what is no call of a function. */
@@ -213,6 +214,22 @@ is_chance(msp_str reason)
            msp_str_starts(reason, MSP_STR("its result is memory"));
 }
 
+/*
+ * A result may have a finer type than its call computes in. Gradients of products are computed in the type of what came
+ * in, and so are handed to weights of float32; of other calls the bench tells: where it is further off than any device
+ * is in the result's type, the coarser type is the measure.
+ */
+static void
+find_type(msp_evidence *e)
+{
+    double u = msp_local_roundoff(e->dtype);
+    bool product = e->nature.backward && msp_verdict_class(msp_evidence_name(e)) == MSP_CALL_MATMUL;
+    double most = u * msp_ordinary_of(MSP_CALL_VECTOR, e->dtype).cap;
+
+    if (e->nature.cls != MSP_CALL_MOVE && msp_local_roundoff(e->coarsest) > u && (product || e->local[1]->rms > most))
+        e->dtype = e->coarsest;
+}
+
 static void
 take_measured(msp_evidence *e, const msp_measured *r)
 {
@@ -221,6 +238,7 @@ take_measured(msp_evidence *e, const msp_measured *r)
     e->local[0] = &r->side[0];
     e->local[1] = &r->side[1];
     e->inherited = r->inherited;
+    find_type(e);
     e->not_judged = NULL; /* statistics could not tell, or chance was read off the result */
 }
 

@@ -177,6 +177,62 @@ coarser_type(msp_dtype a, msp_dtype b)
     return is_float(a) && is_float(b) && b > a ? b : a;
 }
 
+/* What the tensors of a call and of its forward call (may be NULL) tell about how it may round: the coarsest type among
+ * them, in which a part of a mixed computation is done, the finest that goes in, and the most elements that do. */
+static void
+note_company(msp_dtype *coarsest, msp_dtype *finest, int64_t *taken, const msp_evidence_source *src,
+             const msp_row_api *api, const msp_row_api *forward)
+{
+    const msp_row_api *both[] = {api, forward};
+    const msp_rows *npu = src->npu;
+
+    *coarsest = MSP_F64;
+    *finest = MSP_DTYPE_NONE;
+    *taken = 0;
+    for (size_t k = 0; k < 2 && both[k] != NULL; k++)
+        for (size_t i = both[k]->first; i < both[k]->first + both[k]->count; i++) {
+            const msp_row *r = &npu->rows[i], *b = partner_of(src, i);
+
+            if (r->plain || !is_float(npu->texts[r->dtype].dtype))
+                continue;
+            *coarsest = coarser_type(*coarsest, npu->texts[r->dtype].dtype);
+            if (b != NULL)
+                *coarsest = coarser_type(*coarsest, src->bench->texts[b->dtype].dtype);
+            if (r->state < STATE_OUTPUT && (*finest == MSP_DTYPE_NONE || npu->texts[r->dtype].dtype < *finest))
+                *finest = npu->texts[r->dtype].dtype;
+            if (r->state < STATE_OUTPUT && npu->texts[r->shape].numel > *taken)
+                *taken = npu->texts[r->shape].numel;
+        }
+}
+
+/* Elements of the nth floating-point tensor that goes into a call, 0: there is none. */
+static double
+elements_taken(const msp_rows *npu, const msp_row_api *api, size_t nth)
+{
+    for (size_t i = api->first; i < api->first + api->count; i++) {
+        const msp_row *r = &npu->rows[i];
+
+        if (r->state < STATE_OUTPUT && !r->plain && is_float(npu->texts[r->dtype].dtype) && nth-- == 0)
+            return (double)npu->texts[r->shape].numel;
+    }
+    return 0;
+}
+
+/* About how many terms each element of a product sums up: (m, k) by (k, n) gives (m, n), and a gradient is the product
+ * of what came in with the other operand. 0: not known. */
+static double
+product_length(const msp_rows *npu, const msp_row_api *api, const msp_row_api *forward, const msp_evidence *e)
+{
+    bool second = msp_str_ends(e->at, MSP_STR(".1"));
+    double a, b;
+
+    if (e->nature.cls != MSP_CALL_MATMUL || e->n <= 0 || (e->nature.backward && forward == NULL))
+        return 0;
+    a = elements_taken(npu, api, 0);
+    b = e->nature.backward ? elements_taken(npu, forward, second ? 0 : 1) : elements_taken(npu, api, 1);
+    return sqrt(a * b / (double)e->n);
+}
+
 /* The largest norm among what a call took, on the bench. */
 static double
 inputs_norm(const msp_evidence_source *src, const msp_row_api *api)
@@ -423,7 +479,10 @@ collect_evidence(msp_evidence_list *out, const msp_evidence_source *src, const m
         const msp_flip *flip = flip_of(src, api, &next_flip);
         const char *flipped = takes_flipped(src, forward != NULL ? forward : api, &unknown);
         uint32_t slot = 0;
+        msp_dtype coarsest, finest;
+        int64_t taken;
 
+        note_company(&coarsest, &finest, &taken, src, api, forward);
         note_doubtful(&unknown, src, api, in);
         for (size_t i = api->first; i < api->first + api->count; i++) {
             msp_evidence *e = &out->items[out->count];
@@ -439,6 +498,12 @@ collect_evidence(msp_evidence_list *out, const msp_evidence_source *src, const m
             e->at = result_of(src->npu, &src->npu->rows[i]);
             e->nature = msp_verdict_nature(api->name, e->at);
             fill_evidence(e, src, i, norm_in);
+            e->coarsest = coarser_type(e->dtype, coarsest);
+            e->casts = is_float(finest) && coarser_type(finest, e->dtype) != finest;
+            e->norm_in = norm_in;
+            e->half_known = e->nature.backward && forward == NULL && msp_str_ends(api->name, MSP_STR(".backward"));
+            e->terms = e->n > 0 ? (double)taken / (double)e->n : 0;
+            e->length = product_length(src->npu, api, forward, e);
             e->flip = flip;
             e->chose = is_discrete(src->npu, &src->npu->rows[i]);
             judge_choice(e);

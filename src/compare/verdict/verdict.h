@@ -88,6 +88,9 @@ typedef struct msp_seen {
     double law_off; /* that distance, relative to the norm */
     bool holds;     /* the law holds, and more sharply than the result differs: only the order of elements is left */
     uint32_t maker; /* the call that made what it took; MSP_NO_CALL: not known */
+    double gain;    /* times the relative noise that it takes: where terms cancel, or near a pole; 0 and 1: as it is */
+    double turned;  /* noise of its result, relative, where that follows from the absolute noise of what it took */
+    bool corner;    /* a gradient near a corner or a tie, which takes another way altogether */
 } msp_seen;
 
 /* One result of one call. Differences and errors are relative to the result's own scale. */
@@ -99,12 +102,18 @@ typedef struct msp_evidence {
     size_t row;          /* of the NPU side */
     msp_call_nature nature;
     msp_dtype dtype, types[2]; /* the coarser of both sides; each side's */
+    msp_dtype coarsest;        /* of what the call and its forward call took and gave */
     int64_t n;                 /* elements, -1: unknown */
+    double length;             /* of a product: about how many terms an element sums up; 0: not known */
+    double norm_in;            /* the largest norm among what the call, or a parameter's module, took */
+    double terms;              /* elements that go in for each that comes out, where a sum may be taken over them */
     double diff_in;            /* largest difference among what the call took */
     double diff_out;           /* of the result between the runs */
     bool tensors;              /* diff_out was measured on elements, not on statistics */
     bool nonfinite;            /* NaN or inf on one side only */
     bool one_type;             /* both sides have the same element type */
+    bool casts;                /* it takes a finer type than it gives: autocast rounds that first */
+    bool half_known;           /* a gradient whose forward call was not recorded: part of what it depends on */
     const char *not_judged;    /* why; borrowed, NULL: judged */
     msp_seen seen;
 
@@ -243,6 +252,15 @@ static inline msp_str
 msp_evidence_name(const msp_evidence *e)
 {
     return (msp_str){e->name, e->name_len};
+}
+
+/* A whole module, whatever it calls inside. */
+static inline bool
+msp_evidence_is_module(const msp_evidence *e)
+{
+    msp_str name = msp_evidence_name(e);
+
+    return msp_str_starts(name, MSP_STR("Module.")) || msp_str_starts(name, MSP_STR("Cell."));
 }
 
 /* How many of the elements are not correctly rounded. Zeros, of which gradients may have many, are no elements here. */

@@ -22,6 +22,7 @@ make_run(msp_evidence items[CALLS], double in, double diff)
                                   .bench = {names[i], strlen(names[i])},
                                   .at = MSP_STR("output.0"),
                                   .dtype = MSP_F32,
+                                  .coarsest = MSP_F32,
                                   .n = 100,
                                   .diff_in = in,
                                   .diff_out = diff,
@@ -38,6 +39,20 @@ classes_follow_the_name(void **state)
     assert_int_equal(msp_verdict_class(MSP_STR("Torch.mm.3.backward")), MSP_CALL_MATMUL);
     assert_int_equal(msp_verdict_class(MSP_STR("Torch.cat.0.forward")), MSP_CALL_MOVE);
     assert_int_equal(msp_verdict_class(MSP_STR("Functional.softmax.0.forward")), MSP_CALL_VECTOR);
+}
+
+static void
+what_an_operand_is_added_to_a_product_is_no_product(void **state)
+{
+    (void)state;
+    assert_int_equal(msp_verdict_nature(MSP_STR("Torch.baddbmm.0.backward"), MSP_STR("output.0")).cls, MSP_CALL_VECTOR);
+    assert_int_equal(msp_verdict_nature(MSP_STR("Torch.baddbmm.0.backward"), MSP_STR("output.2")).cls, MSP_CALL_MATMUL);
+    assert_int_equal(msp_verdict_nature(MSP_STR("Functional.linear.0.backward"), MSP_STR("output.2")).cls,
+                     MSP_CALL_VECTOR);
+    assert_int_equal(msp_verdict_nature(MSP_STR("Functional.bilinear.0.backward"), MSP_STR("output.2")).cls,
+                     MSP_CALL_MATMUL);
+    assert_int_equal(msp_verdict_nature(MSP_STR("Functional.bilinear.0.backward"), MSP_STR("output.3")).cls,
+                     MSP_CALL_VECTOR);
 }
 
 static void
@@ -280,6 +295,48 @@ a_gradient_computed_from_the_result_has_its_error_too(void **state)
     msp_verdict_release(&v);
 }
 
+/* Four thousand terms added one after the other leave more than a few roundoffs. */
+static void
+a_long_sum_may_be_added_up_in_any_order(void **state)
+{
+    const double u = msp_local_roundoff(MSP_F32);
+    msp_evidence items[CALLS];
+    msp_evidence_list list = make_functions(items, "Functional.gelu.0.forward", "Functional.linear.0.backward");
+    msp_pair_verdict v;
+
+    (void)state;
+    items[1].nature = msp_verdict_nature(MSP_STR("Functional.linear.0.backward"), MSP_STR("output.2"));
+    locals[1][0].rms = 25 * u;
+    assert_int_equal(msp_verdict_rank(&v, &list, NULL), MSP_OK);
+    assert_int_equal(v.nsuspects, 1);
+    msp_verdict_release(&v);
+    items[1].terms = 4000;
+    assert_int_equal(msp_verdict_rank(&v, &list, NULL), MSP_OK);
+    assert_int_equal(v.nsuspects, 0);
+    msp_verdict_release(&v);
+}
+
+/* A gradient of a float32 weight, from a call that computes in bfloat16: a bench that does so, too, is not wrong. */
+static void
+a_bench_that_computes_in_16_bits_is_right_where_the_call_takes_them(void **state)
+{
+    msp_evidence items[CALLS];
+    msp_evidence_list list = make_functions(items, "Functional.gelu.0.forward", "Functional.layer_norm.0.backward");
+    msp_pair_verdict v;
+
+    (void)state;
+    locals[1][0].rms = locals[1][0].max = 0;
+    locals[1][1].rms = 3e-3;
+    assert_int_equal(msp_verdict_rank(&v, &list, NULL), MSP_OK);
+    assert_int_equal(v.nsuspects, 1);
+    assert_non_null(strstr(v.sentence, "it is the bench that is wrong"));
+    msp_verdict_release(&v);
+    items[1].coarsest = MSP_BF16;
+    assert_int_equal(msp_verdict_rank(&v, &list, NULL), MSP_OK);
+    assert_int_equal(v.nsuspects, 0);
+    msp_verdict_release(&v);
+}
+
 /* A device that rounds on the way does so in all calls; where most of a gradient is zero, few elements show it. */
 static void
 zeros_are_no_elements_that_are_rounded_well(void **state)
@@ -291,7 +348,7 @@ zeros_are_no_elements_that_are_rounded_well(void **state)
 
     (void)state;
     for (int i = 0; i < CALLS; i++) {
-        items[i].dtype = MSP_BF16;
+        items[i].dtype = items[i].coarsest = MSP_BF16;
         items[i].n = 1000;
         for (int side = 0; side < 2; side++) {
             bool rounds = i < 2 && side == 0;
@@ -347,6 +404,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(classes_follow_the_name),
+        TEST(what_an_operand_is_added_to_a_product_is_no_product),
         TEST(equal_runs_are_identical),
         TEST(a_device_that_rounds_every_product_to_11_bits_is_no_alarm),
         TEST(one_product_that_adds_more_than_the_others_is_named),
@@ -358,6 +416,8 @@ main(void)
         TEST(what_a_call_inherits_is_not_its_fault),
         TEST(a_copy_that_is_not_exact_is_named),
         TEST(a_gradient_computed_from_the_result_has_its_error_too),
+        TEST(a_long_sum_may_be_added_up_in_any_order),
+        TEST(a_bench_that_computes_in_16_bits_is_right_where_the_call_takes_them),
         TEST(zeros_are_no_elements_that_are_rounded_well),
         TEST(weights_that_differ_go_before_the_calls_that_take_them),
     };
