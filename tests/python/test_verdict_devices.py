@@ -115,7 +115,7 @@ d.stop(); d.step()
 
 
 TENSOR = {"task": "tensor"}
-RUNS = [("tiny", "flush", TENSOR)]
+RUNS = [("tiny", "flush", TENSOR), ("part", "tf32", TENSOR)]
 
 
 @pytest.fixture(scope="module")
@@ -146,4 +146,9 @@ def judge(dumps, tmp_path):
 
 def test_a_device_that_flushes_subnormal_numbers_still_rounds_as_it_must(judge):
     v = judge("tiny", "flush", TENSOR)
+    assert v["kind"] == "within rounding" and v["suspects"] == [], v["sentence"]
+
+
+def test_a_part_of_a_result_is_no_weight(judge):
+    v = judge("part", "tf32", TENSOR)
     assert v["kind"] == "within rounding" and v["suspects"] == [], v["sentence"]

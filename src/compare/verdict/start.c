@@ -19,6 +19,12 @@
 /* So far apart, relative to its norm, is half of everything: other weights altogether. */
 #define FAR_APART 0.02
 
+/* A result that differs between the runs. */
+typedef struct given {
+    uint32_t row;
+    double diff;
+} given;
+
 typedef struct finder {
     const msp_evidence_source *src;
     msp_map given; /* values that calls have given or taken already */
@@ -27,7 +33,11 @@ typedef struct finder {
     msp_start *items;
     double *least; /* for each: a difference below this is none */
     size_t count;
+    uint32_t *rows;         /* for each: where it stands */
+    given *given_differing; /* in the order of the run */
+    size_t ngiven;
     bool differs; /* some row before this one differs */
+    double unit;  /* the largest roundoff of what is computed with */
     bool failed;
 } finder;
 
@@ -78,6 +88,9 @@ take_input(finder *f, size_t row, uint32_t call)
     const msp_row *r = &npu->rows[row];
     double u = msp_local_roundoff(npu->texts[r->dtype].dtype), diff = msp_evidence_difference(f->src, row);
     uint32_t partner = f->src->match->bench[row];
+    bool weights = r->state == STATE_PARAMETERS || r->requires_grad == FLAG_TRUE;
+    /* what a call works on and a gradient goes through was computed: by calls that were not recorded */
+    bool computed = weights && r->state != STATE_PARAMETERS && msp_str_ends(msp_row_name(r), MSP_STR(".input.0"));
 
     if (partner == MATCH_NONE || u == 0 || isnan(diff) || npu->texts[r->shape].numel < 1 || is_known(f, r) ||
         !is_outside(f, r))
@@ -87,8 +100,30 @@ take_input(finder *f, size_t row, uint32_t call)
                                      .bench = f->src->bench->apis[f->src->bench->rows[partner].api].name,
                                      .at = place_of(npu, r),
                                      .diff = diff,
-                                     .weights = r->state == STATE_PARAMETERS || r->requires_grad == FLAG_TRUE};
-    f->least[f->count++] = u < 0x1p-20 ? 64 * u : 2 * u;
+                                     .weights = weights && !computed};
+    f->rows[f->count] = (uint32_t)row;
+    f->least[f->count++] = fmax(computed ? APART_ALONE : 0, u < 0x1p-20 ? 64 * u : 2 * u);
+}
+
+/* Weights of float32 that began at zero are what gradients have made of them: apart by what these are rounded by. */
+static void
+widen_limits(finder *f)
+{
+    for (size_t i = 0; i < f->count; i++)
+        f->least[i] = fmax(f->least[i], 2 * f->unit);
+}
+
+static void
+note_result(finder *f, size_t row)
+{
+    const msp_rows *npu = f->src->npu;
+    double unit = msp_local_roundoff(npu->texts[npu->rows[row].dtype].dtype);
+    double diff = msp_evidence_difference(f->src, row);
+
+    (void)is_known(f, &npu->rows[row]);
+    f->unit = fmax(f->unit, unit);
+    if (diff > 0)
+        f->given_differing[f->ngiven++] = (given){(uint32_t)row, diff};
 }
 
 static void
@@ -105,7 +140,7 @@ walk_calls(finder *f)
             if (npu->rows[i].state == STATE_INPUT || npu->rows[i].state == STATE_PARAMETERS)
                 take_input(f, i, (uint32_t)a);
             else
-                (void)is_known(f, &npu->rows[i]);
+                note_result(f, i);
             f->differs = f->differs || msp_evidence_difference(f->src, i) > 0;
         }
     }
@@ -144,6 +179,41 @@ limit_of_likes(const finder *f, const msp_start *s, double common, double *room)
     return fmax(common > 0 ? APART : 0, UNLIKE * room[n / 2]);
 }
 
+/* Nothing in its statistics speaks against it that part is one of whole. */
+static bool
+may_be_part(const msp_rows *npu, const msp_row *part, const msp_row *whole)
+{
+    double p[MSP_NSTATS], w[MSP_NSTATS];
+
+    if (part->dtype != whole->dtype || npu->texts[part->shape].numel > npu->texts[whole->shape].numel)
+        return false;
+    for (int i = 0; i < MSP_NSTATS; i++)
+        if (!msp_val_number(&part->stats[i], &p[i]) || !msp_val_number(&whole->stats[i], &w[i]))
+            return false;
+    return p[MSP_STAT_MAX] <= w[MSP_STAT_MAX] && p[MSP_STAT_MIN] >= w[MSP_STAT_MIN] &&
+           p[MSP_STAT_NORM] <= w[MSP_STAT_NORM] * (1 + 1e-6);
+}
+
+/*
+ * What stands where weights may stand can be a part of something computed, taken by an index that nobody recorded: then
+ * it differs as what it is a part of does.
+ */
+static bool
+may_be_computed(const finder *f, size_t at)
+{
+    enum { AS_MUCH = 8 };
+    const msp_rows *npu = f->src->npu;
+    const msp_row *part = &npu->rows[f->rows[at]];
+
+    if (part->state == STATE_PARAMETERS)
+        return false;
+    for (size_t i = 0; i < f->ngiven && f->given_differing[i].row < f->rows[at]; i++)
+        if (f->items[at].diff < AS_MUCH * f->given_differing[i].diff &&
+            may_be_part(npu, part, &npu->rows[f->given_differing[i].row]))
+            return true;
+    return false;
+}
+
 /* Keeps those that stand out, or all that are far apart where half of them are. */
 static bool
 keep_outstanding(finder *f)
@@ -164,7 +234,7 @@ keep_outstanding(finder *f)
             limits[i] = fmax(limits[i], limit_of_likes(f, &f->items[i], common, sorted));
     }
     for (size_t i = 0; i < f->count; i++) {
-        if (!(f->items[i].diff > limits[i]))
+        if (!(f->items[i].diff > limits[i]) || may_be_computed(f, i))
             continue;
         f->items[kept] = f->items[i];
         f->items[kept++].others = middle > FAR_APART ? 0 : common;
@@ -182,15 +252,20 @@ msp_evidence_find_start(msp_evidence_list *list, const msp_evidence_source *src,
 
     f.items = msp_alloc_zero(src->npu->count + 1, sizeof(*f.items));
     f.least = msp_alloc_zero(src->npu->count + 1, sizeof(*f.least));
-    ok = f.items != NULL && f.least != NULL;
+    f.rows = msp_alloc_zero(src->npu->count + 1, sizeof(*f.rows));
+    f.given_differing = msp_alloc_zero(src->npu->count + 1, sizeof(*f.given_differing));
+    ok = f.items != NULL && f.least != NULL && f.rows != NULL && f.given_differing != NULL;
     if (ok) {
         walk_calls(&f);
+        widen_limits(&f);
         ok = !f.failed && !f.scratch.failed && keep_outstanding(&f);
     }
     msp_map_release(&f.given);
     msp_arena_release(&f.keys);
     msp_buf_release(&f.scratch);
     msp_free(f.least);
+    msp_free(f.rows);
+    msp_free(f.given_differing);
     if (!ok) {
         msp_free(f.items);
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
