@@ -114,8 +114,12 @@ d.stop(); d.step()
 '''
 
 
-TENSOR = {"task": "tensor"}
-RUNS = [("tiny", "flush", TENSOR), ("part", "tf32", TENSOR)]
+TENSOR, STATISTICS = {"task": "tensor"}, {"task": "statistics"}
+HEALTHY = [("mixed", "exact"), ("attend", "tf32"), ("part", "tf32"), ("poles", "rough"), ("batched", "tf32")]
+L0, MIX = {"level": "L0"}, {"level": "mix"}
+LISTED, GRADIENTS = {"tensor": {"list": ["tanh"]}}, {"tensor": {"data_mode": ["backward"]}}
+RUNS = ([(m, d, t) for m, d in HEALTHY for t in (TENSOR, STATISTICS)] + [("tiny", "flush", TENSOR), ("attend", "mask", TENSOR), ("attend", "scaled", MIX)]
+        + [("attend", "tf32", c) for c in (L0, MIX, LISTED, GRADIENTS)])
 
 
 @pytest.fixture(scope="module")
@@ -144,11 +148,38 @@ def judge(dumps, tmp_path):
     return run
 
 
+WAYS = {"replay": (TENSOR,), "tensors": (TENSOR, "--no-replay"), "statistics": (STATISTICS,)}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("model,device", HEALTHY)
+def test_a_healthy_device_is_no_alarm(judge, model, device, way):
+    v = judge(model, device, *WAYS[way])
+    assert v["kind"] == "within rounding" and v["suspects"] == [], v["sentence"]
+
+
 def test_a_device_that_flushes_subnormal_numbers_still_rounds_as_it_must(judge):
     v = judge("tiny", "flush", TENSOR)
     assert v["kind"] == "within rounding" and v["suspects"] == [], v["sentence"]
 
 
-def test_a_part_of_a_result_is_no_weight(judge):
-    v = judge("part", "tf32", TENSOR)
+def test_a_mask_of_infinities_hides_no_difference(judge):
+    v = judge("attend", "mask", TENSOR)
+    assert [s["api"] for s in v["suspects"]][:1] == ["Tensor.masked_fill.0.forward"], v["sentence"]
+
+
+@pytest.mark.parametrize("config", [L0, MIX], ids=["L0", "mix"])
+def test_modules_add_the_noise_of_the_products_inside(judge, config):
+    v = judge("attend", "tf32", config)
+    assert v["kind"] == "within rounding" and v["suspects"] == [], v["sentence"]
+
+
+def test_a_function_is_named_before_the_module_around_it(judge):
+    v = judge("attend", "scaled", MIX)
+    assert v["suspects"][0]["api"] == "Torch.tanh.0.forward", v["sentence"]
+
+
+@pytest.mark.parametrize("config", [LISTED, GRADIENTS], ids=["one API", "gradients"])
+def test_what_a_filter_leaves_out_is_nobodys_fault(judge, config):
+    v = judge("attend", "tf32", config)
     assert v["kind"] == "within rounding" and v["suspects"] == [], v["sentence"]

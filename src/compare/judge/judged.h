@@ -42,6 +42,7 @@ typedef struct msp_judged {
     bool unreadable;          /* a tensor file could not be read */
     bool equal;               /* older tools: no element differs, also where NaN makes every metric NaN */
     const msp_row *cut;       /* whose file was cut short while it was read; NULL: no file was */
+    double norm;              /* real data: the larger norm, of what is finite on both sides */
     msp_verdict verdict;
     msp_row_colour colour;
     msp_buf message;  /* Err_message */

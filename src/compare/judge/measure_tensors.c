@@ -95,6 +95,7 @@ static void
 set_metrics(msp_judged *j, const msp_metrics *m, const msp_tensor *n, const msp_tensor *b)
 {
     set_cosine(j, m);
+    j->norm = sqrt(fmax(m->sq_n, m->sq_b));
     j->metric[METRIC_EUC_DIST] = (msp_num){NULL, m->euc_dist};
     set_max_errors(j, m->max_abs_err, shown_rel(m, n, b));
     j->metric[METRIC_ONE_THOUSANDTH] = (msp_num){NULL, round_as_shown((double)m->below_1e3 / (double)m->count)};

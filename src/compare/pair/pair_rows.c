@@ -222,7 +222,7 @@ keep_difference(msp_pair *p, const msp_judged *j, size_t row)
             p->diffs[row] = d->v != 0;
         return;
     }
-    norm = fmax(fabs(a), fabs(b));
+    norm = isfinite(a) && isfinite(b) ? fmax(fabs(a), fabs(b)) : j->norm; /* a mask of -inf hides no difference */
     p->diffs[row] = d->v == 0 ? 0 : norm > 0 ? d->v / norm : 1;
 }
 

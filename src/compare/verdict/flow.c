@@ -33,8 +33,12 @@ typedef struct flow {
 typedef struct taken {
     double noise, absolute; /* of an element, relative to its tensor's largest, and as it is */
     double from_forward;    /* the latter, of what the forward call of a backward call took */
+    double least;     /* smallest magnitude in what the call, or its forward call, took last; 0: it has any sign */
+    double spread;    /* of the forward call's first tensor: norm of what is left without its mean */
+    double forward_n; /* its elements; 0: there is none */
     double big;
     double norm, n; /* of its first tensor: of a backward call the gradient that comes in */
+    double turned;  /* relative noise that the function makes of the absolute one of what it takes */
     bool broken, chosen;
     uint32_t first, latest; /* who made its first tensor, and who made the one made last */
 } taken;
@@ -75,12 +79,13 @@ is_norm(msp_str op)
     return MSP_STR_IS_ONE_OF(op, list);
 }
 
-/* A relative error of the result is an absolute one of the input. */
+/* A relative error of the result is an absolute one of the input: also of an angle, whose result is one at most. */
 static bool
 is_exponential(msp_str op)
 {
-    static const char *const list[] = {"softmax",       "log_softmax", "logsumexp", "exp",
-                                       "cross_entropy", "sigmoid",     "exp2",      "expm1"};
+    static const char *const list[] = {"softmax", "log_softmax", "logsumexp",   "exp", "cross_entropy",
+                                       "sigmoid", "exp2",        "expm1",       "sin", "cos",
+                                       "polar",   "tan",         "logcumsumexp"};
 
     return MSP_STR_IS_ONE_OF(op, list);
 }
@@ -89,7 +94,7 @@ is_exponential(msp_str op)
 static bool
 is_logarithmic(msp_str op)
 {
-    static const char *const list[] = {"log_softmax", "logsumexp", "cross_entropy", "nll_loss"};
+    static const char *const list[] = {"log_softmax", "logsumexp", "cross_entropy", "nll_loss", "logcumsumexp"};
 
     return MSP_STR_IS_ONE_OF(op, list);
 }
@@ -103,6 +108,18 @@ chooses_elements(msp_str op)
                                        "max_pool3d", "hardtanh",   "clamp",      "sort", "topk"};
 
     return MSP_STR_IS_ONE_OF(op, list);
+}
+
+/*
+ * Near zero these functions make much of little: by how much the relative noise of the largest element grows for the
+ * smallest, as a power of how much smaller that is. 0: another function.
+ */
+static double
+power_at_zero(msp_str op)
+{
+    static const char *const once[] = {"log", "log2", "log10", "div", "true_divide", "truediv", "reciprocal", "rsqrt"};
+
+    return MSP_STR_IS_ONE_OF(op, once) ? 1 : msp_str_eq(op, MSP_STR("sqrt")) ? 0.5 : 0;
 }
 
 static bool
@@ -197,6 +214,20 @@ later_call(uint32_t a, uint32_t b)
     return a == MSP_NO_CALL ? b : b == MSP_NO_CALL || a > b ? a : b;
 }
 
+/* Of the smallest element, where all have one sign; else 0. */
+static double
+least_magnitude(const msp_tensor_pair *t)
+{
+    double least = INFINITY;
+
+    for (int i = 0; i < 2; i++) {
+        double low = t->stats[i][MSP_STAT_MIN], high = t->stats[i][MSP_STAT_MAX];
+
+        least = fmin(least, low > 0 ? low : high < 0 ? -high : 0);
+    }
+    return isfinite(least) ? least : 0;
+}
+
 static void
 take_row(taken *in, flow *f, size_t row, bool forward)
 {
@@ -216,6 +247,14 @@ take_row(taken *in, flow *f, size_t row, bool forward)
     absolute = fmax(fmax(t.noise[MSP_STAT_MAX], t.noise[MSP_STAT_MIN]), t.differs ? t.unit / 2 : 0) * t.big;
     absolute = fmax(absolute, hidden);
     in->noise = fmax(in->noise, fmax(t.most, t.big > 0 ? hidden / t.big : 0));
+    if (input)
+        in->least = least_magnitude(&t);
+    if (forward && input && in->forward_n == 0) {
+        double mean = t.stats[0][MSP_STAT_MEAN];
+
+        in->forward_n = t.n;
+        in->spread = sqrt(fmax(0, t.norm * t.norm - t.n * mean * mean));
+    }
     if (forward && input)
         in->from_forward = fmax(in->from_forward, absolute);
     if (forward)
@@ -259,11 +298,21 @@ take_inputs(flow *f, const msp_row_api *api, msp_str op)
         take_row(&in, f, forward->first + i, true);
     absolute = forward != NULL ? in.from_forward : in.absolute;
     if (is_exponential(op))
-        in.noise = fmax(in.noise, fmin(absolute, 1));
+        in.turned = fmin(absolute, 1);
+    if (power_at_zero(op) > 0 && in.least > 0) /* the absolute noise, of the smallest element */
+        in.turned = fmin(pow(absolute / in.least, power_at_zero(op)), 1);
+    in.noise = fmax(in.noise, in.turned);
     return in;
 }
 
 /* ---- what it gives ----------------------------------------------------------------------------------------------- */
+
+/* Relative to what may have cancelled. */
+static double
+noise_of_logarithm(const taken *in, const msp_tensor_pair *t, msp_str op, bool backward)
+{
+    return !backward && is_logarithmic(op) && t->big > 0 ? (in->absolute + 4 * t->unit * in->big) / t->big : 0;
+}
 
 static double
 noise_of_result(const taken *in, const msp_tensor_pair *t, msp_str op, bool backward)
@@ -271,9 +320,7 @@ noise_of_result(const taken *in, const msp_tensor_pair *t, msp_str op, bool back
     if (backward &&
         chooses_elements(op)) /* a share of the elements, and of the energy, that is as large as the noise */
         return fmax(in->noise, fmin(sqrt(in->noise), 1));
-    if (!backward && is_logarithmic(op) && t->big > 0)
-        return fmax(in->noise, (in->absolute + 4 * t->unit * in->big) / t->big);
-    return in->noise;
+    return fmax(in->noise, noise_of_logarithm(in, t, op, backward));
 }
 
 /* Noise that the result keeps where its statistics do not show it. */
@@ -316,26 +363,34 @@ amplification(const taken *in, const msp_evidence *e, const msp_tensor_pair *t)
     enum { PART = 4, MOST = 1000 }; /* a few times that is within the limit */
     static const char *const centred[] = {"softmax", "log_softmax"};
     msp_str op = msp_verdict_operation(msp_evidence_name(e));
+    bool norm_gradient = e->nature.backward && is_norm(op) && t->n == in->forward_n && in->spread > 0;
+    double norm = in->norm;
     bool summed = e->nature.backward && e->nature.cls == MSP_CALL_VECTOR && t->n < in->n;
     bool cancels = e->nature.backward ? summed || MSP_STR_IS_ONE_OF(op, centred) : is_addition(op);
 
-    return cancels && t->norm > 0 ? fmin(fmax(in->norm / t->norm / PART, 1), MOST) : 1;
+    if (norm_gradient) /* divided by the deviation; then its mean and its part along the result are taken off */
+        norm *= sqrt(in->forward_n) / in->spread;
+    return (cancels || norm_gradient) && t->norm > 0 ? fmin(fmax(norm / t->norm / PART, 1), MOST) : 1;
 }
 
 static void
 see_result(flow *f, msp_evidence *e, const taken *in, double noise)
 {
     msp_tensor_pair t = msp_flow_pair(f->src, e->row);
+    msp_str op = msp_verdict_operation(msp_evidence_name(e));
 
     e->seen = (msp_seen){.known = t.known && t.number && !t.one_side && t.big > 0 && t.norm > 0,
                          .chosen = in->chosen || t.resized,
                          .broken = in->broken,
-                         .taken = noise * amplification(in, e, &t),
                          .big = t.big,
                          .norm = t.norm,
                          .law = -1,
-                         .normed = is_norm(msp_verdict_operation(msp_evidence_name(e))),
-                         .maker = in->latest};
+                         .normed = is_norm(op),
+                         .maker = in->latest,
+                         .gain = amplification(in, e, &t),
+                         .turned = fmax(in->turned, noise_of_logarithm(in, &t, op, e->nature.backward)),
+                         .corner = e->nature.backward && chooses_elements(op)};
+    e->seen.taken = noise * e->seen.gain;
     memcpy(e->seen.noise, t.noise, sizeof(t.noise));
     if (e->seen.chosen && !e->tensors && !e->nonfinite && e->not_judged == NULL)
         e->not_judged = "indices, masks or shapes that it took are others";

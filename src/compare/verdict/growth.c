@@ -15,6 +15,13 @@ type_index(msp_dtype t)
     return t == MSP_BF16 ? 3 : t == MSP_F16 ? 2 : t == MSP_F32 ? 1 : 0;
 }
 
+/* A call that takes or gives 16 bits may compute in them, whatever the type of a result; copies are exact. */
+static int
+computed_in(const msp_evidence *e)
+{
+    return type_index(e->nature.cls == MSP_CALL_MOVE ? e->dtype : e->coarsest);
+}
+
 static int
 compare_doubles(const void *a, const void *b)
 {
@@ -33,7 +40,7 @@ compare_doubles(const void *a, const void *b)
 /* Ordinary precisions, by class and type (float64, float32, float16, bfloat16). Matrix units of float32: 11 bits
  * (TF32) at the least. */
 static const double floors[MSP_CALL_NCLASSES][NTYPES] = {{0x1p-51, 0x1p-22, 0x1p-11, 0x1p-8},
-                                                         {0x1p-51, 0x1p-22, 0x1p-11, 0x1p-8},
+                                                         {0x1p-51, 0x1p-21, 0x1p-11, 0x1p-8},
                                                          {0x1p-53, 0x1p-24, 0x1p-12, 0x1p-9}};
 static const double caps[MSP_CALL_NCLASSES][NTYPES] = {{0x1p-48, 0x1p-11, 0x1p-10, 0x1p-7},
                                                        {0x1p-48, 0x1p-20, 0x1p-10, 0x1p-7},
@@ -68,7 +75,7 @@ class_noise(const msp_evidence_list *list, double *room, int cls, int type)
         const msp_evidence *e = &list->items[i];
 
         if (e->not_judged == NULL && is_by_distance(e) && !e->nonfinite && (int)e->nature.cls == cls &&
-            type_index(e->dtype) == type && grown_error(e) > least)
+            computed_in(e) == type && grown_error(e) > least)
             room[n++] = grown_error(e);
     }
     if (n < ENOUGH)
@@ -78,17 +85,41 @@ class_noise(const msp_evidence_list *list, double *room, int cls, int type)
     return sqrt(least * least + middle * middle);
 }
 
+/* A parameter's gradient is a sum over all that its module took, which may cancel: that of a key's bias does. */
+static double
+cancelled(const msp_evidence *e)
+{
+    enum { PART = 4 };
+    bool parameter = msp_str_find(msp_evidence_name(e), MSP_STR(".parameters_grad")) != NULL;
+
+    return parameter && e->seen.norm > 0 ? fmax(e->norm_in / e->seen.norm / PART, 1) : 1;
+}
+
+/* What the call took differs by, as far as its kind of function shows it. What was not recorded of it has gone through
+ * products. */
+static double
+felt_difference(const msp_evidence *e, double products)
+{
+    double in = fmax(e->diff_in * fmax(e->seen.gain, 1) * cancelled(e), fmin(e->seen.turned, 1));
+
+    in = e->half_known ? fmax(in, products) : in;
+
+    return e->seen.corner && in < 1 ? sqrt(in) : in;
+}
+
 /* By the difference between the runs alone. */
 static void
-judge_distance(msp_evidence *e, double noise)
+judge_distance(msp_evidence *e, double noise, double products)
 {
-    e->inherited = fmin(e->diff_out, GAIN * e->diff_in);
+    double in = felt_difference(e, products);
+
+    e->inherited = fmin(e->diff_out, GAIN * in);
     e->expected = e->steps > 1 ? noise * sqrt((double)e->steps) : noise;
     e->told = -1;
     if (!isfinite(e->diff_in)) /* what it took was broken already */
         e->times = 0;
     else
-        e->times = e->nonfinite ? INFINITY : e->diff_out / (GAIN * e->diff_in + e->expected);
+        e->times = e->nonfinite ? INFINITY : e->diff_out / (GAIN * in + e->expected);
     e->ratio = e->times / ALARM;
     if (e->ratio > 1)
         e->sign = e->nonfinite ? MSP_SIGN_NONFINITE : MSP_SIGN_GROWTH;
@@ -119,7 +150,7 @@ one_sided(const msp_evidence *e)
 {
     if (e->nature.cls == MSP_CALL_MATMUL)
         return 0.5;
-    return e->seen.normed && (e->dtype == MSP_BF16 || e->dtype == MSP_F16) ? 1 : 0.125;
+    return e->seen.normed && (e->coarsest == MSP_BF16 || e->coarsest == MSP_F16) ? 1 : 0.125;
 }
 
 /* The noise of products is measured; of functions and copies this is what ordinary devices do. */
@@ -144,7 +175,7 @@ product_noise(const msp_evidence_list *list, double *room, int type)
         const msp_evidence *e = &list->items[i];
         const double *s = e->seen.noise;
 
-        if (is_seen(e) && e->nature.cls == MSP_CALL_MATMUL && type_index(e->dtype) == type)
+        if (is_seen(e) && e->nature.cls == MSP_CALL_MATMUL && computed_in(e) == type)
             room[n++] = fmax(fmax(s[MSP_STAT_MAX], s[MSP_STAT_MIN]), s[MSP_STAT_NORM] / 3);
     }
     qsort(room, n, sizeof(*room), compare_doubles);
@@ -156,11 +187,10 @@ product_noise(const msp_evidence_list *list, double *room, int type)
 static double
 noise_of(const msp_evidence *e, const double products[NTYPES])
 {
-    int type = type_index(e->dtype);
-    msp_str name = msp_evidence_name(e);
-    bool module = msp_str_starts(name, MSP_STR("Module.")) || msp_str_starts(name, MSP_STR("Cell."));
+    int type = computed_in(e);
 
-    return e->nature.cls == MSP_CALL_MATMUL || module ? products[type] : ordinary[e->nature.cls][type];
+    return e->nature.cls == MSP_CALL_MATMUL || msp_evidence_is_module(e) ? products[type]
+                                                                         : ordinary[e->nature.cls][type];
 }
 
 static double
@@ -184,8 +214,8 @@ static void
 judge_statistics(msp_evidence *e, double noise, double products)
 {
     const msp_seen *s = &e->seen;
-    double least = s->taken > 0 && e->nature.cls == MSP_CALL_MOVE ? products : 0;
-    double base = fmax(s->taken, least) + noise, side = one_sided(e) * noise;
+    double least = e->half_known || (s->taken > 0 && e->nature.cls == MSP_CALL_MOVE) ? products : 0;
+    double base = (fmax(s->taken, least) + noise) * cancelled(e), side = one_sided(e) * noise;
 
     for (int i = 0; i < MSP_NSTATS; i++) {
         double times = limits[e->nature.backward][i], room = base;
@@ -339,7 +369,7 @@ largest_noise(const msp_evidence_list *list, const double products[NTYPES])
 
     for (size_t i = 0; i < list->count; i++)
         if (is_seen(&list->items[i]))
-            most = fmax(most, products[type_index(list->items[i].dtype)]);
+            most = fmax(most, products[computed_in(&list->items[i])]);
     return most;
 }
 
@@ -373,7 +403,8 @@ msp_verdict_judge_growth(msp_evidence_list *list, double noise[MSP_CALL_NCLASSES
         if (e->chose && e->flip != NULL)
             judge_choice(e);
         else if (is_by_distance(e) || e->nonfinite || e->seen.broken)
-            judge_distance(e, grown[e->nature.cls][type_index(e->dtype)]);
+            judge_distance(e, grown[msp_evidence_is_module(e) ? MSP_CALL_MATMUL : e->nature.cls][computed_in(e)],
+                           products[computed_in(e)]);
         else
             judge_statistics(e, noise_of(e, products), most);
     }

@@ -167,7 +167,9 @@ distance_from_law(double off[2], double *scale, law_kind law, const msp_evidence
              : law == LAW_ADD  ? sqrt(out.norm * out.norm + fmax(in.squares[0], in.squares[1]))
              : law == LAW_SUM  ? out.norm + in.first.norm
              : law == LAW_MEAN ? out.norm + in.first.norm * repeat
-                               : out.norm;
+             : law == LAW_ZERO && in.first.n == out.n
+                 ? out.norm + in.first.norm /* what is taken off has errors of its own size */
+                 : out.norm;
     *scale *= fmax(out.unit, in.unit);
     return isfinite(off[0]) && isfinite(off[1]);
 }

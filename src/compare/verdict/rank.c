@@ -38,12 +38,22 @@ is_clear(const candidate *c)
     return c->start != NULL || c->e->ratio > CLEAR;
 }
 
-/* Clear cases before doubtful ones, then the order of the run; what a call takes goes before what it gives. */
+/* Judged as a whole, where calls of functions are judged by themselves. */
+static bool
+is_whole(const candidate *c)
+{
+    return c->e != NULL && msp_evidence_is_module(c->e);
+}
+
+/* Clear cases before doubtful ones, functions before the modules around them, then the order of the run; what a call
+ * takes goes before what it gives. */
 static bool
 goes_before(const candidate *a, const candidate *b)
 {
     if (is_clear(a) != is_clear(b))
         return is_clear(a);
+    if (is_whole(a) != is_whole(b))
+        return is_whole(b);
     if (call_of(a) != call_of(b))
         return call_of(a) < call_of(b);
     if ((a->start != NULL) != (b->start != NULL))
