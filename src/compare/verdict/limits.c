@@ -51,8 +51,7 @@ sum_in_line(const msp_evidence *e)
     return e->nature.cls == MSP_CALL_VECTOR && terms > 1 ? 0.4 * sqrt(terms / 2) : 0;
 }
 
-/* 1 - 2 / (exp(2x) + 1), and tables of a fixed step: where the result is small, its error is a roundoff or two of one.
- */
+/* 1 - 2 / (exp(2x) + 1), and tables of a fixed step: a small result has an error of a roundoff or two of one. */
 static double
 roundoffs_of_one(const msp_evidence *e)
 {
