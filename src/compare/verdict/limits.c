@@ -51,12 +51,25 @@ sum_in_line(const msp_evidence *e)
     return e->nature.cls == MSP_CALL_VECTOR && terms > 1 ? 0.4 * sqrt(terms / 2) : 0;
 }
 
+/* 1 - 2 / (exp(2x) + 1), and tables of a fixed step: where the result is small, its error is a roundoff or two of one.
+ */
+static double
+roundoffs_of_one(const msp_evidence *e)
+{
+    static const char *const bounded[] = {"tanh", "sin", "cos", "erf"};
+    double scale = e->local[1]->scale_rms;
+    bool is_bounded = !e->nature.backward && MSP_STR_IS_ONE_OF(msp_verdict_operation(msp_evidence_name(e)), bounded);
+
+    return is_bounded && e->dtype == MSP_F32 && scale > 0 && scale < 1 ? fmin(4 / scale, 1000) : 0;
+}
+
 /* Root mean square that is allowed, in unit roundoffs. */
 static double
 allowed_of(const msp_evidence *e, const msp_ordinary *o)
 {
-    double bench = e->local[1]->rms / msp_local_roundoff(e->dtype), line = sum_in_line(e);
-    double allowed = sqrt(bench * bench + e->noise * e->noise + o->floor * o->floor + e->kept * e->kept + line * line);
+    double bench = e->local[1]->rms / msp_local_roundoff(e->dtype), line = sum_in_line(e), one = roundoffs_of_one(e);
+    double allowed =
+        sqrt(bench * bench + e->noise * e->noise + o->floor * o->floor + e->kept * e->kept + line * line + one * one);
 
     return e->nature.family == MSP_FAMILY_RECURRENT ? RECURRENT * allowed : allowed;
 }
