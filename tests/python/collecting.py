@@ -7,10 +7,13 @@ import functools
 import importlib
 import json
 import os
+import pathlib
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 
@@ -161,6 +164,31 @@ def ranks(folder, body, world=2, tool=True, limit=LIMIT, **config):
     for status, output, _ in done:
         assert status == 0, output
     return [Result(status, output, str(folder / "dump"), value) for status, output, value in done]
+
+
+def gloo_makes(**calls):
+    """name -> whether this torch's gloo makes that call; they are tried by one process alone."""
+    import torch.distributed as dist
+
+    def attempt():
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        made = {}
+        for name, call in calls.items():
+            try:
+                call()
+                made[name] = True
+            except RuntimeError:
+                made[name] = False
+        dist.destroy_process_group()
+        return made
+
+    folder = tempfile.mkdtemp()  # a TemporaryDirectory would go with the first process that ends
+    try:
+        status, output, made = in_process(pathlib.Path(folder), attempt)
+    finally:
+        shutil.rmtree(folder)
+    assert status == 0, output
+    return made
 
 
 def bare(folder, body):
