@@ -1,4 +1,6 @@
 """Small programs whose record by mindstudio-probe 8.3.3 is in tests/data/collect. c.start(model) and c.end() stand around what is recorded."""
+import inspect
+
 from collecting import torch
 
 import torch.nn as nn
@@ -234,8 +236,9 @@ def functional(c):
          F.embedding(i, R(5, 4, seed=5)), F.gelu(x), F.gelu(x, approximate="tanh"), F.silu(x), F.softplus(x), F.elu(x), F.log_softmax(x, -1), F.softmax(x, 1),
          F.mse_loss(x, x.detach() + 1), F.l1_loss(x, x.detach() - 1), F.smooth_l1_loss(x, x.detach() * 2), F.binary_cross_entropy_with_logits(x, torch.ones_like(x)),
          F.kl_div(F.log_softmax(x, -1), F.softmax(x.detach(), -1), reduction="batchmean"), F.nll_loss(F.log_softmax(x[0], -1), torch.tensor([0, 1, 2])),
-         F.scaled_dot_product_attention(x, x, x), F.scaled_dot_product_attention(x, x, x, is_causal=True), F.normalize(x), F.cosine_similarity(x, x + 1), F.one_hot(i, 5).float(),
-         F.unfold(img, 2), F.pixel_shuffle(R(1, 4, 2, 2), 2), F.grid_sample(img, torch.zeros(1, 2, 2, 2), align_corners=False), F.glu(x), F.hardtanh(x), F.rms_norm(x, (8,)),
+         *([F.scaled_dot_product_attention(x, x, x), F.scaled_dot_product_attention(x, x, x, is_causal=True)] if hasattr(F, "scaled_dot_product_attention") else []),
+         F.normalize(x), F.cosine_similarity(x, x + 1), F.one_hot(i, 5).float(),
+         F.unfold(img, 2), F.pixel_shuffle(R(1, 4, 2, 2), 2), F.grid_sample(img, torch.zeros(1, 2, 2, 2), align_corners=False), F.glu(x), F.hardtanh(x), *([F.rms_norm(x, (8,))] if hasattr(F, "rms_norm") else []),
          F.threshold(x, 0.1, 0), F.dropout(x, 0.5), F.dropout(x, 0.0), F.alpha_dropout(x, 0.3, True), F.linear(x, R(5, 8)), F.linear(x[0], R(5, 8), torch.ones(5)), F.bilinear(x[0], x[1], R(2, 8, 8)),
          F.pairwise_distance(x[0], x[1]), F.cosine_embedding_loss(x[0], x[1], torch.ones(3)), F.triplet_margin_loss(x[0], x[1], x[1] + 1), F.multi_head_attention_forward(
             x.permute(2, 0, 1).expand(8, 2, 3), x.permute(2, 0, 1), x.permute(2, 0, 1), 3, 1, R(9, 3), R(9), None, None, False, 0.0, R(3, 3), R(3))[0]]
@@ -248,7 +251,7 @@ def functional(c):
 def optimizers(c):
     m = fill(nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1)))
     opts = [torch.optim.SGD(m.parameters(), lr=0.01, momentum=0.9), torch.optim.Adam(m.parameters(), lr=0.01, foreach=True),
-            torch.optim.AdamW(m.parameters(), lr=0.01, fused=True), torch.optim.RMSprop(m.parameters(), lr=0.01)]
+            torch.optim.AdamW(m.parameters(), lr=0.01, **({"fused": True} if "fused" in inspect.signature(torch.optim.AdamW).parameters else {})), torch.optim.RMSprop(m.parameters(), lr=0.01)]
     for o in opts:
         c.start(m)
         loss = m(R(4, 3, seed=8)).pow(2).mean()
