@@ -65,7 +65,7 @@ def run(folder, *words, **options):
 
 
 def msprobe():
-    return str(Path(sys.executable).parent / "msprobe")
+    return shutil.which("msprobe", path=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
 
 
 def job(folder):
