@@ -42,6 +42,12 @@ debugger.step()
 """
 
 
+@pytest.fixture(autouse=True)
+def interpreter(monkeypatch):
+    """The command's is this one: another that is first on the PATH may have no torch."""
+    monkeypatch.setenv("MSPROBE_PYTHON", sys.executable)
+
+
 @pytest.fixture(scope="module")
 def dump(tmp_path_factory):
     base = tmp_path_factory.mktemp("repro")
