@@ -452,6 +452,9 @@ def test_gradients_that_were_recorded_before_their_reduction_are_no_finding(tmp_
 DDP = nn.parallel.DistributedDataParallel
 
 
+sees_steps = pytest.mark.skipif(not hasattr(torch.optim.optimizer, "register_optimizer_step_pre_hook"), reason="this torch tells nobody that an optimizer's step begins")
+
+
 def replicated(d, rank, fault=None, order="optimizer first", known=True, micro=1, optimizer=torch.optim.SGD):
     """Real DistributedDataParallel; each fault comes in step 1, and weights part in step 2 where nothing is seen before."""
     ddp = DDP(fill(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, 2))))
@@ -487,6 +490,7 @@ def replicated(d, rank, fault=None, order="optimizer first", known=True, micro=1
 ORDERS = ("optimizer first", "all inside", "step first")
 
 
+@sees_steps
 @pytest.mark.parametrize("task,part", MODES, ids=["tensor", "statistics", "md5"])
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_clean_data_parallel_job_is_clean_after_its_reduction(tmp_path, order, task, part):
@@ -500,6 +504,7 @@ def test_a_clean_data_parallel_job_is_clean_after_its_reduction(tmp_path, order,
 @pytest.mark.parametrize("fault,step,what", [("doubled", 1, "the gradient Module.module.2.Linear.weight of rank 1 differs"),
                                              ("weight", 0, "Module.module.2.Linear."),
                                              ("not reduced", 1, "the gradient Module.module.0.Linear.weight of rank 1 differs")])
+@sees_steps
 def test_where_replicas_part_behind_the_reduction_is_named(tmp_path, fault, step, what, order, level):
     ranks(tmp_path, lambda d, rank: replicated(d, rank, fault, order), 3, task="statistics", level=level)
     first = audit(tmp_path / "dump")["findings"][0]
@@ -507,6 +512,7 @@ def test_where_replicas_part_behind_the_reduction_is_named(tmp_path, fault, step
     assert first["what"].startswith(what) and first["call"].startswith(what.split(" ")[-1 if fault == "weight" else 2].rpartition(".")[0])
 
 
+@sees_steps
 @pytest.mark.parametrize("order", ORDERS)
 def test_parameters_of_a_model_that_nobody_showed_are_those_of_its_optimizer(tmp_path, order):
     ranks(tmp_path, lambda d, rank: replicated(d, rank, "doubled", order, known=False), 3, task="statistics")
@@ -515,6 +521,7 @@ def test_parameters_of_a_model_that_nobody_showed_are_those_of_its_optimizer(tmp
     assert first["what"] == "the gradient Optimizer.0.SGD.0.2 of rank 1 differs from that of 2 other replicas, which are equal"
 
 
+@sees_steps
 @pytest.mark.parametrize("fault", [None, "doubled"])
 def test_gradients_that_only_accumulate_are_none_to_compare(tmp_path, fault):
     ranks(tmp_path, lambda d, rank: replicated(d, rank, fault, micro=2, optimizer=torch.optim.AdamW), 2, task="statistics", level="mix")
