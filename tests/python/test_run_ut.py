@@ -59,6 +59,11 @@ def command():
     return shutil.which("msprobe", path=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
 
 
+def before(site):
+    """PYTHONPATH with a folder in front of what it has, where msprobe may be."""
+    return os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")]))
+
+
 def run_ut(path, out, *words, env=None):
     done = subprocess.run([command(), "-f", "pytorch", "run_ut", "-api_info", path, "-o", str(out), *words], text=True,
                           capture_output=True, env=dict(os.environ, MSPROBE_PYTHON=sys.executable, **(env or {})))
@@ -152,7 +157,7 @@ def test_a_wrong_result_is_an_error_and_its_data_is_saved(dump, tmp_path):
         "            right = F.gelu\n"
         "            F.gelu = lambda x, *a: right(x, *a) * (1 if x.dtype == torch.float64 else 2)\n"
         "sys.meta_path.insert(0, Finder())\n")
-    done = run_ut(dump(), tmp_path / "out", "-save_error_data", "--fail-on", "error", env={"PYTHONPATH": str(site)})
+    done = run_ut(dump(), tmp_path / "out", "-save_error_data", "--fail-on", "error", env={"PYTHONPATH": before(site)})
     assert done.returncode == 3, done.stderr
     assert "Functional.gelu.0.forward.output.0: error" in done.stdout
     saved = {os.path.basename(p) for p in glob.glob("%s/out/ut_error_data*/*.pt" % tmp_path)}
@@ -172,7 +177,7 @@ def test_a_process_that_dies_costs_its_own_call_only(dump, tmp_path):
         "            import os, torch.nn.functional as F\n"
         "            F.gelu = lambda *a, **k: os.kill(os.getpid(), 9)\n"
         "sys.meta_path.insert(0, Finder())\n")
-    done = run_ut(dump(), tmp_path / "out", env={"PYTHONPATH": str(site)})
+    done = run_ut(dump(), tmp_path / "out", env={"PYTHONPATH": before(site)})
     assert done.returncode == 1
     found = rows(tmp_path / "out")
     assert [r["API name"] for r in found] == recorded_calls(dump())
@@ -455,7 +460,7 @@ def test_nobody_works_on_when_the_command_is_killed(dump, tmp_path):
         "sys.meta_path.insert(0, Finder())\n")
     pids = tmp_path / "pids"
     process = subprocess.Popen([command(), "run_ut", "-api_info", dump(), "-o", str(tmp_path / "out"), "-q"], stderr=subprocess.DEVNULL,
-                               env=dict(os.environ, MSPROBE_PYTHON=sys.executable, PYTHONPATH=str(site), PIDS=str(pids)))
+                               env=dict(os.environ, MSPROBE_PYTHON=sys.executable, PYTHONPATH=before(site), PIDS=str(pids)))
     while not pids.exists() or "\n" not in pids.read_text():
         assert process.poll() is None
         time.sleep(0.05)
@@ -733,7 +738,7 @@ def test_an_overflow_check_goes_on_after_a_call_whose_process_dies(dump, tmp_pat
         "            import os, torch.nn.functional as F\n"
         "            F.gelu = lambda *a, **k: os.kill(os.getpid(), 9)\n"
         "sys.meta_path.insert(0, Finder())\n")
-    done = overflow_check(dump(), {"PYTHONPATH": str(site)})
+    done = overflow_check(dump(), {"PYTHONPATH": before(site)})
     assert done.returncode == 1
     lines = done.stdout.splitlines()
     assert len(lines) == len(recorded_calls(dump()))
