@@ -452,7 +452,12 @@ def test_gradients_that_were_recorded_before_their_reduction_are_no_finding(tmp_
 DDP = nn.parallel.DistributedDataParallel
 
 
-sees_steps = pytest.mark.skipif(not hasattr(torch.optim.optimizer, "register_optimizer_step_pre_hook"), reason="this torch tells nobody that an optimizer's step begins")
+SEES_STEPS = hasattr(torch.optim.Optimizer, "register_step_pre_hook")
+
+
+def needs_an_optimizers_step():
+    if not SEES_STEPS:
+        pytest.skip("this torch tells nobody that an optimizer's step begins")
 
 
 def replicated(d, rank, fault=None, order="optimizer first", known=True, micro=1, optimizer=torch.optim.SGD):
@@ -490,10 +495,11 @@ def replicated(d, rank, fault=None, order="optimizer first", known=True, micro=1
 ORDERS = ("optimizer first", "all inside", "step first")
 
 
-@sees_steps
 @pytest.mark.parametrize("task,part", MODES, ids=["tensor", "statistics", "md5"])
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_clean_data_parallel_job_is_clean_after_its_reduction(tmp_path, order, task, part):
+    if order == "all inside":  # at stop() the gradients are gone
+        needs_an_optimizers_step()
     ranks(tmp_path, lambda d, rank: replicated(d, rank, order=order), 2, task=task, part=part, level="mix")
     said = audit(tmp_path / "dump")
     assert said["findings"] == [] and said["gradients"] == 2 * 3 * 8
@@ -504,24 +510,24 @@ def test_a_clean_data_parallel_job_is_clean_after_its_reduction(tmp_path, order,
 @pytest.mark.parametrize("fault,step,what", [("doubled", 1, "the gradient Module.module.2.Linear.weight of rank 1 differs"),
                                              ("weight", 0, "Module.module.2.Linear."),
                                              ("not reduced", 1, "the gradient Module.module.0.Linear.weight of rank 1 differs")])
-@sees_steps
 def test_where_replicas_part_behind_the_reduction_is_named(tmp_path, fault, step, what, order, level):
+    if order == "all inside" and fault != "weight":
+        needs_an_optimizers_step()
     ranks(tmp_path, lambda d, rank: replicated(d, rank, fault, order), 3, task="statistics", level=level)
     first = audit(tmp_path / "dump")["findings"][0]
     assert (first["kind"], first["step"], first["rank"]) == ("replicas", step, 1)
     assert first["what"].startswith(what) and first["call"].startswith(what.split(" ")[-1 if fault == "weight" else 2].rpartition(".")[0])
 
 
-@sees_steps
 @pytest.mark.parametrize("order", ORDERS)
 def test_parameters_of_a_model_that_nobody_showed_are_those_of_its_optimizer(tmp_path, order):
+    needs_an_optimizers_step()
     ranks(tmp_path, lambda d, rank: replicated(d, rank, "doubled", order, known=False), 3, task="statistics")
     first = audit(tmp_path / "dump")["findings"][0]
     assert (first["step"], first["rank"]) == (1, 1)
     assert first["what"] == "the gradient Optimizer.0.SGD.0.2 of rank 1 differs from that of 2 other replicas, which are equal"
 
 
-@sees_steps
 @pytest.mark.parametrize("fault", [None, "doubled"])
 def test_gradients_that_only_accumulate_are_none_to_compare(tmp_path, fault):
     ranks(tmp_path, lambda d, rank: replicated(d, rank, fault, micro=2, optimizer=torch.optim.AdamW), 2, task="statistics", level="mix")
@@ -579,7 +585,7 @@ def body_alone(d):
 def test_a_file_about_replicas_that_cannot_be_read_is_told(tmp_path):
     done = ranks(tmp_path, replicated, 2, task="statistics", level="mix")
     with open(done[1].file("replicas.json", 1, "rank1"), "r+") as f:
-        text = f.read().replace('"applied": true', '"applied": tru', 1)
+        text = f.read().replace('"applied": ', '"applied": !', 1)
         f.seek(0)
         f.truncate()
         f.write(text)
