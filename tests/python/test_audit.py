@@ -547,6 +547,24 @@ def test_the_records_of_calls_are_the_same_with_and_without_replicas(tmp_path):
     assert files[True] == files[False]
 
 
+def test_no_hook_on_optimizers_is_left_when_the_last_step_is_over(tmp_path):
+    needs_an_optimizers_step()
+    from torch.optim import optimizer
+
+    def body(d, rank):
+        during = []
+        o = torch.optim.SGD(fill(nn.Linear(2, 2)).parameters())
+        for _ in range(3):
+            d.start()
+            during.append(len(optimizer._global_optimizer_pre_hooks))
+            o.step()
+            d.stop()
+            d.step()
+        return during
+
+    assert [r.value for r in ranks(tmp_path, body, 2, step=[0])] == [[1, 0, 0]] * 2
+
+
 def test_who_has_no_replicas_records_none(tmp_path):
     """One process; and shards, which their ranks do not share."""
     pytest.importorskip("torch.distributed.device_mesh", reason="what fully_shard shards over")

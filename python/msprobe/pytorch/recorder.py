@@ -441,6 +441,8 @@ class Recorder:
 
     def _end_well(self):
         self.ended = True
+        if self._replicas:
+            self._replicas.close()
         log.info("msprobe ends successfully.")
 
     def _resume(self):
@@ -532,6 +534,8 @@ class Recorder:
     def _end_replicas(self):
         if self._replicas and self._world_size > 1 and self.is_recording_step():
             self._replicas.step(self._folder)
+        if self._replicas and self.ended:
+            self._replicas.close()
 
     def _end_unit(self):
         """An interrupt that comes in between leaves what is not done to the next step."""
