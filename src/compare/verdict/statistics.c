@@ -434,7 +434,7 @@ fill_replaced(msp_evidence *e, const msp_evidence_source *src, const msp_replace
                         .inherited = NAN,
                         .instead = {src->npu->apis[r->first[0]].name, src->bench->apis[r->first[1]].name},
                         .steps = r->ncalls[0] > r->ncalls[1] ? r->ncalls[0] : r->ncalls[1]};
-    e->dtype = coarser_type(e->types[0], e->types[1]);
+    e->dtype = e->coarsest = coarser_type(e->types[0], e->types[1]);
     e->one_type = e->types[0] == e->types[1];
     if (!d.known)
         e->not_judged = "no statistics";
