@@ -160,7 +160,6 @@ note_result(finder *f, size_t row)
     const msp_rows *npu = f->src->npu;
     double unit = msp_local_roundoff(npu->texts[npu->rows[row].dtype].dtype);
     double diff = msp_evidence_difference(f->src, row);
-
     uint32_t partner = f->src->match->bench[row];
 
     (void)is_known(f, &npu->rows[row]);
