@@ -293,3 +293,17 @@ def test_the_workbook_shows_results_nearest_to_the_limit_and_the_json_all(run, t
     sheet = [row[:2] for row in openpyxl.load_workbook(tmp_path / pair["files"][0])["Verdict"].iter_rows(values_only=True)]
     assert len(sheet) < 2100 and ("result", "Torch.mul.1234.forward") in sheet
     assert sum(row[0] == "result" for row in json.loads((tmp_path / pair["files"][2]).read_text())["rows"]) == 2500
+
+
+def test_the_advisor_says_what_the_verdict_says_where_rows_are_beyond_the_manuals_limits(run, tmp_path):
+    """A mean of almost zero is off by half of itself by rounding alone."""
+    for side, mean in (("npu", 2e-8), ("bench", 1e-8)):
+        dumps.write(tmp_path / side, {LINEAR: dumps.call([dumps.tensor(1.0)], [dumps.tensor(2.0, Mean=mean)])})
+    d = doc(run)
+    pair, = d["pairs"]
+    assert pair["counts"]["warning"] == 1 and pair["verdict"]["level"] == "nothing wrong"
+    assert pair["advice"] == "Nothing is wrong by the verdict; the manual's limits, which some rows are beyond, know nothing of rounding."
+    advice, = tmp_path.glob("out/advisor_*.txt")
+    line, nodes, expert, verdict = advice.read_text().splitlines()
+    assert (line, nodes, expert) == ("Line: NA", "Suspect Nodes: NA", "Expert Advice: " + pair["advice"])
+    assert verdict == "Verdict: %s." % pair["verdict"]["sentence"]

@@ -7,14 +7,19 @@
 #include "msprobe/error.h"
 #include "msprobe/verdict.h"
 
-/*
- * The advice for the first wrong row, by its name. An empty name: there is none, and everything is fine if any row was
- * judged at all. Static text.
- */
-const char *msp_advisor_text(msp_str name, bool any_judged);
+/* Where no row is named: what the whole pair came to. */
+typedef enum msp_advisor_pair {
+    MSP_ADVISOR_NOT_JUDGED = 0,
+    MSP_ADVISOR_FINE,   /* no row is beyond the manual's limits either */
+    MSP_ADVISOR_WITHIN, /* rows are beyond the manual's limits, and the tool's own verdict finds nothing wrong */
+    MSP_ADVISOR_WRONG   /* and what is wrong is no row: other weights, other data */
+} msp_advisor_pair;
+
+/* The advice for the wrong row of this name; an empty name: there is none, and pair speaks. Static text. */
+const char *msp_advisor_text(msp_str name, msp_advisor_pair pair);
 
 /* The advice of ptdbg_ascend up to 4.0, which knew nothing of operators whose results vary. */
-const char *msp_advisor_text_ptdbg(msp_str name, bool any_judged);
+const char *msp_advisor_text_ptdbg(msp_str name, msp_advisor_pair pair);
 
 typedef struct msp_advisor_words {
     int64_t line;

@@ -59,14 +59,20 @@ advised_row(const msp_pair *p)
     return p->out->answer.blamed.found ? p->out->answer.blamed.row : -1;
 }
 
-static bool
-was_judged(const msp_pair *p)
+/* What the advisor says where it names no row: the verdict, where there is one, as the first screen has it. */
+static msp_advisor_pair
+advised_pair(const msp_pair *p)
 {
     const msp_compare_counts *c = &p->out->counts;
 
-    if (p->out->verdict.given)
-        return p->out->answer.level != MSP_ANSWER_NOT_JUDGED;
-    return c->yes + c->no + c->clean + c->warning + c->pass + c->different > 0;
+    if (!p->out->verdict.given || p->out->answer.sentence == NULL)
+        return c->yes + c->no + c->clean + c->warning + c->pass + c->different > 0 ? MSP_ADVISOR_FINE
+                                                                                   : MSP_ADVISOR_NOT_JUDGED;
+    if (p->out->answer.level == MSP_ANSWER_NOT_JUDGED)
+        return MSP_ADVISOR_NOT_JUDGED;
+    if (p->out->answer.level == MSP_ANSWER_WRONG)
+        return MSP_ADVISOR_WRONG;
+    return c->wrong > 0 ? MSP_ADVISOR_WITHIN : MSP_ADVISOR_FINE;
 }
 
 static msp_status
@@ -76,7 +82,7 @@ write_advice(msp_pair *p)
     const msp_row *row = at < 0 ? NULL : &p->sides[0].rows.rows[at];
     msp_str name = row == NULL ? (msp_str){NULL, 0} : msp_row_name(row);
     bool ptdbg = p->look.form == MSP_LEGACY_PTDBG_2 || p->look.form == MSP_LEGACY_PTDBG_3;
-    const char *advice = ptdbg ? msp_advisor_text_ptdbg(name, was_judged(p)) : msp_advisor_text(name, was_judged(p));
+    const char *advice = (ptdbg ? msp_advisor_text_ptdbg : msp_advisor_text)(name, advised_pair(p));
     msp_advisor_words words = {ptdbg ? at + 2 : at, /* there the header is line 1 */
                                name, advice, msp_pair_is_legacy(p) ? NULL : p->out->answer.sentence,
                                &p->out->verdict.alignment};

@@ -19,8 +19,18 @@ the_advice_follows_from_where_the_first_wrong_row_stands(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-        assert_non_null(strstr(msp_advisor_text(msp_str_of(cases[i].name), true), cases[i].words));
-    assert_non_null(strstr(msp_advisor_text((msp_str){NULL, 0}, false), "No data could be judged"));
+        assert_non_null(strstr(msp_advisor_text(msp_str_of(cases[i].name), MSP_ADVISOR_FINE), cases[i].words));
+}
+
+static void
+without_a_row_the_advice_is_that_of_the_verdict(void **state)
+{
+    static const char *const words[] = {"No data could be judged", "All data in comparison result meets",
+                                        "Nothing is wrong by the verdict", "Check what both runs begin with"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        assert_non_null(strstr(msp_advisor_text((msp_str){NULL, 0}, (msp_advisor_pair)i), words[i]));
 }
 
 static void
@@ -50,6 +60,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(the_advice_follows_from_where_the_first_wrong_row_stands),
+        TEST(without_a_row_the_advice_is_that_of_the_verdict),
         TEST(the_advisor_writes_three_lines_and_the_verdict),
     };
 
