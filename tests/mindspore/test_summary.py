@@ -18,10 +18,10 @@ for step in range(3):
     (LOOP, {"part": {"list": ["no_such"]}}, "nothing was recorded: list selects ['no_such']; names that were called: Mint.exp.0.forward"),
     (LOOP, {"part": {"scope": ["Mint.add.0.forward", "Mint.add.1.forward"]}}, "nothing was recorded: scope selects"),
     (LOOP, {"step": [0]}, "msprobe ends successfully."),
-    (LOOP, {"step": [0]}, "recorded 1 record, 1 step,"),
+    (LOOP, {"step": [0]}, "recorded 1 call, 1 step,"),
     (LOOP, {"task": "overflow_check"}, "no overflow in step 0 to 2"),
     ("debugger.start()\n" + LOOP, {}, "start() was called again before stop()"),
-    ("debugger.save(x, 'a')\ndebugger.step()\n", {"level": "debug"}, "recorded 2 records, 1 step,"),
+    ("debugger.save(x, 'a')\ndebugger.step()\n", {"level": "debug"}, "recorded 2 calls, 1 step,"),
     (LOOP, {"level": "debug"}, "nothing was recorded: save() was never called"),
 ], ids=["no-start", "step", "list", "scope", "ends", "count", "overflow", "twice", "points", "no-save"])
 def test_the_log_says_what_there_is_and_why_there_is_nothing(tmp_path, script, config, text):

@@ -35,7 +35,7 @@ class Summary:
             self._say_overflows(overflows)
         elif self.records and not failure:
             folders = older.steps_of(self._config.dump_path, folder)
-            log.info("recorded %d record%s, %d step%s, %s in %s", self.records, "" if self.records == 1 else "s", len(folders), "" if len(folders) == 1 else "s",
+            log.info("recorded %d call%s, %d step%s, %s in %s", self.records, "" if self.records == 1 else "s", len(folders), "" if len(folders) == 1 else "s",
                      older.size_text(folders), self._config.dump_path)
         elif not self.records and not self.is_other_rank and not self._is_worker():
             log.error("nothing was recorded: %s", "recording could not go on: %s" % failure if failure else self._why_nothing(called))

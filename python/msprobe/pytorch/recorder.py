@@ -584,9 +584,10 @@ class Recorder:
             return
         folders = older.steps_of(self.config.dump_path, os.path.basename(self._folder))
         counts, steps = probe.counts(), len(folders)
-        calls = counts["made"] or counts["values"] or counts["records"]  # there may be nothing but gradients, or no values
-        log.info("recorded %d call%s, %d step%s, %s in %s%s", calls, "" if calls == 1 else "s", steps, "" if steps == 1 else "s",
-                 older.size_text(folders), self.config.dump_path, self._times.text())
+        calls = counts["values"] or counts["records"]  # a call is an entry of dump.json, as in `msprobe show`; there may be none
+        backward = calls - counts["made"] if counts["made"] else 0
+        log.info("recorded %d call%s%s, %d step%s, %s in %s%s", calls, "" if calls == 1 else "s", " (%d of backward)" % backward if backward else "",
+                 steps, "" if steps == 1 else "s", older.size_text(folders), self.config.dump_path, self._times.text())
 
     # ---- other ways to record -----------------------------------------------------------------------------------------------------------
 
