@@ -147,11 +147,14 @@ static PyMethodDef functions[] = {
     {"compare", (PyCFunction)(void (*)(void))msp_py_compare, METH_VARARGS | METH_KEYWORDS,
      "compare(npu, bench, output='./output', *, npu_dir=None, bench_dir=None, output_file=None, stack=True,\n"
      "        advisor=True, suffix=None, fuzzy=False, shapes=False, highlight=False, log_rows=False, formats='',\n"
-     "        form='', timestamp=None, threads=0, log=None)\n--\n\n"
+     "        form='', timestamp=None, threads=0, log=None, stack_path=None, data_mapping=None, analyze=False,\n"
+     "        html=False, replay=None)\n--\n\n"
      "Compare two dumps and write tables: what `msprobe compare` does. npu and bench are files or folders of any\n"
      "generation. For .pkl files of ptdbg_ascend and torch_npu.hooks: npu_dir and bench_dir hold the .npy files,\n"
      "output_file is the very csv to write, form ('2.3', '3.2', '6.0', 'hooks') the table's, shapes is shape_flag.\n"
-     "log(level, text) gets messages, from any thread. Returns a list of dicts, one for each pair of files."},
+     "log(level, text) gets messages, from any thread; html adds the page; replay(npu, bench, calls, out, log) runs\n"
+     "calls again (python -m msprobe.replay takes the first four). Returns a list of dicts, one for each pair of\n"
+     "files, and the paths of the results that belong to no single pair."},
     {"parse", msp_py_parse, METH_VARARGS,
      "parse(path, prefix)\n--\n\nStack and statistics of calls in a .pkl of ptdbg_ascend, as text."},
     {"open_dump", (PyCFunction)(void (*)(void))msp_py_open_dump, METH_VARARGS | METH_KEYWORDS,

@@ -119,7 +119,7 @@ def _tell(level, text):
 def _run(npu, bench, output_path, stack_mode, auto_analyze, **options):
     _flush()
     try:
-        pairs = _compare(npu, bench, output_path, stack=stack_mode, advisor=auto_analyze, log=_tell, **options)
+        pairs, _ = _compare(npu, bench, output_path, stack=stack_mode, advisor=auto_analyze, log=_tell, **options)
     except FormatError as e:
         refuse(CompareException.INVALID_DUMP_FILE, str(e))
     except OSError as e:

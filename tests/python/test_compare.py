@@ -19,7 +19,7 @@ def read(path):
 def test_a_pair_of_files_with_folders_named_by_the_caller(cases, tmp_path):
     case = cases / "s01_edge_values"
     sides = {side: str(case / side / "tag_v2.3" / "rank0" / "dump") for side in ("npu", "bench")}
-    (pair,) = _core.compare(sides["npu"] + ".pkl", sides["bench"] + ".pkl", tmp_path, npu_dir=sides["npu"],
+    (pair,), _ = _core.compare(sides["npu"] + ".pkl", sides["bench"] + ".pkl", tmp_path, npu_dir=sides["npu"],
                             bench_dir=sides["bench"], suffix="mine", timestamp="20230609000000")
     assert pair["files"] == [str(tmp_path / "compare_result_mine_20230609000000.csv"),
                              str(tmp_path / "advisor_20230609000000.txt")]
@@ -41,16 +41,16 @@ def test_messages_reach_a_function_of_the_caller(cases, tmp_path):
 
 def test_stacks_and_the_advisor_can_be_left_out(cases, tmp_path):
     case = cases / "s15_stack_mode"
-    (pair,) = _core.compare(case / "npu", case / "bench", tmp_path, stack=False, advisor=False)
+    (pair,), _ = _core.compare(case / "npu", case / "bench", tmp_path, stack=False, advisor=False)
     assert read(pair["files"][0])[0][-1] == "Err_message" and len(pair["files"]) == 1
-    (pair,) = _core.compare(case / "npu", case / "bench", tmp_path)
+    (pair,), _ = _core.compare(case / "npu", case / "bench", tmp_path)
     assert read(pair["files"][0])[0][-1] == "NPU_Stack_Info"
 
 
 def test_the_form_of_3_2_and_6_0_can_be_asked_for(cases, tmp_path):
     case = cases / "s01_edge_values"
-    (three,) = _core.compare(case / "npu", case / "bench", tmp_path, form="3.2")
-    (six,) = _core.compare(case / "npu", case / "bench", tmp_path, form="6.0")
+    (three,), _ = _core.compare(case / "npu", case / "bench", tmp_path, form="3.2")
+    (six,), _ = _core.compare(case / "npu", case / "bench", tmp_path, form="6.0")
     rows = {r[0]: dict(zip(read(three["files"][0])[0], r)) for r in read(three["files"][0])[1:]}
     assert read(three["files"][0])[0][6:9] == ["Cosine", "MaxAbsErr", "MaxRelativeErr"]
     assert read(six["files"][0])[0][6:11] == ["Cosine", "MaxAbsErr", "MaxRelativeErr", "One Thousandth Err Ratio",
@@ -99,7 +99,7 @@ def test_a_log_function_that_fails_does_not_stop_the_comparison(cases, tmp_path,
     def log(level, text):
         raise RuntimeError("from the log")
     monkeypatch.setattr(sys, "unraisablehook", lambda u: seen.append(str(u.exc_value)))
-    (pair,) = _core.compare(case / "npu", case / "bench", tmp_path, log_rows=True, log=log)
+    (pair,), _ = _core.compare(case / "npu", case / "bench", tmp_path, log_rows=True, log=log)
     assert set(seen) == {"from the log"}
     assert pair["counts"]["matched"] == pair["counts"]["rows"]
 

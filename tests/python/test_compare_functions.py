@@ -37,8 +37,9 @@ def test_the_manuals_example_of_a_single_rank(place, stack, mode, column):
     param = {"npu_json_path": "./npu_dump/dump.json", "bench_json_path": "./bench_dump/dump.json", "is_print_compare_log": True}
     if stack:
         param["stack_json_path"] = "./npu_dump/stack.json"
-    table, advice = compare(param, output_path="./output", stack_mode=mode)
+    table, advice, page = compare(param, output_path="./output", stack_mode=mode)
     assert os.path.basename(table).startswith("compare_result_2") and os.path.basename(advice).startswith("advisor_2")
+    assert os.path.basename(page).startswith("compare_result_2") and "relu.0.forward" in open(page, encoding="utf-8").read()
     assert ("NPU_Stack_Info" in titles(table)) == column
     assert compare(param, "./output", auto_analyze=False) != [table]
 
@@ -49,7 +50,7 @@ def test_the_manuals_example_of_many_ranks(place, capsys):
         dump(place / "gpu_dump/step0" / rank)
     compare_distributed("./npu_dump/step0", "./gpu_dump/step0", "./output", highlight=True)
     assert sorted(os.path.basename(p).rsplit("_", 1)[0] for p in glob.glob("output/*")) == [
-        "advisor_rank0", "advisor_rank1", "compare_result_rank0", "compare_result_rank1", "job_table"]
+        "advisor_rank0", "advisor_rank1", "compare_result", "compare_result_rank0", "compare_result_rank1", "job_table"]
     said = capsys.readouterr().out
     assert "rank1: the first wrong row is Functional.relu.0.forward.output.0 (Warning)" in said
     assert "[INFO] rank0: 2 rows, 2 matched, 0 wrong" in said

@@ -142,6 +142,20 @@ def test_without_replay_or_without_torch_the_verdict_says_so(record, tmp_path):
     assert v["suspects"][0]["api"] == "Functional.gelu.1.forward"
 
 
+def test_the_function_comes_to_the_verdict_of_the_command(record, tmp_path, capsys, monkeypatch):
+    from msprobe.pytorch import compare
+
+    monkeypatch.setenv("MSPROBE_NO_REPLAY", "0")
+    npu, bench = record("tail"), record("bench")
+    told = verdict(npu, bench, tmp_path)
+    written = compare({"npu_json_path": npu + "/dump.json", "bench_json_path": bench + "/dump.json"}, str(tmp_path / "function"))
+    assert "Verdict: " + told["sentence"] in capsys.readouterr().out and told["basis"] == "replay"
+    assert [p.rsplit(".", 1)[1] for p in written] == ["xlsx", "txt", "html"] and all(os.path.exists(p) for p in written)
+    monkeypatch.setattr(sys, "executable", "")
+    compare({"npu_json_path": npu + "/dump.json", "bench_json_path": bench + "/dump.json"}, str(tmp_path / "function"))
+    assert "Verdict: Wrong: Functional.gelu.1.forward" in capsys.readouterr().out  # by the tensors
+
+
 def test_only_the_calls_that_were_named_are_run_again(record, tmp_path):
     v = verdict(record("tail"), record("bench"), tmp_path, "--replay-only", "Functional.gelu.1.forward")
     assert v["replayed"] == 2  # forward and backward

@@ -121,13 +121,52 @@ pairs_of(const msp_compare_result *r)
     return list;
 }
 
+/* The pairs, and the results that belong to none of them: page, job table, analysis. */
+static PyObject *
+result_of(const msp_compare_result *r)
+{
+    return Py_BuildValue("(NN)", pairs_of(r), list_of(r->files, r->nfiles));
+}
+
+/* ---- calls run again --------------------------------------------------------------------------------------------- */
+
+/* Python's replay(npu, bench, calls, out, log) runs them; what it raises is the reason why they were not. */
+static msp_status
+run_again(const msp_replay_request *r, void *payload, msp_error *err)
+{
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *done = NULL, *kind, *value, *trace, *text;
+    const char *why;
+    msp_status st = MSP_OK;
+
+    if (!PyErr_Occurred())
+        done = PyObject_CallFunction(payload, "NNNNN", text_of(r->npu_path), text_of(r->bench_path), text_of(r->calls),
+                                     text_of(r->out), text_of(r->log));
+    if (done == NULL && !PyErr_ExceptionMatches(PyExc_Exception)) {
+        st = msp_error_set(err, MSP_E_CANCELLED, "cancelled"); /* an interrupt, which stays set for the caller */
+    } else if (done == NULL) {
+        PyErr_Fetch(&kind, &value, &trace);
+        text = value != NULL ? PyObject_Str(value) : NULL;
+        why = text != NULL ? PyUnicode_AsUTF8(text) : NULL;
+        st = msp_error_set(err, MSP_E_IO, "%s", why != NULL ? why : "Python failed without a word");
+        Py_XDECREF(text);
+        Py_XDECREF(kind);
+        Py_XDECREF(value);
+        Py_XDECREF(trace);
+        PyErr_Clear();
+    }
+    Py_XDECREF(done);
+    PyGILState_Release(gil);
+    return st;
+}
+
 /* ---- arguments --------------------------------------------------------------------------------------------------- */
 
 enum { PATH_NPU, PATH_BENCH, PATH_OUTPUT, PATH_NPU_DIR, PATH_BENCH_DIR, PATH_FILE, PATH_STACK, PATH_MAPPING, NPATHS };
 
 typedef struct arguments {
     PyObject *paths[NPATHS]; /* bytes; NULL: not given */
-    PyObject *log;
+    PyObject *log, *replay;
     msp_compare_options opt;
     msp_legacy_options legacy;
 } arguments;
@@ -200,17 +239,19 @@ parse_arguments(arguments *a, PyObject *args, PyObject *kwargs)
     static char *names[] = {"npu",        "bench",        "output",  "npu_dir",   "bench_dir", "output_file",
                             "stack",      "advisor",      "suffix",  "fuzzy",     "shapes",    "highlight",
                             "log_rows",   "formats",      "form",    "timestamp", "threads",   "log",
-                            "stack_path", "data_mapping", "analyze", NULL};
+                            "stack_path", "data_mapping", "analyze", "html",      "replay",    NULL};
     const char *suffix = NULL, *formats = "", *form = "", *timestamp = NULL;
     int stack = 1, advisor = 1, fuzzy = 0, shapes = 0, highlight = 0, log_rows = 0, threads = 0, analyze = 0;
+    int html = 0;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&|O&$O&O&O&ppzppppssziOO&O&p:compare", names,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&O&|O&$O&O&O&ppzppppssziOO&O&ppO:compare", names,
                                      PyUnicode_FSConverter, &a->paths[PATH_NPU], PyUnicode_FSConverter,
                                      &a->paths[PATH_BENCH], path_or_none, &a->paths[PATH_OUTPUT], path_or_none,
                                      &a->paths[PATH_NPU_DIR], path_or_none, &a->paths[PATH_BENCH_DIR], path_or_none,
                                      &a->paths[PATH_FILE], &stack, &advisor, &suffix, &fuzzy, &shapes, &highlight,
                                      &log_rows, &formats, &form, &timestamp, &threads, &a->log, path_or_none,
-                                     &a->paths[PATH_STACK], path_or_none, &a->paths[PATH_MAPPING], &analyze))
+                                     &a->paths[PATH_STACK], path_or_none, &a->paths[PATH_MAPPING], &analyze, &html,
+                                     &a->replay))
         return -1;
     msp_compare_options_init(&a->opt);
     a->opt.npu_path = path_at(a, PATH_NPU);
@@ -224,6 +265,11 @@ parse_arguments(arguments *a, PyObject *args, PyObject *kwargs)
     a->opt.fuzzy = fuzzy != 0;
     a->opt.highlight = highlight != 0;
     a->opt.log_rows = log_rows != 0;
+    a->opt.html = html != 0;
+    if (a->replay != NULL && a->replay != Py_None) {
+        a->opt.replay = run_again;
+        a->opt.replay_payload = a->replay;
+    }
     a->opt.timestamp = timestamp;
     a->opt.threads = threads;
     a->opt.legacy = &a->legacy;
@@ -260,7 +306,7 @@ msp_py_compare(PyObject *module, PyObject *args, PyObject *kwargs)
         if (st != MSP_OK)
             msp_py_raise(msp_py_state_of(module), st, &err);
         else if (!PyErr_Occurred())
-            result = pairs_of(&r);
+            result = result_of(&r);
         msp_compare_result_release(&r);
     }
     for (int i = 0; i < NPATHS; i++)

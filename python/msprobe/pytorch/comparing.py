@@ -1,5 +1,9 @@
 """The comparison as functions of Python: names and arguments as in the manual, the work is the library's."""
 
+import os
+import subprocess
+import sys
+
 from msprobe._core import compare as _compare
 from msprobe.core.log import LEVELS, log
 
@@ -15,7 +19,7 @@ def compare(input_param, output_path, stack_mode=False, auto_analyze=True, fuzzy
 
     input_param: {"npu_json_path", "bench_json_path", "stack_json_path" (may be left out), "is_print_compare_log" (True)}.
     With stack_json_path the column NPU_Stack_Info appears when stack_mode is true; without it when a stack.json lies beside the NPU's
-    file. Returns the paths of the results. Raises ValueError for wrong arguments, and what the library raises when something
+    file. Returns the paths of the results, of the page last. Raises ValueError for wrong arguments, and what the library raises when something
     could not be compared.
     """
     if not isinstance(input_param, dict):
@@ -44,10 +48,27 @@ def _run(npu, bench, output_path, **options):
     for name in SWITCHES:
         if not isinstance(options.get(name, False), bool):
             raise ValueError("%s must be True or False, not %r" % (SWITCHES[name], options[name]))
-    pairs = _compare(npu, bench, output_path, log=lambda level, text: log.log(_LEVEL.get(level, 20), "%s", text), **options)
+    again = None if os.environ.get("MSPROBE_NO_REPLAY", "0") not in ("", "0") else _run_again
+    pairs, files = _compare(npu, bench, output_path, html=True, replay=again, log=lambda level, text: log.log(_LEVEL.get(level, 20), "%s", text),
+                            **options)
     for pair in pairs:
         _tell(pair)
-    return [path for pair in pairs for path in pair["files"]]
+    for path in files:
+        log.info("%s is written", path)
+    return [path for pair in pairs for path in pair["files"]] + files
+
+
+def _run_again(npu, bench, calls, out, said):
+    """Calls that differ, once more and in higher precision: in a process of its own, as the command does it, and not among the program's tensors."""
+    if not sys.executable:
+        raise RuntimeError("this Python does not know its own interpreter")
+    with open(said, "wb") as output:
+        done = subprocess.run([sys.executable, "-m", "msprobe.replay", npu, bench, calls, out, "--workers", "0"], stdin=subprocess.DEVNULL,
+                              stdout=output, stderr=subprocess.STDOUT, check=False)
+    if done.returncode:
+        with open(said, encoding="utf-8", errors="replace") as output:
+            last = [line.strip() for line in output if line.strip()][-1:]
+        raise RuntimeError("%s -m msprobe.replay failed: %s" % (sys.executable, last[0] if last else "exit status %d" % done.returncode))
 
 
 _LEVEL = dict(zip(("DEBUG", "INFO", "WARNING", "ERROR"), (LEVELS["0"], LEVELS["1"], LEVELS["2"], LEVELS["3"])))

@@ -13,8 +13,8 @@ def compare(npu_pkl, bench_pkl, output_csv, shape_flag=False):
     """Write Cosine, RMSE and MAPE of what both files recorded to output_csv. shape_flag: types and shapes must agree for two operators to match."""
     if legacy.current() is not None:
         legacy.current().flush()
-    (pair,) = _compare(npu_pkl, bench_pkl, output_file=output_csv, shapes=bool(shape_flag), advisor=False, form="hooks",
-                       log=lambda level, text: _LEVELS.get(level, log.info)("%s", text))
+    (pair,), _ = _compare(npu_pkl, bench_pkl, output_file=output_csv, shapes=bool(shape_flag), advisor=False, form="hooks",
+                          log=lambda level, text: _LEVELS.get(level, log.info)("%s", text))
     if pair["error"]:
         raise RuntimeError(pair["error"])
 
