@@ -53,6 +53,21 @@ _msprobe()
         return ;;
     compare:--suffix)
         return ;;
+    compare:--target_path|compare:-tp)
+        compopt -o filenames
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+        return ;;
+    compare:--golden_path|compare:-gp)
+        compopt -o filenames
+        mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+        return ;;
+    compare:--mode|compare:-m)
+        mapfile -t COMPREPLY < <(compgen -W 'auto' -- "$cur")
+        return ;;
+    compare:--rank)
+        return ;;
+    compare:--step)
+        return ;;
     compare:--framework)
         mapfile -t COMPREPLY < <(compgen -W 'pytorch mindspore' -- "$cur")
         return ;;
@@ -241,6 +256,9 @@ _msprobe()
         compopt -o filenames
         mapfile -t COMPREPLY < <(compgen -d -- "$cur")
         return ;;
+    api_precision_compare:--fail-on)
+        mapfile -t COMPREPLY < <(compgen -W 'error' -- "$cur")
+        return ;;
     api_precision_compare:--framework|api_precision_compare:-f)
         mapfile -t COMPREPLY < <(compgen -W 'pytorch mindspore' -- "$cur")
         return ;;
@@ -263,22 +281,22 @@ _msprobe()
     esac
     local words=""
     case "$command" in
-    '') words="compare show diff merge_result audit parse report explain repro run_ut multi_run_ut acc_check multi_acc_check api_precision_compare run_overflow_check help -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
-    compare) words=" -i --input_path -o --output_path -s --stack_mode -c --compare_only -f --fuzzy_match -hl --highlight -dm --data_mapping --layout -da --diff_analyze -cm --cell_mapping -am --api_mapping -lm --layer_mapping --format --no-html --no-replay --replay-only --fail-on --json --suffix --shape --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
-    show) words=" --all --json -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
-    diff) words=" --all --fail-on --json -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
-    merge_result) words=" -i --input_dir -o --output_dir -config --config-path -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
-    audit) words=" --json -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
-    parse) words=" -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
-    report) words=" -o --output_dir --json -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
-    explain) words=" -f --fuzzy_match --no-replay --json -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
-    repro) words=" -o --output_dir --json -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
-    run_ut) words=" -api_info --api_info_file -d --device -j --jit_compile -o --out_path -save_error_data --save_error_data -csv_path --result_csv_path -f --filter_api -config --config_path --fail-on --json -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
-    multi_run_ut) words=" -api_info --api_info_file -d --device -j --jit_compile -o --out_path -save_error_data --save_error_data -csv_path --result_csv_path -f --filter_api -config --config_path --fail-on --json -n --num_splits -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
-    acc_check) words=" -api_info --api_info_file -d --device -j --jit_compile -o --out_path -save_error_data --save_error_data -csv_path --result_csv_path -f --filter_api -config --config_path --fail-on --json -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
-    multi_acc_check) words=" -api_info --api_info_file -d --device -j --jit_compile -o --out_path -save_error_data --save_error_data -csv_path --result_csv_path -f --filter_api -config --config_path --fail-on --json -n --num_splits -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
-    api_precision_compare) words=" -npu --npu_csv_path -gpu --gpu_csv_path -o --out_path -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
-    run_overflow_check) words=" -api_info --api_info_file -d --device -j --jit_compile -f --framework -h --help --version -q --quiet -v --verbose --no-color --threads" ;;
+    '') words="compare show diff merge_result audit parse report explain repro run_ut multi_run_ut acc_check multi_acc_check api_precision_compare run_overflow_check help -f --framework -h --help -V --version -q --quiet -v --verbose --no-color --threads" ;;
+    compare) words=" -i --input_path -o --output_path -s --stack_mode -c --compare_only -f --fuzzy_match -fm -hl --highlight -dm --data_mapping --layout -da --diff_analyze -cm --cell_mapping -am --api_mapping -lm --layer_mapping --format --no-html --no-replay --replay-only --fail-on --json --suffix --shape -tp --target_path -gp --golden_path --xlsx -tensor_log --is_print_compare_log -m --mode --rank --step --framework -h --help -V --version -q --quiet -v --verbose --no-color --threads" ;;
+    show) words=" --all --json -f --framework -h --help -V --version -q --quiet -v --verbose --no-color --threads" ;;
+    diff) words=" --all --fail-on --json -f --framework -h --help -V --version -q --quiet -v --verbose --no-color --threads" ;;
+    merge_result) words=" -i --input_dir -o --output_dir -config --config-path -f --framework -h --help -V --version -q --quiet -v --verbose --no-color --threads" ;;
+    audit) words=" --json -f --framework -h --help -V --version -q --quiet -v --verbose --no-color --threads" ;;
+    parse) words=" -f --framework -h --help -V --version -q --quiet -v --verbose --no-color --threads" ;;
+    report) words=" -o --output_dir --json -f --framework -h --help -V --version -q --quiet -v --verbose --no-color --threads" ;;
+    explain) words=" -f --fuzzy_match --no-replay --json -f --framework -h --help -V --version -q --quiet -v --verbose --no-color --threads" ;;
+    repro) words=" -o --output_dir --json -f --framework -h --help -V --version -q --quiet -v --verbose --no-color --threads" ;;
+    run_ut) words=" -api_info --api_info_file -d --device -j --jit_compile -o --out_path -save_error_data --save_error_data -csv_path --result_csv_path -f --filter_api -config --config_path --fail-on --json -f --framework -h --help -V --version -q --quiet -v --verbose --no-color --threads" ;;
+    multi_run_ut) words=" -api_info --api_info_file -d --device -j --jit_compile -o --out_path -save_error_data --save_error_data -csv_path --result_csv_path -f --filter_api -config --config_path --fail-on --json -n --num_splits -f --framework -h --help -V --version -q --quiet -v --verbose --no-color --threads" ;;
+    acc_check) words=" -api_info --api_info_file -d --device -j --jit_compile -o --out_path -save_error_data --save_error_data -csv_path --result_csv_path -f --filter_api -config --config_path --fail-on --json -f --framework -h --help -V --version -q --quiet -v --verbose --no-color --threads" ;;
+    multi_acc_check) words=" -api_info --api_info_file -d --device -j --jit_compile -o --out_path -save_error_data --save_error_data -csv_path --result_csv_path -f --filter_api -config --config_path --fail-on --json -n --num_splits -f --framework -h --help -V --version -q --quiet -v --verbose --no-color --threads" ;;
+    api_precision_compare) words=" -npu --npu_csv_path -gpu --gpu_csv_path -o --out_path --fail-on --json -f --framework -h --help -V --version -q --quiet -v --verbose --no-color --threads" ;;
+    run_overflow_check) words=" -api_info --api_info_file -d --device -j --jit_compile -f --framework -h --help -V --version -q --quiet -v --verbose --no-color --threads" ;;
     esac
     if [[ $cur != -* && $command == @(compare|show|diff|audit|parse|report|explain|repro|run_ut|multi_run_ut|acc_check|multi_acc_check|run_overflow_check) ]]; then
         compopt -o filenames

@@ -128,6 +128,8 @@ MSP_API MSP_CHECK msp_status msp_precheck_summarise(msp_precheck_summary *sum, c
  */
 typedef struct msp_precheck_versus {
     size_t apis, count[MSP_PRECHECK_ERROR + 1], missing;
+    char errors[MSP_PRECHECK_WORST][256]; /* the first APIs with an error */
+    size_t nerrors;
     char result[1024], details[1024]; /* paths of what was written */
 } msp_precheck_versus;
 

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include "msprobe/error.h"
 
@@ -64,6 +65,13 @@ typedef enum msp_opt_id {
     MSP_OPT_NPU,
     MSP_OPT_GPU,
     MSP_OPT_ALL,
+    MSP_OPT_TARGET,
+    MSP_OPT_GOLDEN,
+    MSP_OPT_MODE,
+    MSP_OPT_XLSX,
+    MSP_OPT_LOG_ROWS,
+    MSP_OPT_RANK,
+    MSP_OPT_STEP,
     MSP_OPT_COUNT
 } msp_opt_id;
 
@@ -88,7 +96,7 @@ typedef struct msp_opt {
     msp_opt_operand operand;
     const char *brief;   /* "-hl", or NULL */
     const char *name;    /* "--highlight" */
-    const char *alias;   /* another spelling of name, or NULL */
+    const char *alias;   /* another spelling, "-fm" or "--name", or NULL */
     const char *metavar; /* what help calls the value */
     const char *choices; /* "no,warning,any": the only values there are, or NULL */
     bool many;           /* several choices, separated by commas */
@@ -156,6 +164,13 @@ const char *msp_args_get(const msp_args *args, msp_opt_id id, const char *fallba
 /* The number 1..max that the option has, 0 when it was not given; err, which calls it name, otherwise. */
 MSP_CHECK msp_status msp_args_number(int *out, const msp_args *args, msp_opt_id id, const char *name, int max,
                                      msp_error *err);
+
+/*
+ * The numbers of the option's list, "0,1", in *out (for free(), NULL: it was not given) and how many in *n; err, which
+ * calls the option name, otherwise.
+ */
+MSP_CHECK msp_status msp_args_numbers(int64_t **out, size_t *n, const msp_args *args, msp_opt_id id, const char *name,
+                                      msp_error *err);
 
 /* True when word is one of the comma-separated choices. */
 bool msp_choice_has(const char *choices, const char *word, size_t len);

@@ -92,6 +92,23 @@ framework_of(const char *name)
     return strcmp(name, "mindspore") == 0 ? MSP_MINDSPORE : MSP_PYTORCH;
 }
 
+static bool
+has_target(const msp_args *args)
+{
+    return msp_args_has(args, MSP_OPT_TARGET) || msp_args_has(args, MSP_OPT_GOLDEN);
+}
+
+/* msprobe 26, whose scripts give -tp, writes csv unless --xlsx asks for a workbook. */
+static unsigned
+wanted_formats(const msp_args *args)
+{
+    unsigned bits = formats_of(msp_args_get(args, MSP_OPT_FORMAT, ""));
+
+    if (msp_args_has(args, MSP_OPT_XLSX))
+        bits |= MSP_COMPARE_XLSX;
+    return bits == 0 && has_target(args) ? MSP_COMPARE_CSV : bits;
+}
+
 /* NULL when not given, "" for the bare option: what the library wants. */
 static const char *
 mapping_of(const msp_args *args, msp_opt_id id)
@@ -99,20 +116,36 @@ mapping_of(const msp_args *args, msp_opt_id id)
     return msp_args_has(args, id) ? msp_args_get(args, id, "") : NULL;
 }
 
-/* What --replay-only names, split at its commas. */
-typedef struct wanted_calls {
-    char *text;
+/* What the options' lists name, split at their commas. */
+typedef struct wanted_parts {
+    char *text; /* --replay-only */
     const char *names[64];
-} wanted_calls;
+    int64_t *ranks, *steps; /* --rank, --step */
+} wanted_parts;
+
+static void
+release_wanted(wanted_parts *w)
+{
+    free(w->text);
+    free(w->ranks);
+    free(w->steps);
+}
 
 static msp_status
-split_wanted(msp_compare_options *opt, wanted_calls *w, const msp_args *args, msp_error *err)
+split_wanted(msp_compare_options *opt, wanted_parts *w, const msp_args *args, msp_error *err)
 {
     const char *list = msp_args_get(args, MSP_OPT_REPLAY_ONLY, NULL);
+    msp_status st = msp_args_numbers(&w->ranks, &opt->nrank_id, args, MSP_OPT_RANK, "--rank", err);
     char *rest;
 
-    if (list == NULL)
-        return MSP_OK;
+    if (st == MSP_OK)
+        st = msp_args_numbers(&w->steps, &opt->nstep_id, args, MSP_OPT_STEP, "--step", err);
+    opt->rank_id = w->ranks;
+    opt->step_id = w->steps;
+    opt->has_rank_id = w->ranks != NULL;
+    opt->has_step_id = w->steps != NULL;
+    if (list == NULL || st != MSP_OK)
+        return st;
     if (msp_args_has(args, MSP_OPT_NO_REPLAY))
         return msp_error_set(err, MSP_E_INVALID, "--replay-only and --no-replay: give one of them");
     w->text = strdup(list);
@@ -138,19 +171,42 @@ wants_replay(const msp_args *args)
     return !msp_args_has(args, MSP_OPT_NO_REPLAY) && (off == NULL || off[0] == '\0' || strcmp(off, "0") == 0);
 }
 
+/* -tp and -gp, the paths as msprobe 26 wants them, stand alone. */
+static msp_status
+check_target(const msp_args *args, msp_error *err)
+{
+    const char *target = msp_args_get(args, MSP_OPT_TARGET, NULL), *golden = msp_args_get(args, MSP_OPT_GOLDEN, NULL);
+
+    if (msp_args_has(args, MSP_OPT_INPUT) || args->noperands > 0)
+        return msp_error_set(err, MSP_E_INVALID, "%s is one way to say what to compare, and '%.60s' another",
+                             target != NULL ? "-tp" : "-gp",
+                             args->noperands > 0 ? args->operands[0] : msp_args_get(args, MSP_OPT_INPUT, ""));
+    if (target == NULL || golden == NULL)
+        return msp_error_set(err, MSP_E_INVALID, "%s is missing: compare -tp NPU -gp BENCH",
+                             target == NULL ? "-tp" : "-gp");
+    return MSP_OK;
+}
+
 static msp_status
 check_usage(const msp_args *args, msp_error *err)
 {
     const char *framework = msp_args_get(args, MSP_OPT_FRAMEWORK, "");
-    bool input = msp_args_has(args, MSP_OPT_INPUT);
+    bool input = msp_args_has(args, MSP_OPT_INPUT), target = has_target(args);
+    msp_status st = target ? check_target(args, err) : MSP_OK;
 
+    if (st != MSP_OK)
+        return st;
     if (input && args->noperands > 0)
         return msp_error_set(err, MSP_E_INVALID, "give either -i compare.json or two paths, not both ('%.60s')",
                              args->operands[0]);
-    if (!input && args->noperands == 0)
+    if (!input && !target && args->noperands == 0)
         return msp_error_set(err, MSP_E_INVALID, "what to compare? give two paths, or -i compare.json");
     if (!input && args->noperands == 1)
         return msp_error_set(err, MSP_E_INVALID, "the bench to compare '%.200s' with is missing", args->operands[0]);
+    if ((msp_args_has(args, MSP_OPT_RANK) || msp_args_has(args, MSP_OPT_STEP)) &&
+        (input || strcmp(framework, "pytorch") == 0))
+        return msp_error_set(err, MSP_E_INVALID, "--rank and --step choose among MindSpore's static graphs%s",
+                             input ? "; in a compare file they are the keys rank_id and step_id" : "");
     if (strcmp(framework, "pytorch") == 0 &&
         (msp_args_has(args, MSP_OPT_CELL_MAPPING) || msp_args_has(args, MSP_OPT_API_MAPPING)))
         return msp_error_set(err, MSP_E_INVALID,
@@ -170,6 +226,9 @@ options_from_args(msp_compare_options *opt, msp_legacy_options *legacy, const ms
     if (args->noperands == 2) {
         opt->npu_path = args->operands[0];
         opt->bench_path = args->operands[1];
+    } else if (has_target(args)) {
+        opt->npu_path = msp_args_get(args, MSP_OPT_TARGET, NULL);
+        opt->bench_path = msp_args_get(args, MSP_OPT_GOLDEN, NULL);
     }
     opt->output_dir = msp_args_get(args, MSP_OPT_OUTPUT, "./output");
     opt->stack_mode = msp_args_has(args, MSP_OPT_STACK);
@@ -182,12 +241,13 @@ options_from_args(msp_compare_options *opt, msp_legacy_options *legacy, const ms
     opt->cell_mapping = mapping_of(args, MSP_OPT_CELL_MAPPING);
     opt->api_mapping = mapping_of(args, MSP_OPT_API_MAPPING);
     opt->layer_mapping = mapping_of(args, MSP_OPT_LAYER_MAPPING);
-    opt->formats = formats_of(msp_args_get(args, MSP_OPT_FORMAT, ""));
+    opt->formats = wanted_formats(args);
     opt->html = !msp_args_has(args, MSP_OPT_NO_HTML);
     *legacy = (msp_legacy_options){.suffix = msp_args_get(args, MSP_OPT_SUFFIX, NULL),
                                    .shape_flag = msp_args_has(args, MSP_OPT_SHAPE)};
     opt->legacy = legacy;
-    opt->log_rows = msp_args_has(args, MSP_OPT_VERBOSE); /* a compare file decides for itself */
+    /* a compare file decides for itself */
+    opt->log_rows = msp_args_has(args, MSP_OPT_VERBOSE) || msp_args_has(args, MSP_OPT_LOG_ROWS);
     opt->no_failure_log = !msp_args_has(args, MSP_OPT_JSON) && !msp_args_has(args, MSP_OPT_QUIET);
     opt->progress = on_progress;
     opt->progress_payload = opt;
@@ -371,7 +431,7 @@ msp_cmd_compare(const msp_args *args)
 {
     msp_compare_options opt;
     msp_legacy_options legacy;
-    wanted_calls wanted = {0};
+    wanted_parts wanted = {0};
     msp_replay_job job = {.is_cancelled = is_interrupted};
     msp_compare_config config = {0};
     msp_compare_result result = {0};
@@ -385,7 +445,7 @@ msp_cmd_compare(const msp_args *args)
 
     summary.err = &err;
     if (options_from_args(&opt, &legacy, args, &err) != MSP_OK || split_wanted(&opt, &wanted, args, &err) != MSP_OK) {
-        free(wanted.text);
+        release_wanted(&wanted);
         /* of many processes one says so */
         return msp_launcher_rank() > 0 ? MSP_EXIT_USAGE : msp_cli_usage(args->command, &err);
     }
@@ -401,6 +461,8 @@ msp_cmd_compare(const msp_args *args)
         }
     } else {
         pair_file_with_folder(&opt, completed);
+        if (msp_args_has(args, MSP_OPT_LOG_ROWS))
+            msp_messages_show_info();
     }
     if (summary.status == MSP_OK)
         summary.status = msp_launcher_join(&link, &joined, &err);
@@ -413,7 +475,7 @@ msp_cmd_compare(const msp_args *args)
         code = leave_job(&link, &result, code);
     msp_compare_result_release(&result);
     msp_compare_config_release(&config);
-    free(wanted.text);
+    release_wanted(&wanted);
     if (interrupted)
         die_of_interrupt();
     return code;

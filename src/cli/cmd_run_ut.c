@@ -405,6 +405,40 @@ msp_cmd_run_overflow_check(const msp_args *args)
     return code == 0 ? MSP_EXIT_OK : MSP_EXIT_FAILED;
 }
 
+static void
+print_versus(const msp_precheck_versus *v)
+{
+    char safe[320];
+
+    printf("\n  Judged        %zu APIs: %zu pass, %zu errors, %zu not judged%s\n", v->apis, v->count[MSP_PRECHECK_PASS],
+           v->count[MSP_PRECHECK_ERROR], v->count[MSP_PRECHECK_SKIP],
+           v->missing > 0 ? "; rows without a partner were left out" : "");
+    for (size_t i = 0; i < v->nerrors; i++)
+        printf("  %-14s%s\n", i == 0 ? "First errors" : "", msp_text_safe(safe, sizeof(safe), v->errors[i]));
+    printf("  Written       %s\n                %s\n", v->result, v->details);
+}
+
+static void
+print_versus_json(const msp_precheck_versus *v)
+{
+    msp_jsonout out = {.out = stdout};
+
+    msp_jsonout_open(&out, NULL, '{');
+    msp_jsonout_int(&out, "apis", (int64_t)v->apis);
+    msp_jsonout_int(&out, "pass", (int64_t)v->count[MSP_PRECHECK_PASS]);
+    msp_jsonout_int(&out, "error", (int64_t)v->count[MSP_PRECHECK_ERROR]);
+    msp_jsonout_int(&out, "skip", (int64_t)v->count[MSP_PRECHECK_SKIP]);
+    msp_jsonout_int(&out, "missing", (int64_t)v->missing);
+    msp_jsonout_open(&out, "first_errors", '[');
+    for (size_t i = 0; i < v->nerrors; i++)
+        msp_jsonout_text(&out, NULL, v->errors[i]);
+    msp_jsonout_close(&out, ']');
+    msp_jsonout_text(&out, "result", v->result);
+    msp_jsonout_text(&out, "details", v->details);
+    msp_jsonout_close(&out, '}');
+    printf("\n");
+}
+
 msp_exit_code
 msp_cmd_api_precision_compare(const msp_args *args)
 {
@@ -423,10 +457,9 @@ msp_cmd_api_precision_compare(const msp_args *args)
     st = msp_precheck_compare(&v, npu, gpu, dir, stamp, &err);
     if (st != MSP_OK)
         return msp_cli_fail(st, &err);
-    if (!msp_args_has(args, MSP_OPT_QUIET))
-        printf("\n  Judged        %zu APIs: %zu pass, %zu errors, %zu not judged%s\n  Written       %s\n"
-               "                %s\n",
-               v.apis, v.count[MSP_PRECHECK_PASS], v.count[MSP_PRECHECK_ERROR], v.count[MSP_PRECHECK_SKIP],
-               v.missing > 0 ? "; rows without a partner were left out" : "", v.result, v.details);
-    return MSP_EXIT_OK;
+    if (msp_args_has(args, MSP_OPT_JSON))
+        print_versus_json(&v);
+    else if (!msp_args_has(args, MSP_OPT_QUIET))
+        print_versus(&v);
+    return v.count[MSP_PRECHECK_ERROR] > 0 && msp_args_has(args, MSP_OPT_FAIL_ON) ? MSP_EXIT_DIFFERENT : MSP_EXIT_OK;
 }

@@ -141,7 +141,8 @@ const msp_command msp_commands[] = {
     {.name = "compare",
      .summary = "Compare two dumps, call by call.",
      .usage = "msprobe compare NPU BENCH [-o DIR] [options]\n"
-              "msprobe -f pytorch|mindspore compare -i compare.json [-o DIR] [options]",
+              "msprobe -f pytorch|mindspore compare -i compare.json [-o DIR] [options]\n"
+              "msprobe compare -tp NPU -gp BENCH [-o DIR] [options]",
      .options = &msp_opts_compare,
      .max_operands = 2,
      .about = "Compare the dumps of two runs of the same model, call by call, and name the\n"
@@ -293,12 +294,20 @@ const msp_command msp_commands[] = {
      .notes = overflow_notes,
      .run = msp_cmd_run_overflow_check},
     NOT_AVAILABLE("code_mapping", "map graph nodes to code lines", "'msprobe show DUMP CALL' shows each call's stack"),
-    NOT_AVAILABLE("graph", "show the model as a graph", "'msprobe compare -da' names the first call that differs"),
-    NOT_AVAILABLE("op_generate", "write a script for one API", "'msprobe compare' shows each call's stack line"),
+    NOT_AVAILABLE("graph", "show the model as a graph",
+                  "'msprobe compare NPU BENCH' writes a page with the model's tree"),
+    NOT_AVAILABLE("op_generate", "write a script for one API",
+                  "'msprobe repro DUMP CALL -o DIR' writes a recorded call as a script"),
     NOT_AVAILABLE("config_check", "compare environments and checkpoints",
                   "'msprobe diff A B' compares two checkpoints tensor by tensor"),
     NOT_AVAILABLE("nan_analyze", "find the first NaN over all ranks",
                   "'msprobe show DUMP' names the first NaN and inf of each rank"),
+    /* msprobe 26's */
+    NOT_AVAILABLE("graph_visualize", "show the model as a graph",
+                  "'msprobe compare NPU BENCH' writes a page with the model's tree"),
+    NOT_AVAILABLE("data2db", "put dumps into a database", "'msprobe show DUMP --json' prints a dump for programs"),
+    NOT_AVAILABLE("offline_dump", "dump an offline model's inference", "training is recorded by PrecisionDebugger"),
+    NOT_AVAILABLE("install_deps", "install what tools of CANN need", "msprobe needs nothing more than itself"),
 };
 
 const size_t msp_command_count = sizeof(msp_commands) / sizeof(msp_commands[0]);

@@ -243,6 +243,8 @@ fish_option(FILE *out, const msp_command *c, const msp_opt *o)
     if (brief != NULL)
         fprintf(out, " -%c %s", strlen(brief) == 2 ? 's' : 'o', brief + 1);
     fprintf(out, " -l %s", o->name + 2);
+    if (o->alias != NULL)
+        fprintf(out, " -%c %s", o->alias[1] == '-' ? 'l' : 'o', o->alias + (o->alias[1] == '-' ? 2 : 1));
     if (o->kind == MSP_OPT_VALUE)
         fputs(" -r", out);
     if (o->choices != NULL) {
@@ -259,8 +261,6 @@ fish_option(FILE *out, const msp_command *c, const msp_opt *o)
     fputs(" -d '", out);
     put_quoted(out, o->help, "");
     fputs("'\n", out);
-    if (o->alias != NULL)
-        fprintf(out, "complete -c msprobe -l %s -r -F\n", o->alias + 2);
 }
 
 static void

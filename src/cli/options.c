@@ -438,3 +438,30 @@ msp_args_number(int *out, const msp_args *args, msp_opt_id id, const char *name,
     *out = (int)n;
     return MSP_OK;
 }
+
+msp_status
+msp_args_numbers(int64_t **out, size_t *n, const msp_args *args, msp_opt_id id, const char *name, msp_error *err)
+{
+    const char *v = msp_args_get(args, id, NULL);
+    char *end;
+
+    *out = NULL;
+    *n = 0;
+    if (v == NULL)
+        return MSP_OK;
+    *out = malloc((strlen(v) / 2 + 1) * sizeof(**out)); /* a digit and a comma each */
+    if (*out == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    for (const char *at = v;; at = end + 1) {
+        long number = strtol(at, &end, 10);
+
+        if (at[0] < '0' || at[0] > '9' || (*end != ',' && *end != '\0') || number > INT32_MAX) {
+            free(*out);
+            *out = NULL;
+            return msp_error_set(err, MSP_E_INVALID, "'%.40s' is no value of %s; give numbers such as 0,1", v, name);
+        }
+        (*out)[(*n)++] = number;
+        if (*end == '\0')
+            return MSP_OK;
+    }
+}

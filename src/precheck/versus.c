@@ -525,6 +525,7 @@ write_groups(msp_buf *out, const groups *all, msp_precheck_versus *sum)
 {
     for (size_t i = 0; i < all->count; i++) {
         const group *g = &all->items[i];
+        msp_precheck_status worse = g->backward > g->forward ? g->backward : g->forward;
         bool none = !g->supported; /* the original says so of both directions */
         msp_buf note = {0};
 
@@ -537,7 +538,9 @@ write_groups(msp_buf *out, const groups *all, msp_precheck_versus *sum)
         msp_buf_release(&note);
         msp_buf_text(out, "\r\n");
         sum->apis++;
-        sum->count[g->backward > g->forward ? g->backward : g->forward]++;
+        sum->count[worse]++;
+        if (worse == MSP_PRECHECK_ERROR && sum->nerrors < MSP_PRECHECK_WORST)
+            snprintf(sum->errors[sum->nerrors++], sizeof(sum->errors[0]), "%.*s", (int)g->api.len, g->api.p);
     }
 }
 

@@ -1,4 +1,5 @@
 """Words that the command understands, those it does not, and what it says then."""
+import json
 import random
 import re
 import signal
@@ -24,6 +25,17 @@ WRONG = [
      "try: msprobe help compare\n"),
     (["compare", "a", "b", "--threads", "0"],
      "error: '0' is no value of --threads; choose a number from 1 to 1024\ntry: msprobe help compare\n"),
+    (["compare", "-tp", "a"], "error: -gp is missing: compare -tp NPU -gp BENCH\ntry: msprobe help compare\n"),
+    (["compare", "--golden_path", "a"], "error: -tp is missing: compare -tp NPU -gp BENCH\ntry: msprobe help compare\n"),
+    (["compare", "-tp", "a", "b"],
+     "error: -tp is one way to say what to compare, and 'b' another\ntry: msprobe help compare\n"),
+    (["compare", "-tp", "a", "-gp", "b", "-m", "torchair"],
+     "error: 'torchair' is no value of --mode; choose auto\ntry: msprobe help compare\n"),
+    (["compare", "a", "b", "--rank", "0,x"],
+     "error: '0,x' is no value of --rank; give numbers such as 0,1\ntry: msprobe help compare\n"),
+    (["compare", "-i", "c.json", "--step", "0"],
+     "error: --rank and --step choose among MindSpore's static graphs; in a compare file they are the keys rank_id and step_id\n"
+     "try: msprobe help compare\n"),
     (["help", "comapre"], "error: there is no command 'comapre'; did you mean 'compare'?\ntry: msprobe help compare\n"),
     (["--frobnicate"], "error: unknown option '--frobnicate'\ntry: msprobe help\n"),
 ]
@@ -41,7 +53,28 @@ def test_a_folder_in_the_place_of_a_compare_file_is_told_what_to_type(run, tmp_p
     assert "%s: is a folder; -i takes a compare file" % tmp_path in r.err and "msprobe compare NPU BENCH" in r.err
 
 
-@pytest.mark.parametrize("name", ["code_mapping", "graph", "op_generate", "config_check", "nan_analyze"])
+def test_the_spellings_of_msprobe_26_are_understood(run, tmp_path):
+    dumps.statistics(tmp_path / "npu", 2.0)
+    dumps.statistics(tmp_path / "bench")
+
+    def written(*words):
+        r = run("compare", *words, "-o", "out", "--json", "-q")
+        assert r.rc == 0, r.err
+        pair, = json.loads(r.out)["pairs"]
+        assert (pair["npu_path"], pair["bench_path"]) == ("npu/dump.json", "bench/dump.json")
+        return sorted({f.rsplit(".", 1)[1] for f in pair["files"] if "/compare_result" in f})
+
+    assert written("-tp", "npu/dump.json", "-gp", "bench/dump.json") == ["csv"]
+    assert written("-m", "auto", "--target_path", "npu/dump.json", "--golden_path", "bench/dump.json", "-fm", "--xlsx") == ["xlsx"]
+    assert written("-tp=npu/dump.json", "-gp=bench/dump.json", "--format", "json") == ["json"]
+    assert written("npu/dump.json", "bench/dump.json") == ["xlsx"]
+    told = run("compare", "-tp", "npu", "-gp", "bench", "-o", "out", "-tensor_log")
+    assert told.rc == 0 and "Functional.relu.0.forward.output.0" in told.err + told.out
+    assert run("-V").out == run("--version").out
+
+
+@pytest.mark.parametrize("name", ["code_mapping", "graph", "op_generate", "config_check", "nan_analyze",
+                                  "graph_visualize", "data2db", "offline_dump", "install_deps"])
 def test_commands_of_the_originals_that_are_not_there_say_so(run, name):
     for words in (["-f", "pytorch", name, "-i", "x"], ["help", name], [name, "--whatever"]):
         r = run(*words)

@@ -1,6 +1,7 @@
 """api_precision_compare: the details of one device judged by those of another, on tables made for the purpose."""
 import csv
 import glob
+import json
 import os
 import shutil
 import subprocess
@@ -179,3 +180,21 @@ def test_a_name_that_is_there_twice_is_an_error(tmp_path):
     path = write(tmp_path / "twice.csv", table)
     done = Done(tmp_path, path, path)
     assert done.run.returncode == 1 and "twice.csv: " in done.run.stderr and "Torch.sort.0.forward.output.0 is there twice" in done.run.stderr
+
+
+def test_the_summary_for_programs_is_as_its_schema_says(tmp_path):
+    jsonschema = pytest.importorskip("jsonschema")
+    bad, good = dict(BENCHMARK, **{RMSE: "1"}), dict(BENCHMARK)
+    npu = [row("Functional.softmax.%d.forward.output.0" % i, bad if i % 2 else good) for i in range(4)]
+    gpu = [row("Functional.softmax.%d.forward.output.0" % i, good) for i in range(4)]
+    words = [command(), "api_precision_compare", "-npu", write(tmp_path / "npu.csv", npu), "-gpu", write(tmp_path / "gpu.csv", gpu), "-o", str(tmp_path)]
+    done = subprocess.run(words + ["--json", "--fail-on", "error"], text=True, capture_output=True)
+    assert done.returncode == 3, done.stderr
+    told = json.loads(done.stdout)
+    with open(os.path.join(os.path.dirname(__file__), "../../docs/schema/api_precision_compare.schema.json"), encoding="utf-8") as f:
+        jsonschema.Draft202012Validator(json.load(f)).validate(told)
+    assert (told["apis"], told["pass"], told["error"]) == (4, 2, 2) and os.path.exists(told["result"])
+    assert told["first_errors"] == ["Functional.softmax.1", "Functional.softmax.3"]
+    assert subprocess.run(words, capture_output=True).returncode == 0
+    screen = subprocess.run(words, text=True, capture_output=True).stdout
+    assert "4 APIs: 2 pass, 2 errors" in screen and "First errors  Functional.softmax.1\n" in screen
