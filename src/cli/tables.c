@@ -252,62 +252,11 @@ static const msp_opt diff_options[] = {
     FLAG(MSP_OPT_JSON, false, NULL, "--json", "Print everything as JSON; docs/schema describes it."),
 };
 
+/*
+ * Three commands run the APIs of a dump again: run_overflow_check has the first three options, run_ut all but the last,
+ * multi_run_ut all.
+ */
 static const msp_opt run_ut_options[] = {
-    {.id = MSP_OPT_API_INFO,
-     .kind = MSP_OPT_VALUE,
-     .original = true,
-     .operand = MSP_OPERAND_FILE,
-     .brief = "-api_info",
-     .name = "--api_info_file",
-     .metavar = "dump.json",
-     .help = "The dump whose APIs are run again: level L1 or mix, task statistics or tensor."},
-    {.id = MSP_OPT_DEVICE,
-     .kind = MSP_OPT_VALUE,
-     .original = true,
-     .brief = "-d",
-     .name = "--device",
-     .metavar = "ID",
-     .help = "Which devices, such as -d 0 1. An NPU where there is one, else CUDA, else this CPU. Default: 0."},
-    FLAG(MSP_OPT_JIT, true, "-j", "--jit_compile",
-         "Accepted for scripts that have it; kernels are run as torch runs them."),
-    {.id = MSP_OPT_OUTPUT,
-     .kind = MSP_OPT_VALUE,
-     .original = true,
-     .operand = MSP_OPERAND_DIR,
-     .brief = "-o",
-     .name = "--out_path",
-     .metavar = "DIR",
-     .help = "Where the two csv files go. Default: the folder you are in."},
-    FLAG(MSP_OPT_SAVE_ERROR, true, "-save_error_data", "--save_error_data",
-         "Save inputs and results of APIs with errors as .pt files, in ut_error_data{time} there."),
-    {.id = MSP_OPT_CSV_PATH,
-     .kind = MSP_OPT_VALUE,
-     .original = true,
-     .operand = MSP_OPERAND_FILE,
-     .brief = "-csv_path",
-     .name = "--result_csv_path",
-     .metavar = "RESULT.csv",
-     .help = "Go on where an earlier run stopped: its accuracy_checking_result_{time}.csv."},
-    FLAG(MSP_OPT_FUZZY, true, "-f", "--filter_api", "Leave out calls that are like an earlier one of the same API."),
-    {.id = MSP_OPT_CONFIG,
-     .kind = MSP_OPT_VALUE,
-     .original = true,
-     .operand = MSP_OPERAND_FILE,
-     .brief = "-config",
-     .name = "--config_path",
-     .metavar = "JSON",
-     .help = "White and black list: the keys white_list, black_list and error_data_path, at the top or in run_ut."},
-    {.id = MSP_OPT_FAIL_ON,
-     .kind = MSP_OPT_VALUE,
-     .operand = MSP_OPERAND_CHOICE,
-     .name = "--fail-on",
-     .metavar = "WHAT",
-     .choices = "error,warning",
-     .help = "For CI, exit with 3 when an API has an error (error), or a warning too (warning)."},
-    FLAG(MSP_OPT_JSON, false, NULL, "--json", "Print the summary as JSON."),
-};
-
-static const msp_opt multi_run_ut_options[] = {
     {.id = MSP_OPT_API_INFO,
      .kind = MSP_OPT_VALUE,
      .original = true,
@@ -369,26 +318,6 @@ static const msp_opt multi_run_ut_options[] = {
      .help = "How many processes, 1 to 64. Default: one per processor."},
 };
 
-static const msp_opt overflow_check_options[] = {
-    {.id = MSP_OPT_API_INFO,
-     .kind = MSP_OPT_VALUE,
-     .original = true,
-     .operand = MSP_OPERAND_FILE,
-     .brief = "-api_info",
-     .name = "--api_info_file",
-     .metavar = "dump.json",
-     .help = "The dump whose APIs are run again: level L1 or mix, task statistics or tensor."},
-    {.id = MSP_OPT_DEVICE,
-     .kind = MSP_OPT_VALUE,
-     .original = true,
-     .brief = "-d",
-     .name = "--device",
-     .metavar = "ID",
-     .help = "Which devices, such as -d 0 1. An NPU where there is one, else CUDA, else this CPU. Default: 0."},
-    FLAG(MSP_OPT_JIT, true, "-j", "--jit_compile",
-         "Accepted for scripts that have it; kernels are run as torch runs them."),
-};
-
 static const msp_opt precision_compare_options[] = {
     {.id = MSP_OPT_NPU,
      .kind = MSP_OPT_VALUE,
@@ -424,9 +353,10 @@ static const msp_opt precision_compare_options[] = {
     FLAG(MSP_OPT_JSON, false, NULL, "--json", "Print the summary as JSON."),
 };
 
-#define TABLE(a)                    \
-    {                               \
-        a, sizeof(a) / sizeof(a[0]) \
+#define COUNT(a) (sizeof(a) / sizeof(a[0]))
+#define TABLE(a)    \
+    {               \
+        a, COUNT(a) \
     }
 
 const msp_opt_table msp_opts_global = TABLE(global_options);
@@ -438,8 +368,8 @@ const msp_opt_table msp_opts_diff = TABLE(diff_options);
 const msp_opt_table msp_opts_explain = TABLE(explain_options);
 const msp_opt_table msp_opts_repro = TABLE(repro_options);
 const msp_opt_table msp_opts_show = TABLE(show_options);
-const msp_opt_table msp_opts_run_ut = TABLE(run_ut_options);
-const msp_opt_table msp_opts_multi_run_ut = TABLE(multi_run_ut_options);
-const msp_opt_table msp_opts_overflow_check = TABLE(overflow_check_options);
+const msp_opt_table msp_opts_run_ut = {run_ut_options, COUNT(run_ut_options) - 1};
+const msp_opt_table msp_opts_multi_run_ut = TABLE(run_ut_options);
+const msp_opt_table msp_opts_overflow_check = {run_ut_options, 3};
 const msp_opt_table msp_opts_precision_compare = TABLE(precision_compare_options);
 const msp_opt_table msp_opts_none = {NULL, 0};
