@@ -29,6 +29,19 @@ def left_out(name, why):
     return _core.precheck_result(name, 0, 0, why), _core.precheck_no_output(name + ".forward.output.0", why)
 
 
+def run_ut_part(path, keys):
+    """What a config file says of run_ut: under that key, or at its top. keys: those that are expected, for the error."""
+    with open(path, encoding="utf-8-sig") as f:
+        try:
+            values = json.load(f)
+        except ValueError as e:
+            raise ValueError("%s: not a JSON file: %s" % (path, e)) from None
+    part = values.get("run_ut", values) if isinstance(values, dict) else None
+    if not isinstance(part, dict):
+        raise ValueError("%s: an object with %s is expected" % (path, keys))
+    return part
+
+
 class Choice:
     """White and black lists of a config file, and -f, which leaves out calls that are like an earlier one."""
 
@@ -46,14 +59,7 @@ class Choice:
         self.repeated = repeated(dump) if leave_out_repeated else set()
 
     def read(self, path, called):
-        with open(path, encoding="utf-8-sig") as f:
-            try:
-                values = json.load(f)
-            except ValueError as e:
-                raise ValueError("%s: not a JSON file: %s" % (path, e)) from None
-        values = values.get("run_ut", values) if isinstance(values, dict) else None
-        if not isinstance(values, dict):
-            raise ValueError("%s: an object with white_list and black_list is expected" % path)
+        values = run_ut_part(path, "white_list and black_list")
         for key, into in (("white_list", self.white), ("black_list", self.black)):
             names = values.get(key) or []
             if not isinstance(names, list) or not all(isinstance(n, str) for n in names):

@@ -14,6 +14,7 @@ import warnings
 
 from msprobe import _core
 from msprobe.core.config import boolean, check_connection, given, numbers, read_connection, texts, whole
+from msprobe.precheck.calls import run_ut_part
 
 POLL_MS = 100
 INCOMPLETE = 4  # exit status, told to the command: it is done, and not everything was checked
@@ -24,14 +25,7 @@ class Options:
     """The part of config.json that is the checker's."""
 
     def __init__(self, path):
-        with open(path, encoding="utf-8-sig") as f:
-            try:
-                values = json.load(f)
-            except ValueError as e:
-                raise ValueError("%s: not a JSON file: %s" % (path, e)) from None
-        part = values.get("run_ut", values) if isinstance(values, dict) else None
-        if not isinstance(part, dict):
-            raise ValueError("%s: an object with is_online, and host and port or nfs_path, is expected" % path)
+        part = run_ut_part(path, "is_online, and host and port or nfs_path,")
         if not boolean("is_online", part.get("is_online", False)):
             raise ValueError("%s: is_online is not true there: it says nothing of a training process to wait for; -api_info names a "
                              "dump to check" % path)
