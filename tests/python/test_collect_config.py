@@ -39,6 +39,8 @@ COMMON = [
     ("precision", "hihg", '"high"'), ("seed", -1, "at least 0"), ("seed", 2**32, "at most 4294967295"), ("seed", "7", "whole number"),
     ("seed", True, "whole number"), ("is_deterministic", 1, "true or false"), ("acl_config", 5, "string"), ("rm_dropout", "no", "true or false"),
     ("api_list", "wider", '"wide"'), ("task", 0, "statistics"), ("task", {}, "statistics"), ("level", 0, "L0, L1, L2, mix, debug"),
+    ("risk_level", "focus", "CORE, FOCUS, ALL"), ("dump_enable", "off", "true or false"), ("extra_info", 3, "true or false"),
+    ("task", "nan_check", "task overflow_check names"), ("task", "acc_check", "acc_check -api_info"), ("load", {"path": "x"}, "take the key out"),
     ("step", ["\u00b2"], "3-5"), ("step", ["9" * 5000], "3-5"),
 ]
 PARTS = [
@@ -707,3 +709,102 @@ def test_without_a_seed_no_random_state_is_touched(tmp_path):
 def test_wrong_arguments_of_seed_all(call, words):
     with pytest.raises(MsprobeException, match=words):
         call()
+
+
+# ---- msprobe 26 --------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level, more, kept", [
+    (None, {}, {"cat", "linear", "relu"}), ("ALL", {}, {"cat", "linear", "relu"}), ("FOCUS", {}, {"linear", "relu"}), ("CORE", {}, {"linear"}),
+    ("CORE", {"statistics": {"list": ["relu"]}}, {"relu"})])
+def test_risk_level_leaves_out_what_msprobe_26_leaves_out(tmp_path, level, more, kept):
+    def body(d):
+        d.start()
+        F.relu(F.linear(torch.cat([R(2, 3), R(2, 3)]), R(4, 3)))
+        d.stop()
+        d.step()
+
+    r = collect(tmp_path, body, **more, **({} if level is None else {"risk_level": level}))
+    assert {name.split(".")[1] for name in r.names()} == kept
+
+
+def test_dump_enable_is_looked_at_again_while_the_program_runs(tmp_path):
+    def body(d):
+        from msprobe.core import config
+
+        config.RELOAD = 0
+
+        def one(enabled):
+            raw = json.loads(open(d.config.path).read())
+            with open(d.config.path, "w") as f:
+                json.dump(dict(raw, dump_enable=enabled, note=" " * (5 - len(str(enabled)))), f)
+            os.utime(d.config.path, ns=(0, int(1e9) * (d._recorder.loop + 1)))
+            d.start()
+            torch.sin(R(2))
+            d.stop()
+            d.step()
+
+        for enabled in (True, False, False, True):
+            one(enabled)
+        with open(d.config.path, "w") as f:
+            f.write("{")  # half written
+        d.start()
+        torch.sin(R(2))
+        d.stop()
+        d.step()
+
+    r = collect(tmp_path, body, dump_enable=False)
+    assert sorted(os.listdir(tmp_path / "dump")) == ["step0", "step3", "step4"], r.output
+    assert "dump_enable is false now: recording is off" in r.output and "recording stays on" in r.output
+
+
+def test_a_run_that_dump_enable_switched_off_says_so(tmp_path):
+    def body(d):
+        d.start()
+        torch.sin(R(2))
+        d.stop()
+
+    r = collect(tmp_path, body, dump_enable=False)
+    assert "nothing was recorded: dump_enable is false" in r.output
+
+
+def test_rank_id_names_the_folder(tmp_path):
+    def body(d):
+        for _ in range(2):
+            d.start(rank_id=3)
+            torch.sin(R(2))
+            d.stop()
+            d.step()
+        for wrong in (-1, "0", True):
+            with pytest.raises(MsprobeException, match="rank_id"):
+                d.start(rank_id=wrong)
+
+    collect(tmp_path, body)
+    assert os.listdir(tmp_path / "dump/step0") == os.listdir(tmp_path / "dump/step1") == ["rank3"]
+
+
+def test_other_keys_of_msprobe_26_are_passed_over_with_what_there_is_instead(tmp_path, capsys):
+    read(tmp_path, {"slice": [{"dim": 0}]}, custom_op_namespaces=["x"], extra_info=False, acc_check={"white_list": []})
+    said = capsys.readouterr().out
+    assert '"slice" in "statistics" is a key of msprobe 26' in said and '"custom_op_namespaces" is a key of msprobe 26' in said
+    assert "register_custom_api" in said and "extra_info is false" in said and "acc_check" not in said and "unknown" not in said
+
+
+def test_names_that_only_the_original_has_say_what_there_is_instead():
+    with pytest.raises(ImportError, match="TrainerMon.*task statistics"):
+        from msprobe.pytorch import TrainerMon  # noqa: F401
+    with pytest.raises(ImportError, match="cannot import name 'nothing'"):
+        from msprobe.pytorch import nothing  # noqa: F401
+
+
+def test_the_step_may_stand_in_the_fifth_place(tmp_path):
+    def run():
+        d = PrecisionDebugger(write_config(tmp_path), None, str(tmp_path / "dump"), None, [1])
+        for _ in range(2):
+            d.start()
+            torch.sin(R(2))
+            d.stop()
+            d.step()
+
+    in_process(tmp_path, run)
+    assert os.listdir(tmp_path / "dump") == ["step1"]

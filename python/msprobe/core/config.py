@@ -9,6 +9,7 @@ import json
 import os
 import re
 import stat
+import time
 import types
 
 from msprobe.core.common.exceptions import FileCheckException, MsprobeException, ScopeException
@@ -19,12 +20,25 @@ TASKS = ("statistics", "tensor", "overflow_check", "structure", "free_benchmark"
 LEVELS = ("L0", "L1", "L2", "mix", "debug")
 DATA_MODES = ("all", "input", "output", "forward", "backward")
 API_LISTS = ("default", "wide")
+RISK_LEVELS = ("CORE", "FOCUS", "ALL")
 MOST = 1000000
 
 COMMON_KEYS = (
     "task", "dump_path", "rank", "step", "level", "enable_dataloader", "async_dump", "precision", "seed", "is_deterministic",
-    "acl_config", "rm_dropout", "api_list", "writer_timeout", "compiled", "replicas",
+    "acl_config", "rm_dropout", "api_list", "writer_timeout", "compiled", "replicas", "risk_level", "dump_enable", "extra_info",
 )
+# Of msprobe 26: what there is here instead.
+TASKS_OF_26 = {
+    "nan_check": 'task overflow_check names the first call that makes inf or NaN',
+    "diff_check": 'msprobe compare finds the first call that differs, when both runs are recorded',
+    "acc_check": 'msprobe acc_check -api_info dump.json checks the calls of a dump',
+}
+KEYS_OF_26 = {
+    "slice": "tensors are recorded whole", "request_id": "tensors are recorded whole",
+    "custom_op_namespaces": 'debugger.register_custom_api(torch.ops.NAMESPACE, "OP") records an operator',
+    "bench_path": TASKS_OF_26["diff_check"],
+}
+RELOAD = 0.5  # seconds between two looks at config.json for dump_enable
 TASK_KEYS = {
     "statistics": ("scope", "list", "data_mode", "summary_mode", "tensor_list"),
     "tensor": ("scope", "list", "data_mode", "summary_mode", "file_format", "backward_input", "online_run_ut", "nfs_path", "host",
@@ -170,6 +184,12 @@ def span(key, item):
     return range(low, high + 1)
 
 
+def chosen_task(value):
+    if isinstance(value, str) and value in TASKS_OF_26:
+        raise wrong('task is "%s", which is msprobe 26\'s; here %s. Allowed: %s' % (value, TASKS_OF_26[value], ", ".join(TASKS)))
+    return choice("task", value, TASKS)
+
+
 def data_mode(value):
     modes = [value] if isinstance(value, str) and value else texts("data_mode", value) or ["all"]  # the manual calls it a str
     for mode in modes:
@@ -248,7 +268,7 @@ class Config:
             config_path = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "config.json")
         self.path = config_path
         raw = load(config_path)
-        self.task = choice("task", given(task, given(raw.get("task"), "statistics")), TASKS)
+        self.task = chosen_task(given(task, given(raw.get("task"), "statistics")))
         self.level = choice("level", given(level, given(raw.get("level"), "L1")), LEVELS)
         self.dump_path = named_folder("dump_path", given(dump_path, raw.get("dump_path")))
         self.step = numbers("step", raw.get("step") if step is None else step)
@@ -276,6 +296,40 @@ class Config:
         self.compiled = choice("compiled", given(raw.get("compiled"), "skip"), ("skip", "eager"))
         self.replicas = boolean("replicas", given(raw.get("replicas"), True))
         self.api_list = choice("api_list", raw.get("api_list", "default"), API_LISTS)
+        self._read_common_of_26(raw)
+
+    def _read_common_of_26(self, raw):
+        self.risk_level = choice("risk_level", given(raw.get("risk_level"), "ALL"), RISK_LEVELS)
+        self.dump_enable = boolean("dump_enable", raw["dump_enable"]) if raw.get("dump_enable") is not None else None
+        self._file_seen, self._looked = self._file_state(), time.monotonic()
+        if not boolean("extra_info", given(raw.get("extra_info"), True)):
+            log.info("extra_info is false: stack.json and construct.json are written all the same; they cost little here")
+        if "load" in raw:
+            raise wrong("load is %r, a key of msprobe 26, which puts recorded inputs in the place of the modules' own; msprobe never changes what a program "
+                        "computes: take the key out" % (raw["load"],))
+
+    def _file_state(self):
+        try:
+            status = os.stat(self.path)
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_size
+
+    def is_dump_enabled(self):
+        """The key dump_enable, which may be changed in the file while the program runs; without it, true. Other keys are read once."""
+        if self.dump_enable is None or time.monotonic() - self._looked < RELOAD:
+            return self.dump_enable is not False
+        self._looked, seen = time.monotonic(), self._file_state()
+        if seen is None or seen == self._file_seen:
+            return self.dump_enable
+        self._file_seen, before = seen, self.dump_enable
+        try:
+            self.dump_enable = boolean("dump_enable", given(load(self.path).get("dump_enable"), before))
+        except (MsprobeException, FileCheckException) as e:  # somebody is writing it
+            log.warning("%s; recording stays %s", e, "on" if before else "off")
+        if self.dump_enable != before:
+            log.info("dump_enable is %s now: recording is %s", json.dumps(self.dump_enable), "on" if self.dump_enable else "off")
+        return self.dump_enable
 
     # ---- tasks -------------------------------------------------------------------------------------------------------------------
 
@@ -406,10 +460,14 @@ class Config:
     def _warn_unknown(self, raw):
         known = COMMON_KEYS + tuple(TASK_KEYS)
         for key in raw:
-            if key not in known:
+            if key in KEYS_OF_26:
+                log.warning('config.json: "%s" is a key of msprobe 26 and is passed over: %s', key, KEYS_OF_26[key])
+            elif key not in known and key not in TASKS_OF_26:
                 log.warning('config.json: unknown key "%s"%s', key, nearest(key, known))
         for key in self.task_config:
-            if key not in TASK_KEYS[self.task]:
+            if key in KEYS_OF_26:
+                log.warning('config.json: "%s" in "%s" is a key of msprobe 26 and is passed over: %s', key, self.task, KEYS_OF_26[key])
+            elif key not in TASK_KEYS[self.task]:
                 log.warning('config.json: unknown key "%s" in "%s"%s', key, self.task, nearest(key, TASK_KEYS[self.task]))
 
     def axis(self, a, b):

@@ -327,7 +327,7 @@ class Recorder:
         if self.config.step and self.loop > max(self.config.step):
             self.ended = True
             log.info("msprobe ends successfully.")
-        return self._is_step()
+        return self._is_step() and self.config.is_dump_enabled()
 
     def _is_step(self):
         return not self.config.step or self.loop in self.config.step

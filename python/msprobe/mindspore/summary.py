@@ -57,6 +57,8 @@ class Summary:
             return "save() was never called" if self.saves == 0 else "step selects %s, and save() was called in none of them" % config.step
         if self._starts == 0:
             return "start() was never called"
+        if config.dump_enable is False:
+            return "dump_enable is false"
         if config.step and not self._step_ran:
             return "step selects %s, and the steps that ran are %d to %d" % (config.step, *self._steps)
         for key, value in (("list", config.list), ("scope", config.scope), ("data_mode", config.data_mode if config.data_mode != ["all"] else [])):

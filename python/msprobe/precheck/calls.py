@@ -30,13 +30,13 @@ def left_out(name, why):
 
 
 def run_ut_part(path, keys):
-    """What a config file says of run_ut: under that key, or at its top. keys: those that are expected, for the error."""
+    """What a config file says of run_ut: under that key, which msprobe 26 calls acc_check, or at its top. keys: those that are expected, for the error."""
     with open(path, encoding="utf-8-sig") as f:
         try:
             values = json.load(f)
         except ValueError as e:
             raise ValueError("%s: not a JSON file: %s" % (path, e)) from None
-    part = values.get("run_ut", values) if isinstance(values, dict) else None
+    part = values.get("run_ut", values.get("acc_check", values)) if isinstance(values, dict) else None  # the newer name
     if not isinstance(part, dict):
         raise ValueError("%s: an object with %s is expected" % (path, keys))
     return part

@@ -25,3 +25,19 @@ from msprobe.pytorch.debugger import PrecisionDebugger, module_dump, module_dump
 from msprobe.pytorch.seed import seed_all  # noqa: E402
 
 __all__ = ["PrecisionDebugger", "seed_all", "module_dump", "module_dump_end", "compare", "compare_distributed"]
+
+# What msprobe 8.3 and 26 have under this name: what there is here instead.
+_ELSEWHERE = {
+    "TrainerMon": "task statistics at level L0 or mix records the gradients of parameters",
+    "random_save": "seed_all() makes a run repeat itself",
+    "set_fx_dump_config": 'compiled code is recorded with "compiled": "eager" in config.json',
+    "set_ge_dump_config": 'compiled code is recorded with "compiled": "eager" in config.json',
+    "acl_save": 'PrecisionDebugger.save() records a value at level "debug"',
+    "AclGraphDumper": 'compiled code is recorded with "compiled": "eager" in config.json',
+}
+
+
+def __getattr__(name):
+    if name in _ELSEWHERE:
+        raise ImportError("msprobe.pytorch has no %s: it is mindstudio-probe's. Here %s" % (name, _ELSEWHERE[name]), name=__name__)
+    raise AttributeError("module %r has no attribute %r" % (__name__, name))

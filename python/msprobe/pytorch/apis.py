@@ -23,6 +23,8 @@ DISTRIBUTED, BY_CALLER, WAIT, UNINITIALISED, APART, FRAMES, PUTS_OFF = 1, 2, 4, 
 FIRST, SECOND, UNLISTED = 0, 1, 2  # answers of route()
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hook_module")
+RISK_LEVELS = os.path.join(FOLDER, "risk_level.yaml")
+ALWAYS_CORE = ("distributed", "npu_distributed", "torch_npu", "mindspeed")  # categories
 LISTS = {"default": os.path.join(FOLDER, "support_wrap_ops.yaml"), "wide": os.path.join(FOLDER, "wide_wrap_ops.yaml"),
          "ptdbg": os.path.join(FOLDER, "ptdbg_wrap_ops.yaml"), "hooks": os.path.join(FOLDER, "ptdbg_wrap_ops.yaml")}
 
@@ -105,6 +107,16 @@ def read_list(which):
         return parse_list(f.read(), path)
 
 
+def left_out_by(level):
+    """(category, name of an API) -> bool: whether the key risk_level leaves it out."""
+    if level == "ALL":
+        return lambda category, name: False
+    with open(RISK_LEVELS, encoding="utf-8") as f:
+        named = parse_list(f.read(), RISK_LEVELS)
+    core, low = set(named.get("core", ())), set(named.get("low", ()))
+    return lambda category, name: category not in ALWAYS_CORE and (name not in core if level == "CORE" else name in low)
+
+
 class Attributes:
     """Objects that stand in for others as attributes, there between start() and stop() only."""
 
@@ -172,13 +184,14 @@ class Registry:
         self.attributes = Attributes()
         self.count = 0
 
-    def register(self, which, only=None, extra_flags=0):
+    def register(self, which, only=None, extra_flags=0, risk_level="ALL"):
         """Hand every function of the list ("default" or "wide") that this torch has to the extension; only: the one with this name in a dump."""
-        listed = read_list(which)
+        listed, is_left_out = read_list(which), left_out_by(risk_level)
         for category, (prefix, owners, flags) in categories(which).items():
             for name in listed.get(category) or []:
-                record = "%s.%s" % (prefix, name.rpartition(".")[2])
-                if (category, name) not in LEFT_OUT and only in (None, record):
+                last = name.rpartition(".")[2]
+                record = "%s.%s" % (prefix, last)
+                if (category, name) not in LEFT_OUT and only in (None, record) and not is_left_out(category, last):
                     for owner in owners:
                         self._add_listed(owner, name, record, flags | extra_flags)
         if "distributed" in listed and torch.distributed.is_available() and only is None:

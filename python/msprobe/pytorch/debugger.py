@@ -8,7 +8,7 @@ import threading
 import torch
 
 from msprobe.core.common.exceptions import MsprobeException, _CodedException
-from msprobe.core.config import Config, check_folder, wrong
+from msprobe.core.config import Config, check_folder, whole, wrong
 from msprobe.core.log import log
 from msprobe.pytorch.recorder import Recorder, TokenRange, may_record
 from msprobe.pytorch.seed import remove_dropout, seed_all
@@ -71,6 +71,8 @@ class PrecisionDebugger:
         pass  # everything is done once, in __new__
 
     def _build(self, config_path=None, task=None, dump_path=None, level=None, model=None, step=None):
+        if step is None and isinstance(model, (list, tuple)) and model and all(isinstance(m, (int, str)) for m in model):
+            model, step = None, list(model)  # msprobe 26 has step in the fifth place
         config = Config(config_path, task, dump_path, level, step)
         if config.task in ("run_ut", "grad_probe"):
             raise MsprobeException(MsprobeException.INTERFACE_USAGE_ERROR, 'task "%s" is none of PrecisionDebugger; it has statistics, tensor, '
@@ -102,9 +104,12 @@ class PrecisionDebugger:
 
     @classmethod
     @_locked
-    def start(cls, model=None, token_range=None):
-        """Begin to record, or go on. token_range: (first, last) forward of the model to record, from 0."""
+    def start(cls, model=None, token_range=None, rank_id=None, scheduled_tokens=None):
+        """Begin to record, or go on. token_range: (first, last) forward of the model to record, from 0. rank_id: what names the folder of a process that
+        torch.distributed knows nothing of. scheduled_tokens is accepted for scripts of msprobe 26, whose key request_id needs it."""
         recorder = cls._current()
+        if rank_id is not None:
+            recorder.take_rank(whole("rank_id", rank_id, 0))
         if token_range is not None:
             TokenRange.check(token_range, model if model is not None else recorder.model)
         if cls._is_automatic("start"):

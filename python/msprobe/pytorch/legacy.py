@@ -56,7 +56,7 @@ class LegacyRecorder(Recorder):
         self.on_close = None  # (), before the process ends
         self.overflow_flag = overflow_flag
         api_list = "ptdbg" if form == PTDBG else "hooks"
-        super().__init__(SimpleNamespace(task="tensor", level="L1", replicas=False, api_list=api_list))
+        super().__init__(SimpleNamespace(task="tensor", level="L1", replicas=False, api_list=api_list, risk_level="ALL", list=(), scope=()))
         probe.rules()
         probe.legacy_rules(form, muted=True)
         self._registry.install()

@@ -210,7 +210,8 @@ class Recorder:
             log.info("it is not known when compiled code runs: what this torch says of it is not what was proven elsewhere")
         self._registry = apis.Registry(probe, selftest.in_place_kinds(probe), self.separator)
         if self.config.level in ("L1", "mix"):
-            self._registry.register(self.config.api_list)
+            chosen = self.config.list or self.config.scope  # then risk_level has no say, as in msprobe 26
+            self._registry.register(self.config.api_list, risk_level="ALL" if chosen else self.config.risk_level)
         elif self._kernels:
             self._registry.register(self.config.api_list, only=self._kernels.api, extra_flags=KERNEL)
             if self._registry.count == 0:
@@ -307,6 +308,12 @@ class Recorder:
                 log.debug("%s: no lock: %s", self.config.dump_path, e)
             self._own_folder = folder
         return self._own_folder
+
+    def take_rank(self, rank):
+        """The program says it, before anything is recorded; later it is what it has been."""
+        if self.rank is None and not self._opened:
+            self.rank = rank
+            set_rank(rank)
 
     def _selects_rank(self):
         """The rank is looked at when a selected step begins, until there is one. A launcher has said it before the first; later a process group may."""
@@ -423,6 +430,8 @@ class Recorder:
         if self._kernels and self._starts == 0 and may_record(self.config):
             self._kernels.check()
         self._note_step(self.current_step)
+        if not self.config.is_dump_enabled():
+            return
         if self.config.step and self.current_step > max(self.config.step):
             self._end_well()
             return
@@ -704,6 +713,8 @@ class Recorder:
             return "start() failed: %s" % self._start_failed
         if self._starts == 0:
             return "start() was never called"
+        if config.dump_enable is False and self._recorded is None:
+            return "dump_enable is false"
         if config.step and not self._step_ran:
             return "step selects %s, and the steps that ran are %d to %d" % (config.step, *self._steps)
         if config.rank and self.rank not in config.rank:
