@@ -1,6 +1,7 @@
 """What the comparison does with layouts, generations and inputs that are odd or wrong."""
 import csv
 import glob
+import csv
 import json
 import os
 import resource
@@ -482,3 +483,17 @@ def test_in_the_short_way_a_file_meets_the_folder_of_a_rank(run, tmp_path, name)
         assert r.rc == 0 and "bench/rank0/" + name in r.out
     r = run("compare", "npu/rank0/" + name, "bench", "-o", "out")
     assert r.rc == 1 and "need to be of the same type" in r.err
+
+
+def test_a_tensor_that_has_lost_its_type_is_compared_by_its_file(run, tmp_path):
+    for side, fault in (("npu", 2.0), ("bench", 0.0)):
+        path = dumps.real(tmp_path / side, fault) / "dump.json"
+        doc = json.loads(path.read_text())
+        del doc["data"]["Functional.relu.0.forward"]["output"][0]["dtype"]
+        path.write_text(json.dumps(doc))
+    r = run("compare", "npu", "bench", "-o", "out", "--format", "csv", "--no-html", "-q")
+    assert r.rc == 0, r.err
+    table, = (tmp_path / "out").glob("compare_result*.csv")
+    last = list(csv.DictReader(table.open(encoding="utf-8-sig")))[-1]
+    assert (last["NPU Name"], last["NPU Dtype"]) == ("Functional.relu.0.forward.output.0", "<class 'NoneType'>")
+    assert (last["MaxAbsErr"], last["Accuracy Reached or Not"]) == ("2.0", "No")

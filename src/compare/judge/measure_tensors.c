@@ -12,6 +12,7 @@
 #include "compare/judge/measure.h"
 #include "text/pytext.h"
 #include "core/alloc.h"
+#include "dtype/convert.h"
 #include "dump/legacy.h"
 #include "io/tensor_file.h"
 #include "dump/dump_read.h"
@@ -102,12 +103,24 @@ set_metrics(msp_judged *j, const msp_metrics *m, const msp_tensor *n, const msp_
     j->metric[METRIC_FIVE_THOUSANDTHS] = (msp_num){NULL, round_as_shown((double)m->below_5e3 / (double)m->count)};
 }
 
+/* Two numbers of narrow types are subtracted in the wider of these, as the original does. */
+static double
+scalar_difference(const msp_tensor *n, const msp_tensor *b, double x, double y, double exact)
+{
+    double largest = largest_of_type(n, b);
+    float f = (float)x - (float)y;
+
+    if (largest == DBL_MAX)
+        return exact;
+    return fabs((double)(largest == FLT_MAX ? f : msp_f16_to_f32(msp_f32_to_f16(f))));
+}
+
 /* Tensors without dimensions have errors only; where a side is not finite they follow from arithmetic. */
 static void
 set_scalar(msp_judged *j, const msp_metrics *m, const msp_tensor *n, const msp_tensor *b)
 {
     double x = msp_dtype_load_f64(n->dtype, n->data), y = msp_dtype_load_f64(b->dtype, b->data);
-    double abs_err = m->max_abs_err, rel_err = shown_rel(m, n, b);
+    double abs_err = scalar_difference(n, b, x, y, m->max_abs_err), rel_err = shown_rel(m, n, b);
 
     for (int i = 0; i < NMETRICS; i++)
         j->metric[i] = (msp_num){"unsupported", 0};

@@ -348,7 +348,7 @@ fill_plain(flattener *f, msp_row *r, const leaf_parts *p)
     msp_str type = msp_json_string(p->type);
     msp_val text = {0};
 
-    r->plain = true;
+    r->plain = r->file == NULL; /* a tensor that has lost its type may still have its file */
     if (!set_value_crc(f, r, value, value != NULL))
         return false;
     if (msp_str_eq(type, MSP_STR("torch.Size"))) {
