@@ -45,8 +45,6 @@ typedef struct msp_checker {
 msp_claim_part msp_claim_part_of(size_t rank, const msp_audit_tensor *t, int64_t at, int64_t count);
 msp_claim_part msp_claim_whole_of(size_t rank, const msp_audit_tensor *t);
 
-/* Half a unit in the last place of the type, relative; 0: the type has none. */
-double msp_claim_rounding(msp_dtype t);
 /* The smallest normal number of the type: below it results may be flushed to zero. */
 double msp_claim_smallest(msp_dtype t);
 double msp_claim_largest(msp_dtype t);

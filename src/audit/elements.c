@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 #include "core/locale.h"
+#include "msprobe/local.h"
 
 enum { BLOCK = 1024, WIDEST = 16 };
 
@@ -29,31 +30,6 @@ static int64_t
 elements_of(const msp_claim_part *p)
 {
     return p->count < 0 ? p->tensor->numel : p->count;
-}
-
-double
-msp_claim_rounding(msp_dtype t)
-{
-    switch (t) {
-    case MSP_F64:
-    case MSP_C128:
-        return 0x1p-53;
-    case MSP_F32:
-    case MSP_C64:
-        return 0x1p-24;
-    case MSP_F16:
-        return 0x1p-11;
-    case MSP_BF16:
-        return 0x1p-8;
-    case MSP_F8_E4M3FN:
-    case MSP_F8_E4M3FNUZ:
-        return 0x1p-4;
-    case MSP_F8_E5M2:
-    case MSP_F8_E5M2FNUZ:
-        return 0x1p-3;
-    default:
-        return 0;
-    }
 }
 
 double
@@ -127,10 +103,8 @@ take_float(sums *s, int reduce, double x, bool first)
         s->total += x;
     else if (reduce == MSP_REDUCE_PRODUCT)
         s->total *= x;
-    else if (reduce == MSP_REDUCE_MAX)
-        s->total = isnan(x) || x > s->total ? x : s->total;
-    else
-        s->total = isnan(x) || x < s->total ? x : s->total;
+    else /* of the numbers; magnitude says whether there was a NaN among them */
+        s->total = reduce == MSP_REDUCE_MAX ? fmax(s->total, x) : fmin(s->total, x);
 }
 
 static void
@@ -169,13 +143,13 @@ float_fits(const sums *s, int reduce, msp_dtype t, double got, size_t n)
 {
     double scale = reduce == MSP_REDUCE_AVG ? 1.0 / (double)n : 1.0, want = s->total * scale;
     double size = reduce == MSP_REDUCE_PRODUCT ? fabs(want) : s->magnitude * scale;
-    double bound = 2.0 * (double)n * msp_claim_rounding(t) * size;
+    double bound = 2.0 * (double)n * msp_local_roundoff(t) * size;
 
+    if (reduce == MSP_REDUCE_MAX || reduce == MSP_REDUCE_MIN) /* what NaN makes of a maximum is the back end's choice */
+        return got == want || isnan(s->magnitude);
     if (isnan(want))
         return isnan(got);
-    if (reduce == MSP_REDUCE_MAX || reduce == MSP_REDUCE_MIN)
-        return got == want || isnan(got) != 0; /* how NaN is passed on is the back end's choice */
-    if (!isfinite(got))                        /* a partial sum may have left the type's range */
+    if (!isfinite(got)) /* a partial sum may have left the type's range */
         return !isfinite(want) || s->magnitude > msp_claim_largest(t) / 2 || reduce == MSP_REDUCE_PRODUCT;
     return fabs(got - want) <= bound + (double)n * msp_claim_smallest(t);
 }

@@ -16,6 +16,9 @@ if not torch.distributed.is_available() or not torch.distributed.is_gloo_availab
 import torch.distributed as dist  # noqa: E402
 import torch.nn as nn  # noqa: E402
 
+with contextlib.suppress(ImportError):
+    import torch._dynamo  # noqa: E402,F401  (optimizers import it: here once, else in every rank of every job)
+
 COMMAND = shutil.which("msprobe", path=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
 if not os.path.exists(COMMAND):
     pytest.skip("the command is not installed beside this interpreter", allow_module_level=True)
@@ -138,6 +141,23 @@ def test_an_altered_result_is_named(tmp_path, call, rank):
     first = audit(tmp_path / "dump")["findings"][0]
     assert (first["kind"], first["rank"], first["call"]) == ("values", rank, call)
     assert "element 3" in first["what"] and first["stack"] and "what stood there" not in first["what"]
+
+
+def test_a_maximum_that_is_no_number_is_named_where_no_input_was_such(tmp_path):
+    def body(d, rank):
+        d.start()
+        dist.all_reduce(R(4, seed=rank), op=dist.ReduceOp.MAX)
+        d.stop()
+        d.step()
+
+    ranks(tmp_path, body, 2, task="tensor")
+    for rank in (0, 1):
+        path = tmp_path / "dump" / "step0" / ("rank%d" % rank) / "dump_tensor_data" / "Distributed.all_reduce.0.forward.output.0.pt"
+        t = torch.load(path)
+        t[2] = float("nan")
+        torch.save(t, path)
+    finding, = audit(tmp_path / "dump")["findings"]
+    assert finding["kind"] == "values" and "element 2 of its result is nan" in finding["what"]
 
 
 def stats(t):
