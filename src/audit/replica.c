@@ -315,6 +315,7 @@ typedef struct ballot {
     uint64_t digest;
     size_t votes, all;
     bool is_zero;
+    bool has_sizes; /* of several sizes, as shards are */
 } ballot;
 
 /* Ranks that hold the same weights, by their own word or, group 0, by what they held in the first step. */
@@ -352,6 +353,7 @@ count_votes(ballot *b, home *h, const msp_audit_weight *w, size_t hint, list_kin
             continue;
         first = b->all == 0 ? theirs->digest : first;
         b->is_zero = b->is_zero && theirs->is_zero;
+        b->has_sizes = b->has_sizes || theirs->numel != w->numel;
         h->digests[b->all++] = theirs->digest;
     }
     qsort(h->digests, b->all, sizeof(*h->digests), by_digest);
@@ -376,7 +378,7 @@ ballot_of(const home *h, const msp_audit_weight *w)
 {
     if (w->said != h->group || (h->group == 0 && msp_map_get(h->shards, module_of_weight(h, w)) != NULL))
         return NULL;
-    return &h->ballots[w->key];
+    return h->ballots[w->key].has_sizes ? NULL : &h->ballots[w->key];
 }
 
 static void
@@ -487,6 +489,60 @@ find_shards(msp_audit_replicas *p, const home *h, list_kind by)
     return ok;
 }
 
+/* ---- stages that began alike --------------------------------------------------------------------------------------
+ */
+
+static bool
+sends_to_another(const home *h, size_t of)
+{
+    const msp_audit_rank *r = h->ranks[of];
+
+    for (size_t k = 0; k < r->ncalls; k++)
+        for (size_t i = 0; i < h->n && r->calls[k].op == MSP_AUDIT_SEND; i++)
+            if (i != of && r->calls[k].root == h->ranks[i]->rank)
+                return true;
+    return false;
+}
+
+/* The stages of a pipeline may begin with the same weights, where all have one seed: these hand messages to each other,
+ * and no majority holds most of their weights any more. */
+static bool
+are_stages(const home *h, list_kind kind)
+{
+    const msp_audit_weights *w = list_of(h->ranks[0], kind);
+    double own = 0, all = 0;
+    bool speak = false;
+
+    for (size_t k = 0; k < w->n; k++) {
+        const ballot *b = ballot_of(h, &w->items[k]);
+
+        if (b == NULL || b->all < 2)
+            continue;
+        all += (double)w->items[k].numel;
+        own += b->votes * 2 <= b->all ? (double)w->items[k].numel : 0;
+    }
+    for (size_t i = 0; i < h->n && own * 2 > all && !speak; i++)
+        speak = sends_to_another(h, i);
+    return speak;
+}
+
+/* Only those are still together that hold the same now. */
+static void
+split_home(msp_audit_replicas *p, const home *h, list_kind kind)
+{
+    for (size_t i = 0; i < h->n; i++) {
+        int64_t *mine = &p->home[h->places[i]];
+
+        *mine = (int64_t)h->places[i];
+        for (size_t k = 0; k < i; k++)
+            if (p->home[h->places[k]] == (int64_t)h->places[k] &&
+                are_alike(list_of(h->ranks[k], kind), list_of(h->ranks[i], kind))) {
+                *mine = (int64_t)h->places[k];
+                break;
+            }
+    }
+}
+
 static msp_status
 compare_home(msp_audit_replicas *p, msp_audit_step *s, home *h, size_t first, msp_error *err)
 {
@@ -498,6 +554,11 @@ compare_home(msp_audit_replicas *p, msp_audit_step *s, home *h, size_t first, ms
         if (h->n < 2)
             continue;
         count_all_votes(h, nkeys, (list_kind)l);
+        if (h->group == 0 && !are_gradients((list_kind)l) && are_stages(h, (list_kind)l)) {
+            split_home(p, h, (list_kind)l);
+            gather_home(h, p, s, first);
+            count_all_votes(h, nkeys, (list_kind)l);
+        }
         if (p->is_first && h->group == 0 && !are_gradients((list_kind)l) && !find_shards(p, h, (list_kind)l))
             return msp_error_set(err, MSP_E_NOMEM, "no memory for replicas");
         st = find_parting(p, s, h, (list_kind)l, err);
