@@ -236,7 +236,8 @@ conclude(probe_call *c, PyObject *result, uint32_t hole)
  */
 typedef struct pending_call {
     PyObject_HEAD probe_call call;
-    int left; /* handles that nobody waited for yet */
+    int left;          /* handles that nobody waited for yet */
+    long long changes; /* of its tensors, when it returned */
     uint32_t hole;
 } pending_call;
 
@@ -322,6 +323,34 @@ take_waiting(PyObject *handle)
     return calls;
 }
 
+/* How many changes of a tensor, or of those in a list or dict, torch has counted; where it cannot tell, none. */
+static long long
+count_changes(PyObject *v)
+{
+    long long n = 0;
+
+    if (v == NULL || v == Py_None)
+        return 0;
+    if (msp_probe_is_tensor(v)) {
+        PyObject *name = PyUnicode_InternFromString("_version");
+        PyObject *version = name == NULL ? NULL : msp_probe_tensor_attribute(v, name);
+
+        n = version == NULL ? 0 : PyLong_AsLongLong(version);
+        Py_XDECREF(version);
+        Py_XDECREF(name);
+        msp_probe_expect(PyExc_Exception, "counting changes of a tensor"); /* one of inference mode */
+    } else if (PyDict_Check(v)) {
+        PyObject *item;
+
+        for (Py_ssize_t pos = 0; PyDict_Next(v, &pos, NULL, &item);)
+            n += count_changes(item);
+    } else if (PyList_Check(v) || PyTuple_Check(v)) {
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(v); i++)
+            n += count_changes(PySequence_Fast_GET_ITEM(v, i));
+    }
+    return n;
+}
+
 /* The call goes on as one that is pending; NULL: it cannot. */
 static pending_call *
 take_over(probe_call *c)
@@ -340,6 +369,7 @@ take_over(probe_call *c)
     p->call = *c;
     p->call.edges = NULL; /* they are followed when the call has returned */
     p->left = 0;
+    p->changes = count_changes(c->held_args) + count_changes(c->held_kwargs);
     p->hole = msp_probe.rules.overflow ? 0 : ++msp_probe.holes; /* overflow_check may not want the record at all */
     c->record = NULL;
     c->kept = NULL;
@@ -436,6 +466,13 @@ is_complete(PyObject *handle)
     return yes;
 }
 
+/* Is the call over, and what it has left as it was then? Who has its future may have gone on with it. */
+static bool
+has_its_result(const pending_call *p, bool done)
+{
+    return done && count_changes(p->call.held_args) + count_changes(p->call.held_kwargs) == p->changes;
+}
+
 void
 msp_probe_pending_flush(void)
 {
@@ -446,9 +483,12 @@ msp_probe_pending_flush(void)
     while (left != NULL && PyDict_Next(left, &pos, &handle, &calls)) {
         const bool done = is_complete(handle);
 
-        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(calls); i++)
-            if (complete((pending_call *)PyList_GET_ITEM(calls, i), done))
+        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(calls); i++) {
+            pending_call *p = (pending_call *)PyList_GET_ITEM(calls, i);
+
+            if (complete(p, has_its_result(p, done)))
                 msp_probe_expect(PyExc_Exception, "the limit of overflows"); /* there is no call left to stop */
+        }
     }
     Py_XDECREF(left);
 }
