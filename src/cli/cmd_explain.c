@@ -24,6 +24,19 @@ short_number(char buf[32], double v)
     return buf;
 }
 
+/* The page's words: what the call adds is wrong, or what it took was already, or neither. */
+static const char *
+word_of(const msp_verdict_result *r)
+{
+    double inherited = isnan(r->local) ? r->diff_in : r->inherited;
+
+    if (r->not_judged != NULL)
+        return "not judged";
+    if (r->ratio > 1)
+        return "wrong";
+    return inherited > r->expected && r->diff_out > r->expected ? "inherited" : "fine";
+}
+
 static void
 put_result(FILE *out, const msp_verdict_result *r, bool first)
 {
@@ -35,11 +48,10 @@ put_result(FILE *out, const msp_verdict_result *r, bool first)
         snprintf(text, sizeof(text),
                  "%s: this call adds %s (in the bench %s), it inherited %s; %s is expected of such a call: %s", r->at,
                  short_number(a, r->local), short_number(b, r->local_bench), short_number(c, r->inherited),
-                 short_number(d, r->expected), r->ratio > 1 ? "an alarm" : "no alarm");
+                 short_number(d, r->expected), word_of(r));
     } else {
         snprintf(text, sizeof(text), "%s: differs by %s, its inputs by %s; rounding explains %s: %s", r->at,
-                 short_number(a, r->diff_out), short_number(b, r->diff_in), short_number(c, r->expected),
-                 r->ratio > 1 ? "an alarm" : "no alarm");
+                 short_number(a, r->diff_out), short_number(b, r->diff_in), short_number(c, r->expected), word_of(r));
     }
     put_sentence(out, first ? "Judged" : "", r->ratio > 1 ? MSP_STYLE_RED : MSP_STYLE_PLAIN, text);
     if (r->nonfinite)
@@ -223,6 +235,7 @@ json_result(msp_jsonout *j, const msp_verdict_result *r)
     msp_jsonout_float(j, "expected", r->expected);
     msp_jsonout_float(j, "times", r->times);
     msp_jsonout_float(j, "ratio", r->ratio);
+    msp_jsonout_text(j, "verdict", word_of(r));
     msp_jsonout_bool(j, "nonfinite", r->nonfinite);
     msp_jsonout_text(j, "shape", r->shape_text);
     msp_jsonout_text(j, "note", r->note);

@@ -27,7 +27,7 @@ def test_a_call_of_statistics_is_explained(run, tmp_path):
     assert (gave["at"], gave["is_input"]) == ("output.0", False) and gave["error"] == pytest.approx(0.5)
     assert (gave["npu"]["max"], gave["bench"]["max"]) == ("6.0", "3.0")
     result, = d["results"]
-    assert result["at"] == "output.0" and result["ratio"] > 1 and result["not_judged"] is None
+    assert result["at"] == "output.0" and result["ratio"] > 1 and result["verdict"] == "wrong" and result["not_judged"] is None
     assert d["before"] == [{"here": "input.0", "api": "Functional.linear.0.forward", "there": "output.0"}]
     assert d["after"] == [{"here": "output.0", "api": "Functional.gelu.0.forward", "there": "input.0"}]
     assert d["stack"] == dumps.frames(11)

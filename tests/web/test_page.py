@@ -94,7 +94,7 @@ def choose(browser, name, value):
         s.dispatchEvent(new Event('change'))""", name, value)
 
 
-def test_what_follows_is_told_from_what_is_wrong(shown):
+def test_what_is_inherited_is_told_from_what_is_wrong(shown):
     """gelu is as far off as relu, and beyond the manual's limits, but only because of what relu has given it."""
     marks = dict(zip(shown.texts(".line .label"), shown.texts(".line .mark")))
     assert marks["Functional.relu.0.forward"] == "✗" and marks["Functional.gelu.0.forward"] == "↳"
@@ -105,7 +105,7 @@ def test_what_follows_is_told_from_what_is_wrong(shown):
         choose(shown, "verdict", verdict)
         shown.until("return document.querySelector('.status').innerText.startsWith(arguments[0] + ' of 4')", str(len(calls)))
         assert shown.texts(".line .label") == calls
-    assert "follows from what is wrong before" in shown.text(".legend") and "no partner" not in shown.text(".legend")
+    assert "inherited from what is wrong before" in shown.text(".legend") and "no partner" not in shown.text(".legend")
 
 
 def test_the_suspect_is_wrong_on_the_page_also_within_the_manuals_limits(browser, tmp_path):

@@ -38,7 +38,7 @@ function stripScale(g: CanvasRenderingContext2D, width: number) {
   }
 }
 
-// Verdicts are told without colour, too: a triangle above what is wrong, gaps in what follows, a double bar for NaN
+// Verdicts are told without colour, too: a triangle above what is wrong, gaps in what is inherited, a double bar for NaN
 // and inf, a mark below what has no partner.
 function stripBar(g: CanvasRenderingContext2D, s: Share, x: number, wide: number, fill: string, ground: string) {
   const tall = s.error === Infinity ? PLOT : level(s.error) * PLOT, base = STRIP.top + PLOT;
@@ -57,7 +57,7 @@ function stripBar(g: CanvasRenderingContext2D, s: Share, x: number, wide: number
     g.lineTo(middle, 9);
     g.fill();
   }
-  if (s.worst === Verdict.Follows) {
+  if (s.worst === Verdict.Inherited) {
     g.fillStyle = ground;
     for (let y = base - 4; y > base - tall; y -= 5) g.fillRect(x, y, wide, 1.5);
   }
@@ -108,7 +108,7 @@ export function legend(part: Part): HTMLElement {
   const has = (v: Verdict) => part.verdict.includes(v);
   return h("div", { class: "legend" },
     has(Verdict.Wrong) ? item("wrong", part.own ? "wrong: the call adds an error of its own" : "wrong: beyond the table's limits, and nothing before it is") : null,
-    has(Verdict.Follows) ? item("follows", "follows from what is wrong before") : null,
+    has(Verdict.Inherited) ? item("inherited", "inherited from what is wrong before") : null,
     has(Verdict.Fine) ? item("fine", part.own ? "fine: equal, or within rounding" : "fine: within the table's limits") : null,
     part.marks.some(m => m & MARK.nonfinite) ? item("nonfinite", "NaN or inf on one side") : null,
     has(Verdict.Unmatched) ? item("unmatched", "no partner") : null,

@@ -5,7 +5,7 @@ declare class DecompressionStream { constructor(format: string); readonly readab
 
 export const CHUNK = 8192;
 const CACHED = 64; // chunks that stay unpacked, some 70 MB: more than a window shows lines of
-export const enum Verdict { NotJudged, Fine, Unmatched, Follows, Wrong }
+export const enum Verdict { NotJudged, Fine, Unmatched, Inherited, Wrong }
 export const MARK = { nonfinite: 1, output: 2, red: 4, yellow: 8, limit: 16, noRows: 64 };
 
 export interface Suspect {

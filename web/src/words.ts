@@ -6,7 +6,7 @@ export const VERDICTS = [
   { key: "open", mark: "–", word: "not judged" },
   { key: "fine", mark: "✓", word: "fine" },
   { key: "unmatched", mark: "?", word: "unmatched" },
-  { key: "follows", mark: "↳", word: "follows" },
+  { key: "inherited", mark: "↳", word: "inherited" },
   { key: "wrong", mark: "✗", word: "wrong" },
 ];
 export const SEALS: Record<string, string> = { wrong: "✗", open: "?", fine: "✓" };

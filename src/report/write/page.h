@@ -45,7 +45,7 @@ typedef enum msp_page_verdict {
     PAGE_NOT_JUDGED = 0, /* not tensors, or not readable */
     PAGE_FINE,
     PAGE_UNMATCHED, /* no partner, or one of another shape */
-    PAGE_FOLLOWS,   /* differs because something before it is wrong */
+    PAGE_INHERITED, /* differs because something before it is wrong */
     PAGE_WRONG
 } msp_page_verdict;
 

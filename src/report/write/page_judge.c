@@ -65,12 +65,12 @@ inherits_error(const msp_page_call *c, const msp_page_kept *rows, float before)
 }
 
 static void
-settle_row(msp_page_kept *row, float before, bool wrong_follows)
+settle_row(msp_page_kept *row, float before, bool wrong_inherited)
 {
-    if (row->verdict == PAGE_WRONG && wrong_follows)
-        row->verdict = PAGE_FOLLOWS;
+    if (row->verdict == PAGE_WRONG && wrong_inherited)
+        row->verdict = PAGE_INHERITED;
     else if (row->verdict <= PAGE_FINE && row->error > before)
-        row->verdict = PAGE_FOLLOWS;
+        row->verdict = PAGE_INHERITED;
 }
 
 static void
@@ -92,17 +92,17 @@ msp_page_settle(msp_page_call *calls, size_t ncalls, msp_page_kept *rows, bool o
 
     for (size_t i = wrong < ncalls ? find_beginning(calls, wrong, rows, &before) : ncalls; i < ncalls; i++) {
         msp_page_call *c = &calls[i];
-        bool wrong_follows = !own && i > wrong && inherits_error(c, rows, before);
+        bool wrong_inherited = !own && i > wrong && inherits_error(c, rows, before);
 
         for (size_t k = 0; k < c->rows; k++) {
             msp_page_kept *row = &rows[c->first + k];
 
-            settle_row(row, before, wrong_follows);
+            settle_row(row, before, wrong_inherited);
         }
         if ((c->marks & PAGE_MARK_NO_ROWS) == 0)
             continue;
-        if (c->verdict == PAGE_WRONG ? wrong_follows : c->verdict <= PAGE_FINE && c->error > before)
-            c->verdict = PAGE_FOLLOWS;
+        if (c->verdict == PAGE_WRONG ? wrong_inherited : c->verdict <= PAGE_FINE && c->error > before)
+            c->verdict = PAGE_INHERITED;
     }
     for (size_t i = 0; i < ncalls; i++)
         settle_call(&calls[i], rows);

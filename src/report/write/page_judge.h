@@ -24,11 +24,11 @@ typedef struct msp_page_kept {
 } msp_page_kept;
 
 /*
- * A row that differs by more than anything did before the trouble began follows from it: the trouble begins at the
+ * A row that differs by more than anything did before the trouble began has inherited it: the trouble begins at the
  * first wrong call, or before that at a difference that comes in from outside. own: rows have the
  * verdict of the tool, which has told apart what a call adds and what it inherits. Otherwise they have that of the
- * manual's limits, and a wrong result of a call whose inputs are off already follows, too. A call has the worst verdict
- * of its rows.
+ * manual's limits, and a wrong result of a call whose inputs are off already is inherited, too. A call has the worst
+ * verdict of its rows.
  */
 void msp_page_settle(msp_page_call *calls, size_t ncalls, msp_page_kept *rows, bool own);
 
