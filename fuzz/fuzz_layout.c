@@ -26,6 +26,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     for (size_t i = 0; i < l.ngroups; i++)
         CHECK(l.groups[i].n[0] > 0 && l.groups[i].n[1] > 0);
+    for (int side = 0; side < 2; side++)
+        for (size_t i = 0; i < l.nstages[side]; i++)
+            CHECK(l.stages[side][i].n > 0 && msp_layout_stage_of(&l, side, l.stages[side][i].ranks[0]) == i);
+    CHECK(l.micro_batches > 0);
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         const msp_layout_rule *r = msp_layout_find(&l, (int)(i % 2), names[i]);
 

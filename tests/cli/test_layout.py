@@ -200,6 +200,44 @@ def test_stages_of_a_pipeline_are_one_run(run, tmp_path, task):
                                      "Functional.b.0.forward.input.0", "Functional.b.0.forward.output.0"]
 
 
+def linears(folder, values, first=0, kind="Functional.linear.%d.forward"):
+    """One call for each value, which gives its double."""
+    dumps.write(folder, {kind % (first + i): dumps.call([dumps.tensor(v)], [dumps.tensor(2 * v)]) for i, v in enumerate(values)})
+
+
+@pytest.mark.parametrize("npu,text", [([[1.0, 2.0], [3.0]], "stages: {npu: [[0], [1]]}"),
+                                      ([[1.0, 2.0], [3.0], [1.0, 2.0], [3.0]], "stages: {npu: [[0, 2], [1, 3]]}\nparts: [{name: '*', how: replicate}]"),
+                                      ([[1.0, 1.5, 2.0, 2.5], [3.0, 3.5]], None)], ids=["one", "two", "micro"])
+def test_the_calls_of_stages_go_on_counting(run, tmp_path, npu, text):
+    """The last: two micro-batches, each with two calls of the first stage and one of the second."""
+    whole = [1.0, 2.0, 3.0] if text else [1.0, 1.5, 3.0, 2.0, 2.5, 3.5]
+    linears(tmp_path / "bench/step0/rank0", whole)
+    for r, values in enumerate(npu):
+        linears(tmp_path / "npu/step0" / ("rank%d" % r), values)
+    text = text or "stages: {npu: [[0], [1]], micro_batches: 2}"
+    compare(run, "--layout", layout(tmp_path, text), "--fail-on", "any")
+    assert {name.split(".")[2] for name in table(tmp_path)} == {str(i) for i in range(len(whole))}
+
+
+def test_paths_that_begin_anew_in_each_stage_go_on_too(run, tmp_path):
+    linears(tmp_path / "bench/step0/rank0", [1.0, 2.0, 3.0], 0, "Module.layers.%d.Linear.forward.0")
+    linears(tmp_path / "npu/step0/rank0", [1.0, 2.0], 0, "Module.layers.%d.Linear.forward.0")
+    linears(tmp_path / "npu/step0/rank1", [3.0], 0, "Module.layers.%d.Linear.forward.0")
+    compare(run, "--layout", layout(tmp_path, "stages: {npu: [[0], [1]]}"), "--fail-on", "any")
+    assert "Module.layers.2.Linear.forward.0.output.0" in table(tmp_path)
+
+
+def test_backward_calls_of_later_stages_come_first(run, tmp_path):
+    for side, stages in (("bench", [[0, 1]]), ("npu", [[0], [0]])):
+        for r, calls in enumerate(stages):
+            names = ["Functional.linear.%d.%s" % (i, way) for way in ("forward", "backward") for i in (calls if way == "forward" else calls[::-1])]
+            dumps.write(tmp_path / side / "step0" / ("rank%d" % r), {n: dumps.call([dumps.tensor(1.0)], [dumps.tensor(2.0)]) if "forward" in n else
+                                                                     {"input": [dumps.tensor(1.0)], "output": [dumps.tensor(2.0)]} for n in names})
+    compare(run, "--layout", layout(tmp_path, "stages: {npu: [[0], [1]]}"), "--fail-on", "any")
+    assert list(dict.fromkeys(name.rsplit(".", 2)[0] for name in table(tmp_path))) == [
+        "Functional.linear.0.forward", "Functional.linear.1.forward", "Functional.linear.1.backward", "Functional.linear.0.backward"]
+
+
 def test_skipped_rows_are_in_no_table(run, tmp_path, task):
     column_parallel(tmp_path, task)
     text = 'parts: [{name: "*.input.*", how: skip}, {name: "*", how: concat, axis: 1}]'
@@ -245,7 +283,13 @@ def test_dtensors_say_it_themselves(run, tmp_path, task):
     ("parts: 3", "'parts' and 'groups' are lists"),
     ("groups: [{npu: [0], bench: [0]}, {npu: [0], bench: [1]}]", "rank 0 of the NPU side stands in two groups"),
     ("groups: [{npu: [7], bench: [0]}]", "names rank 7, of which the NPU side has no dump.json"),
-    ("- a", "a layout has 'parts' and 'groups'"),
+    ("stages: [[0], [1]]", "'stages' are a mapping with 'npu', 'bench' and 'micro_batches'"),
+    ("stages: {npu: [0, 1]}", "stage 1: ranks are a list of numbers"),
+    ("stages: {npu: 1}", "'stages' of a side are a list of lists of ranks"),
+    ("stages: {npu: [[0], [0]]}", "stage 2: rank 0 stands in another one, too"),
+    ("stages: {npu: [[0]], micro_batches: 0}", "'micro_batches' is a number from 1 on"),
+    ("stages: {npu: [[0]]}", "the layout's stages leave out rank 1 of the NPU side"),
+    ("- a", "a layout has 'parts', 'groups' and 'stages'"),
     ("parts: [", "layout.yaml: "),
 ])
 def test_a_layout_that_means_nothing_is_an_error_that_says_where(run, tmp_path, text, why):
@@ -364,6 +408,38 @@ def test_auto_works_with_the_parts_on_the_bench_side(run, tmp_path, task):
     (tmp_path / "parts").rename(tmp_path / "bench")
     compare(run, "--layout", "auto", "--fail-on", "no")
     assert ", side: bench}" in next((tmp_path / "out").glob("layout_*.yaml")).read_text()
+
+
+def test_auto_takes_ranks_among_which_the_calls_are_divided_for_stages(run, tmp_path):
+    linears(tmp_path / "bench/step0/rank0", [1.0, 5.0, 30.0, 2.0, 7.0, 45.0])
+    for r, values in enumerate([[1.0, 5.0, 2.0, 7.0], [30.0, 45.0]]):
+        linears(tmp_path / "npu/step0" / ("rank%d" % r), values)
+    compare(run, "--layout", "auto", "--fail-on", "any")
+    text = next((tmp_path / "out").glob("layout_*.yaml")).read_text()
+    assert text.split("\n", 1)[1] == "stages:\n  npu: [[0], [1]]\n  micro_batches: 2\nparts:\n  []\n"
+
+
+SHARD = {"device_mesh": [0, 1], "placements": [{"Shard": {"dim": 1}}]}
+
+
+def test_auto_leaves_dtensors_to_their_records_and_says_what_they_say(run, tmp_path, task):
+    """The input is no DTensor: shapes and numbers say that it is a replica."""
+    rank(tmp_path / "bench/step0/rank0", [X, Y], task)
+    for r, (a, b) in enumerate([(0, 4), (4, 6)]):
+        rank(tmp_path / "npu/step0" / ("rank%d" % r), [X, columns(Y, a, b)], task, extra={1: SHARD})
+    compare(run, "--layout", "auto", "--fail-on", "any")
+    text = next((tmp_path / "out").glob("layout_*.yaml")).read_text()
+    assert "#   Functional.linear.*.forward.output.0: [Shard(1)] over ranks [0, 1]\n" in text
+    assert text.split("parts:\n")[1] == '  - {name: "Functional.linear.*.forward.input.0", how: replicate}\n'
+    assert table(tmp_path)[LINEAR + ".output.0"]["NPU Tensor Shape"] == "[2, 6]"
+
+
+def test_auto_of_dtensors_on_both_sides_is_what_their_records_say(run, tmp_path, task):
+    for side in ("npu", "bench"):
+        for r, (a, b) in enumerate([(0, 4), (4, 6)] if side == "npu" else [(0, 3), (3, 6)]):
+            rank(tmp_path / side / "step0" / ("rank%d" % r), [X, columns(Y, a, b)], task, extra={1: SHARD})
+    compare(run, "--layout", "auto", "--fail-on", "any")
+    assert table(tmp_path)[LINEAR + ".output.0"]["Bench Tensor Shape"] == "[2, 6]"
 
 
 def test_auto_needs_one_rank_on_one_side(run, tmp_path):

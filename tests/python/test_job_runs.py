@@ -14,6 +14,7 @@ if not torch.distributed.is_available() or not torch.distributed.is_gloo_availab
     pytest.skip("this torch has no gloo", allow_module_level=True)
 
 import torch.distributed as dist  # noqa: E402
+import torch.nn as nn  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
 COMMAND = shutil.which("msprobe", path=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
@@ -183,6 +184,65 @@ def test_of_a_pipeline_of_replicas_the_first_is_named_whatever_way_the_fault_too
     assert (row["order"], row["first_wrong"]) == (1, "Torch.mul.%d.forward" % fault[1]) and said["job"]["notes"] == []
 
 
+def layers(d, rank, world, micro_batches=1, fault=None):
+    """One model in as many stages as there are ranks, forward and backward by messages; all micro-batches go forward first."""
+    model = fill(nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6)))
+    model = model[{1: [0], 2: [0, 4], 3: [0, 2, 4]}[world][rank]:{1: [7], 2: [4, 7], 3: [2, 4, 7]}[world][rank]]
+    if fault == rank:
+        with torch.no_grad():
+            model[0].weight[0, 0] += 0.5
+    d.start(model)
+    taken, given = [], []
+    for k in range(micro_batches):
+        x = R(4, 6, seed=k) if rank == 0 else torch.zeros(4, 6)
+        if rank > 0:
+            dist.recv(x, rank - 1)
+            x.requires_grad_()
+        y = model(x)
+        if rank < world - 1:
+            dist.send(y.detach(), rank + 1)
+        taken.append(x)
+        given.append(y)
+    for x, y in zip(taken, given):
+        if rank < world - 1:
+            grad = torch.zeros(4, 6)
+            dist.recv(grad, rank + 1)
+            y.backward(grad)
+        else:
+            y.pow(2).mean().backward()
+        if rank > 0:
+            dist.send(x.grad, rank - 1)
+    d.stop()
+    d.step()
+
+
+def staged(folder, world, *options, micro_batches=1, fault=None, **config):
+    for side, n in (("npu", world), ("bench", 1)):
+        (folder / side).mkdir()
+        ranks(folder / side, lambda d, rank, n=n, side=side: layers(d, rank, n, micro_batches, fault if side == "npu" else None), n, **config)
+    pair, = compare(folder, *options)["pairs"]
+    return pair
+
+
+@pytest.mark.parametrize("level", ["L0", "L1", "mix"])
+@pytest.mark.parametrize("task,part", [("tensor", None), ("statistics", None), ("statistics", {"summary_mode": "md5"})], ids=["tensor", "statistics", "md5"])
+def test_a_pipeline_of_two_stages_is_the_run_of_one_rank(tmp_path, task, part, level):
+    (tmp_path / "layout.yaml").write_text("stages: {npu: [[0], [1]]}\nparts: [{name: 'Distributed.*', how: skip}]\n" if level != "L0" else
+                                          "stages: {npu: [[0], [1]]}\n")
+    pair = staged(tmp_path, 2, "--layout", "layout.yaml", "--fail-on", "any", task=task, part=part, level=level)
+    assert pair["counts"]["unmatched"] == 0 and pair["counts"]["matched"] == {"L0": 44, "L1": 62, "mix": 106}[level]
+    said = compare(tmp_path, "--layout", "auto", "-o", "auto", "--fail-on", "any")["pairs"][0]
+    assert said["counts"] == pair["counts"]
+
+
+@pytest.mark.parametrize("fault", [None, 1])
+def test_of_a_pipeline_with_micro_batches_the_layer_that_went_wrong_is_named(tmp_path, fault):
+    pair = staged(tmp_path, 3, "--layout", "auto", micro_batches=3, fault=fault, task="statistics", level="mix")
+    assert "  npu: [[0], [1], [2]]\n  micro_batches: 3\n" in next((tmp_path / "out").glob("layout_*.yaml")).read_text()
+    assert pair["counts"]["unmatched"] == 0
+    assert (pair["first_wrong"] or {}).get("npu_name") == (None if fault is None else "Functional.linear.1.forward.input.1")
+
+
 # ---- tensor parallel -------------------------------------------------------------------------------------------------
 
 def tensor_parallel(d, rank, how):
@@ -210,6 +270,29 @@ def test_tensor_parallel_by_dtensor_is_the_run_of_one_rank(tmp_path, task):
     both(tmp_path, tensor_parallel, lambda w: w, None, task, (2, 1))
     pair, = compare(tmp_path, "--layout", "records", "--fail-on", "no")["pairs"]
     assert pair["counts"]["unmatched"] == 0 and pair["counts"]["matched"] >= 7
+
+
+def test_a_dtensor_that_is_not_waited_for_is_recorded_without_values(tmp_path):
+    """What is there is being written: two ranks would see two things."""
+    pytest.importorskip("torch.distributed.tensor")
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor, Partial, Replicate
+
+    def body(d, rank):
+        mesh = init_device_mesh("cpu", (2,))
+        x = DTensor.from_local(R(4, 6, seed=rank), mesh, [Partial()])
+        d.start()
+        y = x.redistribute(mesh, [Replicate()], async_op=True)
+        torch.relu(y)
+        torch.relu(x.redistribute(mesh, [Replicate()]))
+        d.stop()
+        d.step()
+
+    done = ranks(tmp_path, body, 2)
+    for rank in (0, 1):
+        late, there = (done[0].data(rank="rank%d" % rank)["Torch.relu.%d.forward" % i]["input_args"][0] for i in (0, 1))
+        assert late["Max"] is None and late["note"] == "a collective that is not waited for yet"
+        assert late["placements"] == there["placements"] == [{"Replicate": {}}] and there["Max"] is not None
 
 
 def test_shards_on_the_wrong_ranks_are_named(tmp_path):

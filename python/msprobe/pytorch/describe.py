@@ -201,9 +201,11 @@ def placement(p):
 
 def dtensor(t, path):
     local = t._local_tensor
-    if type(local).__name__ == "AsyncCollectiveTensor":
-        local = local.elem
     extra = {"device_mesh": t.device_mesh.mesh.tolist(), "placements": [placement(p) for p in t.placements]}
+    if type(local).__name__ == "AsyncCollectiveTensor":
+        if not getattr(local, "completed", False):  # its elements are being written
+            return {**without_values(local, "a collective that is not waited for yet", _TYPES["DTensor"]), **extra}
+        local = local.elem
     return read(local, path, _TYPES["DTensor"], extra)
 
 

@@ -167,6 +167,64 @@ check_groups(const msp_layout *l, msp_error *err)
     return MSP_OK;
 }
 
+/* ---- stages ------------------------------------------------------------------------------------------------------ */
+
+static msp_status
+read_stages_of(msp_layout *l, int side, const msp_json *v, msp_error *err)
+{
+    enum { MOST_STAGES = 4096 };
+    size_t n = msp_json_count(v);
+
+    if (msp_json_kind_of(v) != MSP_JSON_ARRAY || n == 0 || n > MOST_STAGES)
+        return msp_error_set(err, MSP_E_INVALID, "'stages' of a side are a list of lists of ranks, such as [[0], [1]]");
+    l->stages[side] = msp_arena_alloc_zero(&l->arena, n, sizeof(*l->stages[side]));
+    if (l->stages[side] == NULL)
+        return no_memory(err);
+    for (size_t i = 0; i < n; i++) {
+        msp_layout_stage *s = &l->stages[side][i];
+        msp_status st = read_ranks(&l->arena, &s->ranks, &s->n, msp_json_at(v, i), "stage", i, err);
+
+        for (size_t k = 0; k < s->n && st == MSP_OK; k++)
+            if (msp_layout_stage_of(l, side, s->ranks[k]) < l->nstages[side])
+                st = msp_error_set(err, MSP_E_INVALID, "stage %zu: rank %lld stands in another one, too", i + 1,
+                                   (long long)s->ranks[k]);
+        if (st != MSP_OK)
+            return st;
+        l->nstages[side]++;
+    }
+    return MSP_OK;
+}
+
+static msp_status
+read_stages(msp_layout *l, const msp_json *v, msp_error *err)
+{
+    static const char *const known[] = {"npu", "bench", "micro_batches", NULL};
+    const msp_json *parts = msp_json_get(v, "micro_batches");
+    msp_status st = MSP_OK;
+
+    l->micro_batches = 1;
+    if (v == NULL)
+        return MSP_OK;
+    if (check_keys(v, known, "stages", 0, err) != MSP_OK)
+        return msp_error_set(err, MSP_E_INVALID, "'stages' are a mapping with 'npu', 'bench' and 'micro_batches'");
+    if (parts != NULL && (!msp_json_to_i64(parts, &l->micro_batches) || l->micro_batches < 1))
+        return msp_error_set(err, MSP_E_INVALID, "stages: 'micro_batches' is a number from 1 on");
+    for (int side = 0; side < 2 && st == MSP_OK; side++)
+        if (msp_json_get(v, known[side]) != NULL)
+            st = read_stages_of(l, side, msp_json_get(v, known[side]), err);
+    return st;
+}
+
+size_t
+msp_layout_stage_of(const msp_layout *l, int side, int64_t rank)
+{
+    for (size_t i = 0; i < l->nstages[side]; i++)
+        for (size_t k = 0; k < l->stages[side][i].n; k++)
+            if (l->stages[side][i].ranks[k] == rank)
+                return i;
+    return l->nstages[side];
+}
+
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
 static msp_status
@@ -189,13 +247,13 @@ sort_rules(msp_layout *l, msp_error *err)
 static msp_status
 read_root(msp_layout *l, const msp_json *root, msp_error *err)
 {
-    static const char *const known[] = {"parts", "groups", NULL};
+    static const char *const known[] = {"parts", "groups", "stages", NULL};
     enum { MOST_MEMBERS = 4096 };
     const msp_json *parts = msp_json_get(root, "parts"), *groups = msp_json_get(root, "groups");
     msp_status st = check_keys(root, known, "layout", 0, err);
 
     if (st != MSP_OK)
-        return msp_error_set(err, MSP_E_INVALID, "a layout has 'parts' and 'groups', and nothing else");
+        return msp_error_set(err, MSP_E_INVALID, "a layout has 'parts', 'groups' and 'stages', and nothing else");
     if ((parts != NULL && msp_json_kind_of(parts) != MSP_JSON_ARRAY) ||
         (groups != NULL && msp_json_kind_of(groups) != MSP_JSON_ARRAY))
         return msp_error_set(err, MSP_E_INVALID, "'parts' and 'groups' are lists");
@@ -210,6 +268,8 @@ read_root(msp_layout *l, const msp_json *root, msp_error *err)
         st = read_rule(l, msp_json_at(parts, l->nrules), l->nrules, err);
     for (; l->ngroups < msp_json_count(groups) && st == MSP_OK; l->ngroups++)
         st = read_group(l, msp_json_at(groups, l->ngroups), l->ngroups, err);
+    if (st == MSP_OK)
+        st = read_stages(l, msp_json_get(root, "stages"), err);
     if (st == MSP_OK)
         st = sort_rules(l, err);
     return st == MSP_OK ? check_groups(l, err) : st;

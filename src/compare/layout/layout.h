@@ -10,6 +10,9 @@
  *         axis: -1            # of concat; negative ones count from the end
  *         ranks: [0, 1]       # in the order of the parts; without it those of the group
  *         side: npu           # or bench; without it npu
+ *     stages:                 # of a pipeline, each with its ranks: their calls are counted as those of one run
+ *       npu: [[0], [1]]       # and bench; a side that is left out has one stage
+ *       micro_batches: 4      # without it 1
  *
  * In a name * stands for any text and ? for one character. skip leaves the rows out on both sides.
  */
@@ -40,6 +43,11 @@ typedef struct msp_layout_group {
     size_t n[2];
 } msp_layout_group;
 
+typedef struct msp_layout_stage {
+    int64_t *ranks;
+    size_t n;
+} msp_layout_stage;
+
 typedef struct msp_layout {
     msp_arena arena;
     msp_layout_rule *rules;
@@ -49,7 +57,10 @@ typedef struct msp_layout {
     size_t *others;     /* numbers of the rules with * or ?, in their order */
     size_t nothers;
     msp_layout_group *groups;
-    size_t ngroups; /* 0: all with all */
+    size_t ngroups;              /* 0: all with all */
+    msp_layout_stage *stages[2]; /* of NPU and bench */
+    size_t nstages[2];           /* 0: there is one */
+    int64_t micro_batches;
 } msp_layout;
 
 /*
@@ -61,6 +72,9 @@ MSP_CHECK msp_status msp_layout_parse(msp_layout *out, const char *text, size_t 
 /* Parse a file, whose path stands before the message; MSP_E_NOT_FOUND, MSP_E_IO, or what msp_layout_parse() says. */
 MSP_CHECK msp_status msp_layout_load(msp_layout *out, const char *path, msp_error *err);
 void msp_layout_release(msp_layout *l);
+
+/* The stage of a rank; nstages where it is in none. */
+size_t msp_layout_stage_of(const msp_layout *l, int side, int64_t rank);
 
 /* The rule for a row of a side, or NULL. skip applies to both sides. */
 const msp_layout_rule *msp_layout_find(const msp_layout *l, int side, msp_str name);

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include "compare/layout/stages.h"
 #include "compare/layout/whole_parts.h"
 #include "core/alloc.h"
 #include "core/vec.h"
@@ -12,6 +13,7 @@
 static const double AGREES = 0.1;
 
 typedef struct dump_rows {
+    int64_t rank;
     msp_dump *dump;
     msp_rows rows;
     msp_map names; /* to the first row that has it */
@@ -38,11 +40,15 @@ typedef struct pattern {
 typedef struct proposer {
     dump_rows *all; /* the parts, then the whole */
     size_t n;       /* parts */
+    size_t nstages; /* of a pipeline, with as many parts each */
+    int64_t micro_batches;
+    size_t seen, fitting; /* rows that the stages have in common with the whole, and those that agree with it */
     proposal *items;
     size_t count, cap;
     pattern *patterns;
     size_t npatterns, cap_patterns;
     msp_map known;
+    msp_map placed; /* lines about DTensors */
     msp_arena arena;
 } proposer;
 
@@ -53,19 +59,25 @@ no_memory(msp_error *err)
 }
 
 static msp_status
-open_rows(dump_rows *d, const char *path, msp_error *err)
+open_rows(dump_rows *d, const msp_dump_place *place, msp_error *err)
 {
-    msp_status st = msp_dump_open(&d->dump, path, err);
+    msp_status st = msp_dump_open(&d->dump, place->path, err);
 
+    d->rank = place->rank == MSP_DUMP_NO_NUMBER ? 0 : place->rank;
     if (st != MSP_OK)
         return st;
     st = msp_rows_flatten(&d->rows, d->dump, NULL, NULL, err);
-    if (st != MSP_OK)
-        return msp_error_prefix(err, st, "%s: ", path);
+    return st == MSP_OK ? MSP_OK : msp_error_prefix(err, st, "%s: ", place->path);
+}
+
+static bool
+name_rows(dump_rows *d)
+{
+    msp_map_release(&d->names);
     for (size_t i = 0; i < d->rows.count; i++)
         if (msp_map_put(&d->names, msp_row_name(&d->rows.rows[i]), (int64_t)i, NULL) == NULL)
-            return no_memory(err);
-    return MSP_OK;
+            return false;
+    return true;
 }
 
 /* ---- one name ---------------------------------------------------------------------------------------------------- */
@@ -130,10 +142,10 @@ sum_agrees(const msp_row *const *parts, size_t n, const msp_row *whole, double *
     return fabs(sum - mean) <= AGREES * fmax(fabs(mean), largest);
 }
 
-/* The one axis along which the parts' sizes add up to the whole's; -1: there is none. -2: all have the whole's shape.
- */
+/* The one axis along which the sizes of the parts, which begin with number first, add up to the whole's; -1: there is
+ * none. -2: all have the whole's shape. */
 static int
-axis_of(const proposer *p, const msp_row *const *parts, const msp_row *whole)
+axis_of(const proposer *p, const msp_row *const *parts, size_t first, size_t nparts, const msp_row *whole)
 {
     const msp_rows *t = &p->all[p->n].rows;
     int64_t w[MSP_MAX_NDIM], s[MSP_MAX_NDIM], total = 0;
@@ -141,8 +153,8 @@ axis_of(const proposer *p, const msp_row *const *parts, const msp_row *whole)
 
     if (!msp_whole_shape(msp_row_shape(t, whole), w, &ndim))
         return -1;
-    for (size_t i = 0; i < p->n; i++) {
-        if (!msp_whole_shape(msp_row_shape(&p->all[i].rows, parts[i]), s, &n) || n != ndim)
+    for (size_t i = 0; i < nparts; i++) {
+        if (!msp_whole_shape(msp_row_shape(&p->all[first + i].rows, parts[i]), s, &n) || n != ndim)
             return -1;
         for (int d = 0; d < ndim; d++) {
             if (s[d] != w[d] && axis >= 0 && axis != d)
@@ -151,31 +163,38 @@ axis_of(const proposer *p, const msp_row *const *parts, const msp_row *whole)
                 axis = d;
         }
     }
-    for (size_t i = 0; axis >= 0 && i < p->n; i++) {
-        (void)msp_whole_shape(msp_row_shape(&p->all[i].rows, parts[i]), s, &n);
+    for (size_t i = 0; axis >= 0 && i < nparts; i++) {
+        (void)msp_whole_shape(msp_row_shape(&p->all[first + i].rows, parts[i]), s, &n);
         if (__builtin_add_overflow(total, s[axis], &total))
             return -1;
     }
     return axis >= 0 && total != w[axis] ? -1 : axis;
 }
 
+/* The parts of a row: those of one stage. */
+typedef struct part_rows {
+    const msp_row **rows;
+    double *room;
+    size_t first, n; /* of the parts in the proposer */
+} part_rows;
+
 /* False: nothing can be said. */
 static bool
-judge(proposal *out, const proposer *p, const msp_row *const *parts, const msp_row *whole, double *room)
+judge(proposal *out, const proposer *p, const part_rows *parts, const msp_row *whole)
 {
-    int axis = axis_of(p, parts, whole);
+    int axis = axis_of(p, parts->rows, parts->first, parts->n, whole);
 
     if (axis == -1)
         return false;
     *out = (proposal){.name = msp_row_name(whole), .how = LAYOUT_CONCAT, .axis = axis};
     if (axis >= 0) {
-        out->agrees = concat_agrees(parts, p->n, whole, room);
+        out->agrees = concat_agrees(parts->rows, parts->n, whole, parts->room);
         return true;
     }
     out->axis = 0;
     out->how = LAYOUT_REPLICATE;
-    out->agrees = replica_agrees(parts, p->n, whole, room);
-    if (!out->agrees && sum_agrees(parts, p->n, whole, room)) {
+    out->agrees = replica_agrees(parts->rows, parts->n, whole, parts->room);
+    if (!out->agrees && parts->n > 1 && sum_agrees(parts->rows, parts->n, whole, parts->room)) {
         out->how = LAYOUT_SUM;
         out->agrees = true;
     }
@@ -248,40 +267,176 @@ count_pattern(proposer *p, proposal *item, msp_buf *scratch)
     return true;
 }
 
+/* "[Shard(0), Replicate()] over ranks [0, 1, 2, 3]", as torch prints it. */
+static void
+put_placements(msp_buf *out, const msp_row_dtensor *d)
+{
+    static const char *const kinds[] = {"Replicate()", "Shard", "Partial()", "another placement"};
+
+    for (int i = 0; i < d->ndim; i++) {
+        msp_buf_printf(out, "%s%s", i == 0 ? "[" : ", ", kinds[d->placements[i].kind]);
+        if (d->placements[i].kind == DTENSOR_SHARD)
+            msp_buf_printf(out, "(%lld)", (long long)d->placements[i].dim);
+    }
+    msp_buf_text(out, "] over ranks ");
+    for (size_t i = 0; i < d->nranks; i++)
+        msp_buf_printf(out, "%s%lld", i == 0 ? "[" : ", ", (long long)d->ranks[i]);
+    msp_buf_char(out, ']');
+}
+
+/* What a DTensor's record says stands in the yaml as a comment, once for names that are alike. */
+static bool
+note_dtensor(proposer *p, const msp_rows *t, const msp_row *r, msp_buf *scratch)
+{
+    char *copy;
+
+    put_pattern(scratch, msp_row_name(r));
+    msp_buf_text(scratch, ": ");
+    put_placements(scratch, &t->dtensors[r->dtensor - 1]);
+    if (scratch->failed)
+        return false;
+    if (msp_map_get(&p->placed, msp_buf_view(scratch)) != NULL)
+        return true;
+    copy = msp_arena_text(&p->arena, scratch->p, scratch->len);
+    return copy != NULL && msp_map_put(&p->placed, (msp_str){copy, scratch->len}, 0, NULL) != NULL;
+}
+
+static bool
+note_dtensors(proposer *p, const msp_rows *t)
+{
+    msp_buf scratch = {0};
+    bool ok = true;
+
+    for (size_t i = 0; i < t->count && ok; i++)
+        ok = t->rows[i].dtensor == 0 || note_dtensor(p, t, &t->rows[i], &scratch);
+    msp_buf_release(&scratch);
+    return ok;
+}
+
+/* The rows of this name in the first stage all of whose ranks have it. */
+static bool
+find_parts(const proposer *p, part_rows *parts, msp_str name)
+{
+    parts->n = p->n / p->nstages;
+    for (parts->first = 0; parts->first < p->n; parts->first += parts->n) {
+        size_t found = 0;
+
+        for (; found < parts->n; found++) {
+            const dump_rows *d = &p->all[parts->first + found];
+            const msp_map_entry *e = msp_map_get(&d->names, name);
+
+            if (e == NULL)
+                break;
+            parts->rows[found] = &d->rows.rows[e->value];
+        }
+        if (found == parts->n)
+            return true;
+    }
+    return false;
+}
+
+/* Where every rank is a stage of its own there is nothing to be put together. */
+static bool
+look_at_row(proposer *p, part_rows *parts, const msp_row *whole, msp_buf *scratch)
+{
+    proposal item;
+
+    if (!find_parts(p, parts, msp_row_name(whole)))
+        return true;
+    p->seen++;
+    if (parts->rows[0]->dtensor != 0 || !judge(&item, p, parts, whole))
+        return true;
+    p->fitting += item.agrees;
+    if (parts->n == 1)
+        return true;
+    if (!msp_vec_grow((void **)&p->items, &p->cap, p->count + 1, sizeof(*p->items)))
+        return false;
+    p->items[p->count++] = item;
+    return count_pattern(p, &p->items[p->count - 1], scratch);
+}
+
 static bool
 look_at_rows(proposer *p)
 {
     const msp_rows *whole = &p->all[p->n].rows;
-    const msp_row **parts = msp_alloc(p->n, sizeof(*parts));
-    double *room = msp_alloc(p->n, sizeof(*room));
+    part_rows parts = {.rows = msp_alloc(p->n, sizeof(*parts.rows)), .room = msp_alloc(p->n, sizeof(*parts.room))};
     msp_buf scratch = {0};
-    bool ok = parts != NULL && room != NULL;
+    bool ok = parts.rows != NULL && parts.room != NULL;
 
-    for (size_t i = 0; i < whole->count && ok; i++) {
-        const msp_row *w = &whole->rows[i];
-        size_t found = 0;
-        proposal item;
-
-        if (whole->texts[w->dtype].dtype == MSP_DTYPE_NONE)
-            continue;
-        for (; found < p->n; found++) {
-            const msp_map_entry *e = msp_map_get(&p->all[found].names, msp_row_name(w));
-
-            if (e == NULL)
-                break;
-            parts[found] = &p->all[found].rows.rows[e->value];
-        }
-        if (found < p->n || parts[0]->dtensor != 0 || !judge(&item, p, parts, w, room))
-            continue;
-        ok = msp_vec_grow((void **)&p->items, &p->cap, p->count + 1, sizeof(*p->items));
-        if (ok) {
-            p->items[p->count++] = item;
-            ok = count_pattern(p, &p->items[p->count - 1], &scratch);
-        }
-    }
+    p->seen = p->fitting = p->count = p->npatterns = 0;
+    msp_map_release(&p->known);
+    for (size_t i = 0; i < p->n && ok; i++)
+        ok = name_rows(&p->all[i]);
+    for (size_t i = 0; i < whole->count && ok; i++)
+        if (whole->texts[whole->rows[i].dtype].dtype != MSP_DTYPE_NONE)
+            ok = look_at_row(p, &parts, &whole->rows[i], &scratch);
     msp_buf_release(&scratch);
-    msp_free(room);
-    msp_free(parts);
+    msp_free(parts.room);
+    msp_free(parts.rows);
+    return ok;
+}
+
+/* ---- stages ------------------------------------------------------------------------------------------------------ */
+
+/* The rows and calls of the parts as they were read, before their names go on counting. */
+typedef struct recorded {
+    msp_row *rows;
+    msp_row_api *apis;
+} recorded;
+
+static bool
+keep_recorded(recorded *r, const msp_rows *t)
+{
+    r->rows = msp_alloc(t->count, sizeof(*r->rows));
+    r->apis = msp_alloc(t->napis, sizeof(*r->apis));
+    if (r->rows == NULL || r->apis == NULL)
+        return false;
+    memcpy(r->rows, t->rows, t->count * sizeof(*r->rows));
+    memcpy(r->apis, t->apis, t->napis * sizeof(*r->apis));
+    return true;
+}
+
+static bool
+try_micro_batches(proposer *p, const recorded *before, msp_stage_rows *ranks, int64_t micro_batches)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        msp_rows *t = &p->all[i].rows;
+
+        memcpy(t->rows, before[i].rows, t->count * sizeof(*t->rows));
+        memcpy(t->apis, before[i].apis, t->napis * sizeof(*t->apis));
+        ranks[i] = (msp_stage_rows){t, i / (p->n / p->nstages)};
+    }
+    p->micro_batches = micro_batches;
+    return msp_stages_rename(&p->arena, ranks, p->n, p->nstages, micro_batches) && look_at_rows(p);
+}
+
+/* Into how many micro-batches were the calls of the stages divided? That number with which most rows agree. */
+static bool
+look_at_stages(proposer *p)
+{
+    enum { MOST = 64 };
+    recorded *before = msp_alloc_zero(p->n, sizeof(*before));
+    msp_stage_rows *ranks = msp_alloc_zero(p->n, sizeof(*ranks));
+    int64_t best = 1;
+    size_t most = 0;
+    bool ok = before != NULL && ranks != NULL, all = false;
+
+    for (size_t i = 0; i < p->n && ok; i++)
+        ok = keep_recorded(&before[i], &p->all[i].rows);
+    for (int64_t m = 1; m <= MOST && ok && !all; m++) {
+        ok = try_micro_batches(p, before, ranks, m);
+        best = p->fitting > most ? m : best;
+        most = p->fitting > most ? p->fitting : most;
+        all = ok && p->fitting == p->seen && p->seen > 0;
+    }
+    if (ok && p->micro_batches != best)
+        ok = try_micro_batches(p, before, ranks, best);
+    for (size_t i = 0; before != NULL && i < p->n; i++) {
+        msp_free(before[i].rows);
+        msp_free(before[i].apis);
+    }
+    msp_free(before);
+    msp_free(ranks);
     return ok;
 }
 
@@ -308,6 +463,32 @@ put_rule(msp_buf *out, int side, msp_str name, msp_layout_how how, int axis)
     if (side == 1)
         msp_buf_text(out, ", side: bench");
     msp_buf_text(out, "}\n");
+}
+
+static void
+write_stages(msp_buf *out, const proposer *p, int side)
+{
+    const size_t each = p->n / p->nstages;
+
+    msp_buf_printf(out, "stages:\n  %s: [", side == 0 ? "npu" : "bench");
+    for (size_t i = 0; i < p->n; i++)
+        msp_buf_printf(out, "%s%s%lld%s", i == 0 ? "" : ", ", i % each == 0 ? "[" : "", (long long)p->all[i].rank,
+                       i % each == each - 1 ? "]" : "");
+    msp_buf_text(out, "]\n");
+    if (p->micro_batches > 1)
+        msp_buf_printf(out, "  micro_batches: %lld\n", (long long)p->micro_batches);
+}
+
+static void
+write_dtensors(msp_buf *out, const proposer *p)
+{
+    if (p->placed.count > 0)
+        msp_buf_text(out, "# DTensors say in their records what they are; a rule for them would come first:\n");
+    for (size_t i = 0; i < p->placed.count; i++) {
+        msp_buf_text(out, "#   ");
+        msp_buf_str(out, p->placed.entries[i].key);
+        msp_buf_char(out, '\n');
+    }
 }
 
 static size_t
@@ -339,6 +520,28 @@ write_rules(msp_buf *out, proposer *p, int side)
     return written;
 }
 
+static bool
+communicates(const msp_rows *t)
+{
+    for (size_t i = 0; i < t->napis; i++)
+        if (msp_str_starts(t->apis[i].name, MSP_STR("Distributed.")))
+            return true;
+    return false;
+}
+
+/* What the parts say to each other has no partner in a run of one rank. */
+static size_t
+write_skipped(msp_buf *out, const proposer *p)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < p->n && !communicates(&p->all[p->n].rows); i++)
+        any = any || communicates(&p->all[i].rows);
+    if (any)
+        msp_buf_text(out, "  - {name: \"Distributed.*\", how: skip}\n");
+    return any;
+}
+
 static void
 release(proposer *p)
 {
@@ -351,34 +554,90 @@ release(proposer *p)
     msp_free(p->items);
     msp_free(p->patterns);
     msp_map_release(&p->known);
+    msp_map_release(&p->placed);
     msp_arena_release(&p->arena);
 }
 
-msp_status
-msp_layout_propose(msp_buf *out, int side, const msp_dump_place *parts, size_t n, const msp_dump_place *whole,
-                   msp_error *err)
+static bool
+look_at_all(proposer *p)
 {
-    proposer p = {.all = msp_alloc_zero(n + 1, sizeof(*p.all)), .n = n};
-    msp_status st = p.all == NULL ? no_memory(err) : MSP_OK;
-    size_t written = 0;
+    bool ok = p->nstages > 1 ? look_at_stages(p) : look_at_rows(p);
+
+    for (size_t i = 0; i < p->n && ok; i++)
+        ok = note_dtensors(p, &p->all[i].rows);
+    return ok;
+}
+
+/* Several parts of which a whole is there. */
+static msp_status
+propose_parts(msp_buf *out, int side, const msp_dump_place *parts, size_t n, const msp_dump_place *whole,
+              msp_error *err)
+{
+    proposer p = {.all = msp_alloc_zero(n + 1, sizeof(*p.all)), .n = n, .micro_batches = 1};
+    msp_rows **ranks = msp_alloc_zero(n, sizeof(*ranks));
+    msp_status st = p.all == NULL || ranks == NULL ? no_memory(err) : MSP_OK;
 
     for (size_t i = 0; i <= n && st == MSP_OK; i++)
-        st = open_rows(&p.all[i], i < n ? parts[i].path : whole->path, err);
-    if (st == MSP_OK && !look_at_rows(&p))
+        st = open_rows(&p.all[i], i < n ? &parts[i] : whole, err);
+    for (size_t i = 0; i < n && st == MSP_OK; i++)
+        ranks[i] = &p.all[i].rows;
+    if (st == MSP_OK)
+        st = msp_stages_guess(&p.nstages, &p.all[n].rows, ranks, n, err);
+    p.nstages = p.nstages > 0 ? p.nstages : 1;
+    if (st == MSP_OK && !look_at_all(&p))
         st = no_memory(err);
     if (st == MSP_OK) {
-        msp_buf_printf(out, "# Proposed from the shapes and statistics of %zu ranks against one.\nparts:\n", n);
-        written = write_rules(out, &p, side);
-        if (written == 0)
+        msp_buf_printf(out, "# Proposed from the shapes and statistics of %zu ranks against one.\n", n);
+        write_dtensors(out, &p);
+        if (p.nstages > 1)
+            write_stages(out, &p, side);
+        msp_buf_text(out, "parts:\n");
+        if (write_skipped(out, &p) + write_rules(out, &p, side) == 0)
             msp_buf_text(out, "  []\n");
         st = msp_buf_status(out, err);
     }
-    if (st == MSP_OK && p.count == 0)
+    if (st == MSP_OK && p.count == 0 && p.placed.count == 0 && (p.nstages == 1 || p.fitting == 0))
         st =
             msp_error_set(err, MSP_E_NOT_FOUND,
                           "no layout can be proposed: no tensor of %s has parts of the same name on all %zu ranks that "
                           "make its shape; write a yaml",
                           whole->path, n);
+    msp_free(ranks);
     release(&p);
     return st;
+}
+
+/* Both sides are in parts: of none the whole is there, and what can be said is what DTensors say. */
+static msp_status
+propose_records(msp_buf *out, const msp_dump_place *const places[2], const size_t n[2], msp_error *err)
+{
+    proposer p = {.all = msp_alloc_zero(2, sizeof(*p.all)), .n = 1};
+    msp_status st = p.all == NULL ? no_memory(err) : MSP_OK;
+
+    msp_buf_text(out, "# Both sides are in parts.\n");
+    for (int side = 0; side < 2 && st == MSP_OK; side++) {
+        st = open_rows(&p.all[side], &places[side][0], err);
+        if (st == MSP_OK && !note_dtensors(&p, &p.all[side].rows))
+            st = no_memory(err);
+        if (st == MSP_OK && p.all[side].rows.ndtensors == 0)
+            st = msp_error_set(err, MSP_E_INVALID,
+                               "--layout auto needs one rank on one side and several on the other; here are %zu on the "
+                               "NPU side and %zu on the bench side, and not on both sides DTensors, which say what "
+                               "they are. Write a yaml with groups",
+                               n[0], n[1]);
+    }
+    write_dtensors(out, &p);
+    msp_buf_text(out, "parts: []\n");
+    st = st == MSP_OK ? msp_buf_status(out, err) : st;
+    release(&p);
+    return st;
+}
+
+msp_status
+msp_layout_propose(msp_buf *out, const msp_dump_place *const places[2], const size_t n[2], msp_error *err)
+{
+    if (n[0] > 1 && n[1] > 1)
+        return propose_records(out, places, n, err);
+    return n[0] > 1 ? propose_parts(out, 0, places[0], n[0], places[1], err)
+                    : propose_parts(out, 1, places[1], n[1], places[0], err);
 }

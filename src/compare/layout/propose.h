@@ -6,6 +6,9 @@
  * or a summand. Statistics (of real data those of the records too) decide between the latter two, and must agree with
  * what is proposed in most rows of a pattern before it becomes a rule. Names that differ in the number of the call
  * alone are one pattern where all of them are put together in the same way; else each has a rule of its own.
+ *
+ * Ranks among which the calls of the whole are divided are the stages of a pipeline (stages.h). DTensors need no rule:
+ * what their records say stands in the yaml as comments, and is all where both sides are in parts.
  */
 #ifndef MSP_COMPARE_PROPOSE_H
 #define MSP_COMPARE_PROPOSE_H
@@ -13,10 +16,11 @@
 #include "compare/rows/rows.h"
 
 /*
- * Append to out the yaml for the n dumps at parts, which are of side 0 (NPU) or 1, against the one at whole. Errors as
- * of msp_rows_flatten(); MSP_E_NOT_FOUND when nothing can be said of any row.
+ * Append to out the yaml for the dumps of both sides, NPU and bench, of which one is of several ranks. Errors as of
+ * msp_rows_flatten(); MSP_E_NOT_FOUND when nothing can be said of any row, MSP_E_INVALID when both sides are of several
+ * ranks, and not both have DTensors.
  */
-MSP_CHECK msp_status msp_layout_propose(msp_buf *out, int side, const msp_dump_place *parts, size_t n,
-                                        const msp_dump_place *whole, msp_error *err);
+MSP_CHECK msp_status msp_layout_propose(msp_buf *out, const msp_dump_place *const places[2], const size_t n[2],
+                                        msp_error *err);
 
 #endif

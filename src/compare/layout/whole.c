@@ -1,6 +1,7 @@
 /* whole.c - see whole.h. */
 #include "compare/layout/whole_parts.h"
 
+#include "compare/layout/stages.h"
 #include "core/alloc.h"
 #include "core/path.h"
 #include "core/vec.h"
@@ -79,7 +80,17 @@ tensor_dir(const char *path)
 }
 
 static msp_status
-open_members(msp_whole *w, const msp_dump_place *places, const msp_dump *lead, const msp_rows *rows, msp_error *err)
+find_stage(msp_whole *w, msp_whole_member *m, msp_error *err)
+{
+    m->stage = msp_layout_stage_of(w->layout, w->side, m->rank);
+    if (m->stage < w->layout->nstages[w->side] || w->layout->nstages[w->side] == 0)
+        return MSP_OK;
+    return msp_error_set(err, MSP_E_INVALID, "the layout's stages leave out rank %lld of the %s side",
+                         (long long)m->rank, w->side == 0 ? "NPU" : "bench");
+}
+
+static msp_status
+open_members(msp_whole *w, const msp_dump_place *places, const msp_dump *lead, msp_error *err)
 {
     msp_status st = MSP_OK;
 
@@ -88,16 +99,32 @@ open_members(msp_whole *w, const msp_dump_place *places, const msp_dump *lead, c
 
         m->rank = places[i].rank == MSP_DUMP_NO_NUMBER ? 0 : places[i].rank;
         m->path = places[i].path;
-        m->rows = rows;
         m->dir = tensor_dir(places[i].path);
         if (m->dir == NULL)
             return no_memory(err);
-        if (i > 0)
+        st = find_stage(w, m, err);
+        if (st == MSP_OK && i > 0)
             st = open_member(m, &places[i], lead, err);
-        if (st == MSP_OK)
-            st = name_rows(m, err);
     }
     return st;
+}
+
+/* The calls of a pipeline's stages get the names that they have in one run. rows: the first member's. */
+static msp_status
+name_calls(msp_whole *w, msp_rows *rows, msp_error *err)
+{
+    const msp_layout *l = w->layout;
+    msp_stage_rows *ranks;
+    bool ok;
+
+    if (l->nstages[w->side] < 2 && l->micro_batches < 2)
+        return MSP_OK;
+    ranks = msp_alloc_zero(w->nmembers, sizeof(*ranks));
+    for (size_t i = 0; ranks != NULL && i < w->nmembers; i++)
+        ranks[i] = (msp_stage_rows){i > 0 ? &w->members[i].own : rows, w->members[i].stage};
+    ok = ranks != NULL && msp_stages_rename(&w->arena, ranks, w->nmembers, l->nstages[w->side] + 1, l->micro_batches);
+    msp_free(ranks);
+    return ok ? MSP_OK : no_memory(err);
 }
 
 static const msp_row *
@@ -125,7 +152,7 @@ typedef struct recipe {
     int ncuts;
     bool asked; /* the layout or the record says so */
     const char *note;
-    const int64_t *ranks; /* NULL: all members */
+    const int64_t *ranks; /* NULL: all members of a stage */
     size_t nranks;
     int64_t own[MAX_PARTS]; /* room for the ranks of a mesh */
 } recipe;
@@ -195,7 +222,7 @@ read_mesh(recipe *r, const msp_row_dtensor *d, int64_t rank)
 }
 
 static void
-find_recipe(recipe *out, const msp_whole *w, const msp_rows *t, const msp_row *r, int64_t rank)
+find_recipe(recipe *out, const msp_whole *w, const msp_whole_member *m, const msp_row *r)
 {
     const msp_layout_rule *rule = msp_layout_find(w->layout, w->side, msp_row_name(r));
 
@@ -213,7 +240,7 @@ find_recipe(recipe *out, const msp_whole *w, const msp_rows *t, const msp_row *r
         out->ranks = rule->ranks;
         out->nranks = rule->nranks;
     } else if (r->dtensor != 0) {
-        read_mesh(out, &t->dtensors[r->dtensor - 1], rank);
+        read_mesh(out, &m->rows->dtensors[r->dtensor - 1], m->rank);
     }
 }
 
@@ -265,7 +292,7 @@ add_part(msp_whole *w, gathering *g, uint32_t member, const msp_row *r)
 
 /* The parts in their order; a member that lacks one is a note, and what is asked for cannot be done. */
 static bool
-collect_parts(msp_whole *w, gathering *g, recipe *how, msp_str name)
+collect_parts(msp_whole *w, gathering *g, recipe *how, size_t stage, msp_str name)
 {
     size_t n = how->ranks != NULL ? how->nranks : w->nmembers;
 
@@ -273,6 +300,8 @@ collect_parts(msp_whole *w, gathering *g, recipe *how, msp_str name)
         msp_whole_member *m = how->ranks != NULL ? member_of(w, how->ranks[i]) : &w->members[i];
         const msp_row *r = m != NULL ? row_of(m, name) : NULL;
 
+        if (how->ranks == NULL && m->stage != stage)
+            continue;
         if (r == NULL && how->how != LAYOUT_REPLICATE && how->note == NULL)
             how->note = say(w, "rank %lld has no part of it", (long long)(m != NULL ? m->rank : how->ranks[i]));
         if (r != NULL && !add_part(w, g, (uint32_t)(m - w->members), r))
@@ -477,13 +506,13 @@ put_together(msp_whole *w, msp_rows *t, msp_row *r, uint32_t member, recipe *how
     size_t first = w->nparts;
     bool ok;
 
-    find_recipe(how, w, t, r, w->members[member].rank);
+    find_recipe(how, w, &w->members[member], r);
     if (t->texts[r->dtype].dtype == MSP_DTYPE_NONE || how->how == LAYOUT_SKIP || (!how->asked && member == 0))
         return true;
     g.rows = msp_alloc((how->ranks != NULL ? how->nranks : w->nmembers) + 1, sizeof(*g.rows));
     ok = g.rows != NULL;
     if (ok && how->asked && how->note == NULL)
-        ok = collect_parts(w, &g, how, msp_row_name(r));
+        ok = collect_parts(w, &g, how, w->members[member].stage, msp_row_name(r));
     if (ok && how->note == NULL && g.n > 0 && how->how != LAYOUT_REPLICATE)
         ok = join_shapes(w, &g, how);
     if (ok && how->how == LAYOUT_REPLICATE)
@@ -539,7 +568,7 @@ append_call(msp_whole *w, msp_rows *t, uint32_t member, const msp_row_api *api)
         return false;
     t->apis = grown;
     to = &t->apis[t->napis++];
-    *to = (msp_row_api){api->name, t->count, 0};
+    *to = (msp_row_api){.name = api->name, .first = t->count, .member = member};
     for (size_t i = api->first; i < api->first + api->count; i++) {
         const msp_row *r = &from->rows[i];
         msp_row *copy = msp_rows_new(t);
@@ -554,11 +583,24 @@ append_call(msp_whole *w, msp_rows *t, uint32_t member, const msp_row_api *api)
             return false;
         t->texts[copy->dtype].dtype = from->texts[r->dtype].dtype;
         t->texts[copy->shape].numel = from->texts[r->shape].numel;
-        copy->dtensor = 0;
         t->count++;
         to->count++;
     }
     return true;
+}
+
+/* The stages' calls stand in the order of one run. */
+static bool
+sort_calls(const msp_whole *w, msp_rows *t)
+{
+    size_t *stages = msp_alloc(t->napis, sizeof(*stages));
+    bool ok = stages != NULL;
+
+    for (size_t i = 0; ok && i < t->napis; i++)
+        stages[i] = w->members[t->apis[i].member].stage;
+    ok = ok && msp_stages_sort(t, stages);
+    msp_free(stages);
+    return ok;
 }
 
 static msp_status
@@ -579,11 +621,51 @@ append_others(msp_whole *w, msp_rows *t, recipe *how, msp_error *err)
             if (!ok || !added)
                 continue;
             ok = append_call(w, t, (uint32_t)m, api);
-            for (size_t k = first; ok && k < t->count; k++)
+            for (size_t k = first; ok && k < t->count; k++) {
                 ok = put_together(w, t, &t->rows[k], (uint32_t)m, how);
+                t->rows[k].dtensor = 0; /* it counts those of its own dump */
+            }
         }
     msp_map_release(&seen);
     return ok ? MSP_OK : no_memory(err);
+}
+
+/* The first member's rows as they were: those that are put together change under its name. */
+static msp_status
+keep_rows(msp_whole *w, msp_rows *before, const msp_rows *rows, msp_error *err)
+{
+    msp_status st = MSP_OK;
+
+    *before = *rows;
+    before->rows = msp_arena_alloc(&w->arena, rows->count + 1, sizeof(*before->rows));
+    if (before->rows == NULL)
+        return no_memory(err);
+    memcpy(before->rows, rows->rows, rows->count * sizeof(*before->rows));
+    w->members[0].rows = before;
+    for (size_t i = 0; i < w->nmembers && st == MSP_OK; i++)
+        st = name_rows(&w->members[i], err);
+    return st;
+}
+
+static msp_status
+join_members(msp_whole *w, msp_rows *rows, msp_error *err)
+{
+    size_t count = rows->count;
+    recipe *how = msp_alloc(1, sizeof(*how));
+    msp_rows before;
+    msp_status st = how == NULL ? no_memory(err) : keep_rows(w, &before, rows, err);
+
+    for (size_t i = 0; i < count && st == MSP_OK; i++) {
+        before.texts = rows->texts; /* they grow with new shapes */
+        before.ntexts = rows->ntexts;
+        if (!put_together(w, rows, &rows->rows[i], 0, how))
+            st = no_memory(err);
+    }
+    if (st == MSP_OK)
+        st = append_others(w, rows, how, err);
+    msp_free(how);
+    w->members[0].rows = NULL;
+    return st;
 }
 
 msp_status
@@ -591,9 +673,6 @@ msp_whole_open(msp_whole **out, const msp_layout *layout, int side, const msp_du
                const msp_dump *lead, msp_rows *rows, msp_error *err)
 {
     msp_whole *w = *out = msp_alloc_zero(1, sizeof(*w));
-    size_t count = rows->count;
-    msp_rows before;
-    recipe *how;
     msp_status st;
 
     if (w == NULL)
@@ -604,27 +683,15 @@ msp_whole_open(msp_whole **out, const msp_layout *layout, int side, const msp_du
     if (w->members == NULL)
         return no_memory(err);
     w->nmembers = n;
-    /* the first member's rows as they were: those that are put together change under its name */
-    before = *rows;
-    before.rows = msp_arena_alloc(&w->arena, count + 1, sizeof(*before.rows));
-    if (before.rows == NULL)
-        return no_memory(err);
-    memcpy(before.rows, rows->rows, count * sizeof(*before.rows));
-    how = msp_alloc(1, sizeof(*how));
-    st = how == NULL ? no_memory(err) : open_members(w, places, lead, &before, err);
-    for (size_t i = 0; i < count && st == MSP_OK; i++) {
-        before.texts = rows->texts; /* they grow with new shapes */
-        before.ntexts = rows->ntexts;
-        if (!put_together(w, rows, &rows->rows[i], 0, how))
-            st = no_memory(err);
-    }
-    before.texts = rows->texts;
+    st = open_members(w, places, lead, err);
     if (st == MSP_OK)
-        st = append_others(w, rows, how, err);
-    msp_free(how);
-    w->members[0].rows = NULL;
+        st = name_calls(w, rows, err);
+    if (st == MSP_OK)
+        st = join_members(w, rows, err);
     if (st == MSP_OK)
         drop_skipped(w, rows);
+    if (st == MSP_OK && layout->nstages[side] > 1 && !sort_calls(w, rows))
+        st = no_memory(err);
     return st;
 }
 

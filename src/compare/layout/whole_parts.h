@@ -8,6 +8,7 @@
 
 typedef struct msp_whole_member {
     int64_t rank;
+    size_t stage; /* of a pipeline */
     const char *path;
     msp_dump *dump; /* NULL for the first, whose rows and dump are the caller's */
     msp_rows own;

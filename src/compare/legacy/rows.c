@@ -48,7 +48,9 @@ close_group(reading *r)
     if (!msp_vec_grow((void **)&t->apis, &r->cap_apis, t->napis + 1, sizeof(*t->apis)))
         return false;
     api = &t->apis[t->napis];
-    *api = (msp_row_api){msp_legacy_call(msp_row_name(&t->rows[r->first])), r->first, t->count - r->first};
+    *api = (msp_row_api){.name = msp_legacy_call(msp_row_name(&t->rows[r->first])),
+                         .first = r->first,
+                         .count = t->count - r->first};
     for (size_t i = r->first; i < t->count; i++)
         t->rows[i].api = (uint32_t)t->napis;
     t->napis++;

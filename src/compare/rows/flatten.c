@@ -625,7 +625,7 @@ msp_rows_flatten(msp_rows *out, const msp_dump *d, msp_rows_tick *tick, void *pa
     size_t n = msp_dump_count(d), bytes = 0;
     msp_status st = MSP_OK;
 
-    if (!msp_rows_begin(out) || n >= UINT32_MAX || (out->apis = msp_alloc(n, sizeof(*out->apis))) == NULL ||
+    if (!msp_rows_begin(out) || n >= UINT32_MAX || (out->apis = msp_alloc_zero(n, sizeof(*out->apis))) == NULL ||
         (f.alike = msp_alloc_zero(1, sizeof(*f.alike))) == NULL)
         return no_memory(&f);
     for (size_t i = 0; i < n && st == MSP_OK; i++) {

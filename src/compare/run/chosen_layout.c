@@ -38,14 +38,14 @@ msp_run_propose_layout(msp_run *run, msp_layout *layout, const char *output_dir,
 
     if (path == NULL)
         return MSP_OK;
-    if (p == NULL || p->npu == NULL || p->bench == NULL || (p->nnpu > 1) == (p->nbench > 1))
+    if (p == NULL || p->npu == NULL || p->bench == NULL || (p->nnpu < 2 && p->nbench < 2))
         st = msp_error_set(err, MSP_E_INVALID,
-                           "--layout auto needs one rank on one side and several on the other; here are %zu on the NPU "
-                           "side and %zu on the bench side. Write a yaml with groups",
+                           "--layout auto needs several ranks on one side; here are %zu on the NPU side and %zu on the "
+                           "bench side",
                            p != NULL ? p->nnpu : 0, p != NULL ? p->nbench : 0);
     if (st == MSP_OK)
-        st = p->nnpu > 1 ? msp_layout_propose(&text, 0, p->npu, p->nnpu, p->bench, err)
-                         : msp_layout_propose(&text, 1, p->bench, p->nbench, p->npu, err);
+        st = msp_layout_propose(&text, (const msp_dump_place *const[2]){p->npu, p->bench},
+                                (const size_t[2]){p->nnpu, p->nbench}, err);
     if (st == MSP_OK)
         st = msp_path_make_dirs(output_dir, err);
     if (st == MSP_OK)
