@@ -171,6 +171,14 @@ show_dumps(showing *s)
     return code;
 }
 
+static bool
+is_table(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+
+    return dot != NULL && (strcmp(dot, ".xlsx") == 0 || strcmp(dot, ".csv") == 0);
+}
+
 msp_exit_code
 msp_cmd_show(const msp_args *args)
 {
@@ -185,6 +193,8 @@ msp_cmd_show(const msp_args *args)
                                                    "what to show? give a dump (a dump.json, the folder of a rank, a "
                                                    "step or all steps) or a tensor file");
 
+    if (st == MSP_OK && is_table(s.path))
+        st = msp_error_set(&s.err, MSP_E_INVALID, "%s is a table; msprobe report makes its page", s.path);
     if (st != MSP_OK)
         return msp_cli_usage(args->command, &s.err);
     return msp_look_is_dump(s.path) ? show_dumps(&s) : msp_show_tensor_file(args, s.path, s.name);

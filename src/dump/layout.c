@@ -341,12 +341,36 @@ nothing_there(walk *w, const char *dir)
             msp_buf_printf(&seen, " and %zu more", names.count - 5);
         msp_dir_list_release(&names);
     }
-    msp_error_set(w->err, MSP_E_NOT_FOUND,
-                  "%s: no dump here: expected dump.json, debug.json or a .pkl of ptdbg_ascend, or folders rank<N> or "
-                  "step<N> with them; it holds %s",
-                  dir, seen.len > 0 ? seen.p : "nothing");
+    if (msp_str_eq(msp_path_base(dir), MSP_STR("dump_tensor_data")))
+        msp_error_set(w->err, MSP_E_NOT_FOUND, "%s: no dump but the tensor files of one; give the folder above it",
+                      dir);
+    else
+        msp_error_set(w->err, MSP_E_NOT_FOUND,
+                      "%s: no dump here: expected dump.json, debug.json or a .pkl of ptdbg_ascend, or folders rank<N> "
+                      "or step<N> with them; it holds %s",
+                      dir, seen.len > 0 ? seen.p : "nothing");
     msp_buf_release(&seen);
     return MSP_E_NOT_FOUND;
+}
+
+/* What there is for a file that is no dump. */
+static const char *
+hint_of(msp_str name)
+{
+    static const struct {
+        const char *end, *hint;
+    } hints[] = {{".pt", "; msprobe diff A B compares tensor files"},
+                 {".npy", "; msprobe diff A B compares tensor files"},
+                 {".safetensors", "; msprobe diff A B compares tensor files"},
+                 {".xlsx", "; msprobe report makes the page of a table"},
+                 {".csv", "; msprobe report makes the page of a table"},
+                 {"stack.json", "; dump.json stands beside it"},
+                 {"construct.json", "; dump.json stands beside it"}};
+
+    for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
+        if (msp_str_ends(name, msp_str_of(hints[i].end)))
+            return hints[i].hint;
+    return "";
 }
 
 static msp_status
@@ -366,8 +390,8 @@ find_file(walk *w, const char *path)
                              "another program has written it",
                              path);
     return msp_error_set(w->err, MSP_E_INVALID,
-                         "%s: expected a file named dump.json or debug.json, a .pkl of ptdbg_ascend, or a folder",
-                         path);
+                         "%s: expected a file named dump.json or debug.json, a .pkl of ptdbg_ascend, or a folder%s",
+                         path, hint_of(name));
 }
 
 msp_status

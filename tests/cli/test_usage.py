@@ -200,3 +200,20 @@ def test_output_that_cannot_be_written_is_an_error(msprobe):
         done = subprocess.run([msprobe, "help"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
     assert done.returncode == 1
     assert done.stderr == "error: cannot write to standard output\n"
+
+
+@pytest.mark.parametrize("words, told", [
+    (["compare", "a.pt", "a.pt"], "; msprobe diff A B compares tensor files"),
+    (["compare", "a.xlsx", "a.xlsx"], "; msprobe report makes the page of a table"),
+    (["compare", "npu/stack.json", "npu/stack.json"], "; dump.json stands beside it"),
+    (["compare", "npu/dump_tensor_data", "npu"], "no dump but the tensor files of one; give the folder above it"),
+    (["show", "a.xlsx"], "a.xlsx is a table; msprobe report makes its page"),
+    (["parse", "npu/dump.json", "Torch"], "no .pkl of ptdbg_ascend; msprobe show DUMP CALL shows a call of a dump.json"),
+    (["report", "npu/empty"], "holds no compare_result_*.xlsx, .csv or .json, which msprobe compare writes")])
+def test_what_is_given_to_the_wrong_command_is_told_the_right_one(run, tmp_path, words, told):
+    dumps.real(tmp_path / "npu")
+    (tmp_path / "npu/empty").mkdir()
+    for name in ("a.pt", "a.xlsx"):
+        (tmp_path / name).write_bytes(b"PK")
+    r = run(*words)
+    assert r.rc in (1, 2) and r.out == "" and told in r.err, r.err

@@ -842,3 +842,16 @@ def test_details_have_the_originals_rows_cells_and_messages(tmp_path):
     assert len(theirs) > 50
     assert {n: ours.get(n) for n in theirs if n in ours} == {n: t for n, t in theirs.items() if n in ours}
     assert set(theirs) - set(ours) <= {"Tensor.to.%d.forward.output.0" % n for n in range(9)}
+
+
+def test_the_folder_of_a_step_stands_for_its_only_rank(dump, tmp_path):
+    path = dump()
+    rank = tmp_path / "whole/step0/rank0"
+    shutil.copytree(os.path.dirname(path), rank)
+    for folder in (rank, rank.parent, rank.parent.parent):
+        assert run_ut(str(folder), tmp_path / ("out%d" % len(str(folder)))).returncode == 0
+    shutil.copytree(rank, rank.parent / "rank1")
+    done = run_ut(str(rank.parent), tmp_path / "out")
+    assert done.returncode == 1 and "2 dumps; name one of them, such as %s" % (rank / "dump.json") in done.stderr
+    (tmp_path / "none").mkdir()
+    assert "none: no dump.json here" in run_ut(str(tmp_path / "none"), tmp_path / "out").stderr

@@ -1,4 +1,5 @@
 """The calls of a dump, as replay sees them."""
+import glob
 import json
 import os
 
@@ -39,13 +40,26 @@ class Call:
         self.prefix, self.api, self.number = parts[0], ".".join(parts[1:-1]), parts[-1]
 
 
+def dump_in(folder):
+    """The folder's own dump.json, or the only one of its ranks and steps. ValueError says which there are."""
+    path = os.path.join(folder, "dump.json")
+    if os.path.exists(path):
+        return path
+    found = sorted(glob.glob(os.path.join(glob.escape(folder), "*", "dump.json")) + glob.glob(os.path.join(glob.escape(folder), "step*", "*", "dump.json")))
+    if not found:
+        raise ValueError("%s: no dump.json here" % folder)
+    if len(found) > 1:
+        raise ValueError("%s: %d dumps; name one of them, such as %s" % (folder, len(found), found[0]))
+    return found[0]
+
+
 class Dump:
     """A dump.json, or the folder with one. Names are those of forward and backward records."""
 
     def __init__(self, path):
         path = os.fspath(path)
         if os.path.isdir(path):
-            path = os.path.join(path, "dump.json")
+            path = dump_in(path)
         self.path, self.folder = path, os.path.join(os.path.dirname(path), "dump_tensor_data")
         self.task, self.framework, records, self.cut = _core.dump_records(path)  # cut: the byte where a damaged file ends, or None
         self._records = {name.replace("\0", "\ufffd"): text for name, text in records}

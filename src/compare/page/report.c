@@ -105,7 +105,8 @@ find_tables(char ***out, size_t *n, const char *dir, msp_error *err)
     }
     msp_dir_list_release(&names);
     if (st == MSP_OK && *n == 0)
-        st = msp_error_set(err, MSP_E_NOT_FOUND, "%s: holds no compare_result_*.xlsx, .csv or .json", dir);
+        st = msp_error_set(err, MSP_E_NOT_FOUND,
+                           "%s: holds no compare_result_*.xlsx, .csv or .json, which msprobe compare writes", dir);
     if (st == MSP_OK)
         keep_newest(*out, n);
     return st;
