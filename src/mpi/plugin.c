@@ -16,7 +16,9 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { TAG = 1, FIRST_SLEEP = 20000, LONGEST_SLEEP = 500000 /* nanoseconds */ };
+/* Nanoseconds between two looks for a message: short behind one, then doubled, as each look costs some microseconds of
+ * a core that works. */
+enum { TAG = 1, FIRST_SLEEP = 20000, LONGEST_SLEEP = 2000000 };
 
 typedef struct sending {
     struct sending *next;
@@ -27,6 +29,7 @@ typedef struct sending {
 typedef struct mpi_link {
     MPI_Comm comm;
     sending *first;
+    long sleep;
 } mpi_link;
 
 static long
@@ -72,6 +75,7 @@ send_bytes(msp_link *l, int to, const void *bytes, size_t n)
     }
     s->next = m->first;
     m->first = s;
+    m->sleep = FIRST_SLEEP; /* an answer may come soon */
     reap(m);
     return 0;
 }
@@ -97,8 +101,8 @@ take(mpi_link *m, MPI_Status *status, int *from, void **bytes, size_t *n)
 static int
 recv_bytes(msp_link *l, int *from, void **bytes, size_t *n, int milliseconds)
 {
-    struct timespec start, pause = {0, FIRST_SLEEP};
     mpi_link *m = l->self;
+    struct timespec start;
     MPI_Status status;
     int there = 0;
 
@@ -106,14 +110,15 @@ recv_bytes(msp_link *l, int *from, void **bytes, size_t *n, int milliseconds)
     for (;;) {
         if (MPI_Iprobe(MPI_ANY_SOURCE, TAG, m->comm, &there, &status) != MPI_SUCCESS)
             return -1;
-        if (there)
+        if (there) {
+            m->sleep = FIRST_SLEEP;
             return take(m, &status, from, bytes, n);
+        }
         reap(m);
         if (nanoseconds_since(&start) >= milliseconds * 1000000L)
             return 0;
-        nanosleep(&pause, NULL);
-        if (pause.tv_nsec < LONGEST_SLEEP)
-            pause.tv_nsec *= 2;
+        nanosleep(&(struct timespec){0, m->sleep}, NULL);
+        m->sleep = m->sleep < LONGEST_SLEEP ? 2 * m->sleep : m->sleep;
     }
 }
 
@@ -129,7 +134,7 @@ static void
 close_link(msp_link *l, bool together, int exit_status)
 {
     mpi_link *m = l->self;
-    struct timespec start, pause = {0, LONGEST_SLEEP};
+    struct timespec start, pause = {0, FIRST_SLEEP};
 
     clock_gettime(CLOCK_MONOTONIC, &start);
     for (reap(m); m->first != NULL && nanoseconds_since(&start) < 2000000000L; reap(m))
@@ -163,6 +168,7 @@ msp_mpi_open(msp_link *out, char *why, size_t size)
     if (m == NULL)
         return give_up(why, size, "out of memory");
     *out = (msp_link){.version = MSP_LINK_VERSION, .self = m};
+    m->sleep = FIRST_SLEEP;
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
         free(m);
         return give_up(why, size, "MPI_Init_thread failed");
