@@ -168,6 +168,23 @@ def test_partial_results_are_added_up(run, tmp_path, task):
         assert out["Result"] == ""
 
 
+def test_parts_may_count_by_a_factor(run, tmp_path, task):
+    """Data parallel: each rank's loss is the mean over its half of the batch, so that its gradients are twice those of the whole."""
+    rank(tmp_path / "bench/step0/rank0", [X, Y], task)
+    for r in (0, 1):
+        share = [[v * (1.5, 0.5)[r] for v in row] for row in Y]
+        rank(tmp_path / "npu/step0" / ("rank%d" % r), [[[2 * v for v in X[r]]], share], task)
+    text = 'parts: [{name: "*.input.*", how: concat, axis: 0, factor: 0.5}, {name: "*.output.*", how: sum, factor: 0.5}]'
+    compare(run, "--layout", layout(tmp_path, text), "--fail-on", "no")
+    rows, whole = table(tmp_path), stats([v for r in X for v in r])
+    row = rows[LINEAR + ".input.0"]
+    assert [float(row["NPU " + k]) for k in ("max", "min")] == [whole["Max"], whole["Min"]]
+    assert float(row["NPU l2norm"]) == pytest.approx(whole["Norm"]) and float(row["NPU mean"]) == pytest.approx(whole["Mean"])
+    assert float(rows[LINEAR + ".output.0"]["NPU mean"]) == pytest.approx(stats([v for r in Y for v in r])["Mean"])
+    if task == "tensor":
+        assert all(float(row["MaxAbsErr"]) < 1e-6 and row["Accuracy Reached or Not"] == "Yes" for row in rows.values())
+
+
 def test_replicas_that_are_not_equal_are_said(run, tmp_path, task):
     rank(tmp_path / "bench/step0/rank0", [X, Y], task)
     for r in (0, 1, 2):
@@ -280,6 +297,8 @@ def test_dtensors_say_it_themselves(run, tmp_path, task):
     ("parts: [{how: sum}]", "part 1: 'name' is a pattern"),
     ("parts: [{name: 'a', how: sum, axes: 1}]", "part 1: there is no key 'axes'"),
     ("parts: [{name: 'a', how: sum, ranks: [0, 0]}]", "rank 0 stands twice"),
+    ("parts: [{name: 'a', how: replicate, factor: 2}]", "part 1: only concat and sum have a factor"),
+    ("parts: [{name: 'a', how: sum, factor: -1}]", "part 1: 'factor' is a number above 0"),
     ("parts: 3", "'parts' and 'groups' are lists"),
     ("groups: [{npu: [0], bench: [0]}, {npu: [0], bench: [1]}]", "rank 0 of the NPU side stands in two groups"),
     ("groups: [{npu: [7], bench: [0]}]", "names rank 7, of which the NPU side has no dump.json"),

@@ -243,6 +243,73 @@ def test_of_a_pipeline_with_micro_batches_the_layer_that_went_wrong_is_named(tmp
     assert (pair["first_wrong"] or {}).get("npu_name") == (None if fault is None else "Functional.linear.1.forward.input.1")
 
 
+# ---- parts of a batch ------------------------------------------------------------------------------------------------
+
+def small_model():
+    return fill(nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)))
+
+
+def batches(d, rank, world, wrap, fault=None):
+    """Every rank has its part of one batch; the loss is the mean over it."""
+    model, size = wrap(small_model(), world), 8 // world
+    if fault == rank:
+        with torch.no_grad():
+            model.module[2].weight[0, 0] += 0.5
+    d.start(model)
+    model(R(8, 8, seed=3)[rank * size:(rank + 1) * size]).pow(2).mean().backward()
+    d.stop()
+    d.step()
+
+
+def alone(model, world):
+    return model
+
+
+def data_parallel_model(model, world):
+    return nn.parallel.DistributedDataParallel(model) if world > 1 else model
+
+
+def fully_sharded(model, world):
+    if world > 1:
+        fsdp = pytest.importorskip("torch.distributed.fsdp")
+        for layer in (model[0], model[2], model):
+            fsdp.fully_shard(layer)
+    return model
+
+
+@pytest.mark.parametrize("task,part", [("tensor", None), ("statistics", None), ("statistics", {"summary_mode": "md5"})], ids=["tensor", "statistics", "md5"])
+@pytest.mark.parametrize("wrap,world", [(alone, 4), (data_parallel_model, 2), (fully_sharded, 2), (fully_sharded, 8)],
+                         ids=["plain", "ddp", "fsdp2", "fsdp2 of 8"])
+def test_ranks_with_parts_of_a_batch_are_the_run_of_one_rank(tmp_path, wrap, world, task, part):
+    pytest.importorskip("torch.distributed.tensor")
+    for side, n in (("npu", world), ("bench", 1)):
+        (tmp_path / side).mkdir()
+        ranks(tmp_path / side, lambda d, rank, n=n: batches(d, rank, n, wrap), n, task=task, part=part, level="L1")
+    pair, = compare(tmp_path, "--layout", "auto", "--format", "csv")["pairs"]
+    text = next((tmp_path / "out").glob("layout_*.yaml")).read_text()
+    for line in ('"Functional.linear.*.forward.input.0", how: concat, axis: 0}', '"Functional.linear.*.backward.output.1", how: sum, factor: %g}' % (1 / world),
+                 '"Functional.linear.*.backward.input.0", how: concat, axis: 0, factor: %g}' % (1 / world)):
+        assert line in text
+    with open(next((tmp_path / "out").rglob("compare_result*.csv")), newline="") as f:
+        rows = {r["NPU Name"]: r for r in csv.DictReader(f) if r["Bench Name"].startswith(("Functional", "Torch.relu", "Tensor.pow"))}
+    assert len(rows) > 20
+    for row in rows.values():
+        assert row["NPU Tensor Shape"] == row["Bench Tensor Shape"]
+        if task == "tensor":
+            assert "plain value" in row["Err_message"] or float(row["MaxAbsErr"]) < 1e-5
+        elif part is None:
+            assert all(row[k] in ("N/A", "") or abs(float(row[k])) < 1e-4 for k in ("Max diff", "Min diff", "Mean diff", "L2norm diff")), row
+
+
+def test_a_wrong_weight_of_one_data_parallel_rank_is_named(tmp_path):
+    for side, n in (("npu", 2), ("bench", 1)):
+        (tmp_path / side).mkdir()
+        ranks(tmp_path / side, lambda d, rank, n=n: batches(d, rank, n, data_parallel_model, 1 if n > 1 else None), n, task="tensor", level="L1")
+    done = subprocess.run([COMMAND, "compare", "npu/dump", "bench/dump", "-o", "out", "--no-html", "--layout", "auto"], text=True,
+                          capture_output=True, timeout=120, cwd=tmp_path)
+    assert "the first is Functional.linear.1.forward.input.1: the replicas on ranks 0 and 1 are not equal" in " ".join(done.stdout.split())
+
+
 # ---- tensor parallel -------------------------------------------------------------------------------------------------
 
 def tensor_parallel(d, rank, how):

@@ -1,6 +1,7 @@
 /* layout.c - see layout.h. */
 #include "compare/layout/layout.h"
 
+#include <math.h>
 #include "core/alloc.h"
 #include "core/file.h"
 #include "core/log.h"
@@ -110,10 +111,26 @@ read_axis(msp_layout_rule *r, const msp_json *v, size_t number, msp_error *err)
     return MSP_OK;
 }
 
+/* By which each part is multiplied: a mean over n ranks is the sum of their parts by 1/n. */
+static msp_status
+read_factor(msp_layout_rule *r, const msp_json *v, size_t number, msp_error *err)
+{
+    const msp_json *factor = msp_json_get(v, "factor");
+
+    r->factor = 1;
+    if (factor == NULL)
+        return MSP_OK;
+    if (r->how != LAYOUT_CONCAT && r->how != LAYOUT_SUM)
+        return msp_error_set(err, MSP_E_INVALID, "part %zu: only concat and sum have a factor", number + 1);
+    if (!msp_json_to_f64(factor, &r->factor) || !(r->factor > 0) || !isfinite(r->factor))
+        return msp_error_set(err, MSP_E_INVALID, "part %zu: 'factor' is a number above 0, such as 0.5", number + 1);
+    return MSP_OK;
+}
+
 static msp_status
 read_rule(msp_layout *l, const msp_json *v, size_t number, msp_error *err)
 {
-    static const char *const known[] = {"name", "how", "axis", "ranks", "side", NULL};
+    static const char *const known[] = {"name", "how", "axis", "factor", "ranks", "side", NULL};
     msp_layout_rule *r = &l->rules[number];
     msp_status st = check_keys(v, known, "part", number, err);
     msp_str name = st == MSP_OK ? msp_json_string(msp_json_get(v, "name")) : (msp_str){0};
@@ -133,6 +150,8 @@ read_rule(msp_layout *l, const msp_json *v, size_t number, msp_error *err)
         st = read_side(r, v, number, err);
     if (st == MSP_OK)
         st = read_axis(r, v, number, err);
+    if (st == MSP_OK)
+        st = read_factor(r, v, number, err);
     if (st == MSP_OK && msp_json_get(v, "ranks") != NULL)
         st = read_ranks(&l->arena, &r->ranks, &r->nranks, msp_json_get(v, "ranks"), "part", number, err);
     return st;

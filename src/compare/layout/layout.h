@@ -8,6 +8,7 @@
  *       - name: "*.q_proj.*.output.*"
  *         how: concat         # or sum, replicate, skip
  *         axis: -1            # of concat; negative ones count from the end
+ *         factor: 0.5         # of concat and sum: by which each part is multiplied; without it 1
  *         ranks: [0, 1]       # in the order of the parts; without it those of the group
  *         side: npu           # or bench; without it npu
  *     stages:                 # of a pipeline, each with its ranks: their calls are counted as those of one run
@@ -34,6 +35,7 @@ typedef struct msp_layout_rule {
     msp_str pattern;
     msp_layout_how how;
     int axis;
+    double factor;
     int64_t *ranks;
     size_t nranks; /* 0: those of the group */
 } msp_layout_rule;

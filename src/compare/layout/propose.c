@@ -11,6 +11,7 @@
 /* How far statistics may be apart to agree: two runs differ by their own noise, and what is wrong is for the
  * comparison. */
 static const double AGREES = 0.1;
+static const double EQUAL = 1e-3;
 
 typedef struct dump_rows {
     int64_t rank;
@@ -25,7 +26,10 @@ typedef struct proposal {
     uint32_t pattern; /* index */
     msp_layout_how how;
     int axis;
+    bool is_mean; /* each part counts by its share: of a loss that is a mean over a batch, parts of which the ranks have
+                   */
     bool agrees;
+    bool is_open; /* several readings agree: those that are alike decide */
 } proposal;
 
 /* Names that are alike but for the number of the call. */
@@ -34,7 +38,7 @@ typedef struct pattern {
     size_t rows, agreeing;
     msp_layout_how how;
     int axis;
-    bool is_mixed, is_written;
+    bool is_mean, is_decided, is_mixed, is_written; /* is_decided: a row leaves no other reading */
 } pattern;
 
 typedef struct proposer {
@@ -98,16 +102,33 @@ numbers(const msp_row *const *parts, size_t n, const msp_row *whole, int stat, d
     return msp_val_number(&whole->stats[stat], of_whole) && isfinite(*of_whole);
 }
 
-static bool
-concat_agrees(const msp_row *const *parts, size_t n, const msp_row *whole, double *v)
+/* How the norms of the parts of a concatenation make the whole's: as they are, or as a mean. */
+static void
+judge_concat(proposal *out, const msp_row *const *parts, size_t n, const msp_row *whole, double *v)
 {
     double sum = 0, norm;
 
     if (!numbers(parts, n, whole, MSP_STAT_NORM, v, &norm))
-        return false;
+        return;
     for (size_t i = 0; i < n; i++)
         sum += v[i] * v[i];
-    return is_near(sqrt(sum), norm);
+    out->is_mean = !is_near(sqrt(sum), norm) && is_near(sqrt(sum) / (double)n, norm);
+    out->agrees = out->is_mean || is_near(sqrt(sum), norm);
+    out->is_open = norm == 0;
+}
+
+/* Replicas of one run differ in little but their rounding. */
+static bool
+are_equal(const msp_row *const *parts, size_t n, int stat)
+{
+    double first, v;
+
+    if (!msp_val_number(&parts[0]->stats[stat], &first))
+        return false;
+    for (size_t i = 1; i < n; i++)
+        if (!msp_val_number(&parts[i]->stats[stat], &v) || fabs(v - first) > EQUAL * fmax(fabs(v), fabs(first)))
+            return false;
+    return true;
 }
 
 static bool
@@ -118,28 +139,45 @@ replica_agrees(const msp_row *const *parts, size_t n, const msp_row *whole, doub
     if (!numbers(parts, n, whole, MSP_STAT_NORM, v, &norm))
         return false;
     for (size_t i = 0; i < n; i++)
-        if (!is_near(v[i], norm) || !is_near(v[i], v[0]))
+        if (!is_near(v[i], norm))
             return false;
-    return true;
+    return are_equal(parts, n, MSP_STAT_NORM) && are_equal(parts, n, MSP_STAT_MAX) && are_equal(parts, n, MSP_STAT_MIN);
 }
 
-/* The mean of a sum is the sum of the means; and no summand may be larger than all of them together allow. */
-static bool
-sum_agrees(const msp_row *const *parts, size_t n, const msp_row *whole, double *v)
+/* How far the mean of the whole is from the sum of the means by a factor, and no summand may be larger than all of them
+ * together allow; infinity where that is too far. */
+static double
+distance_from_sum(const msp_row *const *parts, size_t n, const msp_row *whole, double factor, double *v)
 {
-    double sum = 0, largest = 0, mean, norm, norms = 0;
+    double sum = 0, largest = 0, mean, norm, norms = 0, off;
 
     if (!numbers(parts, n, whole, MSP_STAT_NORM, v, &norm))
-        return false;
+        return INFINITY;
     for (size_t i = 0; i < n; i++)
-        norms += v[i];
+        norms += factor * v[i];
     if (norm > norms * (1 + AGREES) || !numbers(parts, n, whole, MSP_STAT_MEAN, v, &mean))
-        return false;
+        return INFINITY;
     for (size_t i = 0; i < n; i++) {
-        sum += v[i];
-        largest = fmax(largest, fabs(v[i]));
+        sum += factor * v[i];
+        largest = fmax(largest, factor * fabs(v[i]));
     }
-    return fabs(sum - mean) <= AGREES * fmax(fabs(mean), largest);
+    off = fabs(sum - mean);
+    return off <= AGREES * fmax(fabs(mean), largest) ? off : INFINITY;
+}
+
+/* A sum, or a mean: the one that is nearer. */
+static void
+judge_sum(proposal *out, const msp_row *const *parts, size_t n, const msp_row *whole, double *v)
+{
+    double sum = distance_from_sum(parts, n, whole, 1, v),
+           mean = distance_from_sum(parts, n, whole, 1.0 / (double)n, v);
+
+    if (isinf(sum) && isinf(mean))
+        return;
+    out->how = LAYOUT_SUM;
+    out->is_mean = mean < sum;
+    out->is_open = isfinite(mean) && isfinite(sum);
+    out->agrees = true;
 }
 
 /* The one axis along which the sizes of the parts, which begin with number first, add up to the whole's; -1: there is
@@ -188,16 +226,15 @@ judge(proposal *out, const proposer *p, const part_rows *parts, const msp_row *w
         return false;
     *out = (proposal){.name = msp_row_name(whole), .how = LAYOUT_CONCAT, .axis = axis};
     if (axis >= 0) {
-        out->agrees = concat_agrees(parts->rows, parts->n, whole, parts->room);
+        judge_concat(out, parts->rows, parts->n, whole, parts->room);
         return true;
     }
     out->axis = 0;
     out->how = LAYOUT_REPLICATE;
     out->agrees = replica_agrees(parts->rows, parts->n, whole, parts->room);
-    if (!out->agrees && parts->n > 1 && sum_agrees(parts->rows, parts->n, whole, parts->room)) {
-        out->how = LAYOUT_SUM;
-        out->agrees = true;
-    }
+    out->is_open = out->agrees && parts->room[0] == 0; /* norms */
+    if (!out->agrees && parts->n > 1)
+        judge_sum(out, parts->rows, parts->n, whole, parts->room);
     return true;
 }
 
@@ -263,7 +300,14 @@ count_pattern(proposer *p, proposal *item, msp_buf *scratch)
     t = &p->patterns[e->value];
     t->rows++;
     t->agreeing += item->agrees;
-    t->is_mixed = t->is_mixed || t->how != item->how || t->axis != item->axis;
+    t->is_mixed = t->is_mixed || (t->how == LAYOUT_CONCAT) != (item->how == LAYOUT_CONCAT) || t->axis != item->axis;
+    if (item->agrees && (!item->is_open || t->agreeing == 1) && !t->is_decided) {
+        t->how = item->how;
+        t->is_mean = item->is_mean;
+        t->is_decided = !item->is_open;
+    } else if (item->agrees && !item->is_open) {
+        t->is_mixed = t->is_mixed || t->how != item->how || t->is_mean != item->is_mean;
+    }
     return true;
 }
 
@@ -452,14 +496,22 @@ put_name(msp_buf *out, msp_str name)
     msp_json_write_string(&w, name);
 }
 
+/* parts: of how many a mean is one. */
 static void
-put_rule(msp_buf *out, int side, msp_str name, msp_layout_how how, int axis)
+put_rule(msp_buf *out, int side, msp_str name, const proposal *how, size_t parts)
 {
+    msp_json_writer w;
+
     msp_buf_text(out, "  - {name: ");
     put_name(out, name);
-    msp_buf_printf(out, ", how: %s", msp_layout_how_text(how));
-    if (how == LAYOUT_CONCAT)
-        msp_buf_printf(out, ", axis: %d", axis);
+    msp_buf_printf(out, ", how: %s", msp_layout_how_text(how->how));
+    if (how->how == LAYOUT_CONCAT)
+        msp_buf_printf(out, ", axis: %d", how->axis);
+    if (how->is_mean) {
+        msp_buf_text(out, ", factor: ");
+        msp_json_writer_init(&w, out, -1);
+        msp_json_write_f64(&w, 1.0 / (double)parts);
+    }
     if (side == 1)
         msp_buf_text(out, ", side: bench");
     msp_buf_text(out, "}\n");
@@ -494,6 +546,7 @@ write_dtensors(msp_buf *out, const proposer *p)
 static size_t
 write_rules(msp_buf *out, proposer *p, int side)
 {
+    const size_t parts = p->n / p->nstages;
     size_t written = 0;
 
     for (size_t i = 0; i < p->count; i++) {
@@ -503,7 +556,7 @@ write_rules(msp_buf *out, proposer *p, int side)
         if (t->is_mixed) {
             /* a row alone is believed when its numbers are, and by its shape where only one reading is left */
             if (item->agrees || item->how == LAYOUT_CONCAT) {
-                put_rule(out, side, item->name, item->how, item->axis);
+                put_rule(out, side, item->name, item, parts);
                 written++;
             }
         } else if (!t->is_written) {
@@ -514,7 +567,7 @@ write_rules(msp_buf *out, proposer *p, int side)
             if (!believed)
                 msp_buf_printf(out, "  # the numbers of %zu of %zu rows do not agree with it:\n  #",
                                t->rows - t->agreeing, t->rows);
-            put_rule(out, side, t->text, t->how, t->axis);
+            put_rule(out, side, t->text, &(proposal){.how = t->how, .axis = t->axis, .is_mean = t->is_mean}, parts);
         }
     }
     return written;

@@ -148,6 +148,7 @@ typedef struct cut {
 /* Which members have the parts, in their order (row-major over the cuts); taken together, what to do with them. */
 typedef struct recipe {
     msp_layout_how how;
+    double factor;
     cut cuts[DTENSOR_MAX_DIM]; /* of a concatenation */
     int ncuts;
     bool asked; /* the layout or the record says so */
@@ -227,6 +228,7 @@ find_recipe(recipe *out, const msp_whole *w, const msp_whole_member *m, const ms
     const msp_layout_rule *rule = msp_layout_find(w->layout, w->side, msp_row_name(r));
 
     out->how = LAYOUT_REPLICATE;
+    out->factor = 1;
     out->ncuts = 0;
     out->asked = false;
     out->note = NULL;
@@ -234,6 +236,7 @@ find_recipe(recipe *out, const msp_whole *w, const msp_whole_member *m, const ms
     out->nranks = 0;
     if (rule != NULL) {
         out->how = rule->how;
+        out->factor = rule->factor;
         if (rule->how == LAYOUT_CONCAT)
             out->cuts[out->ncuts++] = (cut){.axis = rule->axis};
         out->asked = true;
@@ -493,7 +496,7 @@ add_whole(msp_whole *w, msp_row *r, size_t first, const recipe *how)
 {
     if (!msp_vec_grow((void **)&w->rows, &w->cap_rows, w->nrows + 1, sizeof(*w->rows)))
         return false;
-    w->rows[w->nrows++] = (msp_whole_row){how->how, first, w->nparts - first, how->note};
+    w->rows[w->nrows++] = (msp_whole_row){how->how, how->factor, first, w->nparts - first, how->note};
     r->whole = (uint32_t)w->nrows;
     return true;
 }

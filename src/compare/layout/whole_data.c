@@ -181,9 +181,24 @@ store(msp_dtype t, void *to, double v)
     }
 }
 
+static bool
+is_added_up(msp_dtype t)
+{
+    return t == MSP_F64 || t == MSP_F32 || t == MSP_F16 || t == MSP_BF16;
+}
+
+static void
+multiply(char *elements, const open_parts *p, double factor)
+{
+    size_t size = msp_dtype_size(p->like.dtype);
+
+    for (int64_t i = 0; i < p->like.numel; i++, elements += size)
+        store(p->like.dtype, elements, factor * as_double(p->like.dtype, elements));
+}
+
 /* Added up in double and rounded once. */
-static msp_status
-put_sum(char *to, const open_parts *p, msp_error *err)
+static void
+put_sum(char *to, const open_parts *p, double factor)
 {
     enum { BLOCK = 512 };
     msp_dtype type = p->like.dtype;
@@ -191,8 +206,6 @@ put_sum(char *to, const open_parts *p, msp_error *err)
     double sums[BLOCK];
     char room[BLOCK * 8];
 
-    if (type != MSP_F64 && type != MSP_F32 && type != MSP_F16 && type != MSP_BF16)
-        return msp_error_set(err, MSP_E_UNSUPPORTED, "a sum of %s is not put together", msp_dtype_torch_name(type));
     for (int64_t at = 0; at < p->like.numel; at += BLOCK) {
         int64_t n = p->like.numel - at < BLOCK ? p->like.numel - at : BLOCK;
 
@@ -206,27 +219,28 @@ put_sum(char *to, const open_parts *p, msp_error *err)
                 sums[k] = (i > 0 ? sums[k] : 0) + as_double(type, from + (size_t)k * size);
         }
         for (int64_t k = 0; k < n; k++)
-            store(type, to + (size_t)(at + k) * size, sums[k]);
+            store(type, to + (size_t)(at + k) * size, factor * sums[k]);
     }
-    return MSP_OK;
 }
 
 static msp_status
 join(msp_tensor *out, const open_parts *p, const msp_whole *w, const msp_whole_row *r, msp_error *err)
 {
-    char *data = msp_alloc((size_t)p->like.numel + 1, msp_dtype_size(p->like.dtype));
-    msp_status st = MSP_OK;
+    msp_dtype type = p->like.dtype;
+    char *data;
 
+    if ((r->how == LAYOUT_SUM || r->factor != 1) && !is_added_up(type))
+        return msp_error_set(err, MSP_E_UNSUPPORTED, "parts of %s are not added up or multiplied",
+                             msp_dtype_torch_name(type));
+    data = msp_alloc((size_t)p->like.numel + 1, msp_dtype_size(type));
     if (data == NULL)
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     if (r->how == LAYOUT_SUM)
-        st = put_sum(data, p, err);
+        put_sum(data, p, r->factor);
     for (size_t i = 0; i < p->n && r->how == LAYOUT_CONCAT; i++)
         put_slice(data, p, i, w->parts[r->first + i].start);
-    if (st != MSP_OK) {
-        msp_free(data);
-        return st;
-    }
+    if (r->how == LAYOUT_CONCAT && r->factor != 1)
+        multiply(data, p, r->factor);
     *out = p->like;
     out->data = data;
     out->owner = data;
@@ -256,7 +270,9 @@ msp_whole_tensor(msp_tensor *out, const msp_whole *w, const msp_row *row, msp_er
 bool
 msp_whole_has_slices(const msp_whole *w, const msp_row *row)
 {
-    return row->whole != 0 && w->rows[row->whole - 1].n > 1 && w->rows[row->whole - 1].how == LAYOUT_CONCAT;
+    const msp_whole_row *r = row->whole != 0 ? &w->rows[row->whole - 1] : NULL;
+
+    return r != NULL && r->n > 1 && r->how == LAYOUT_CONCAT && r->factor == 1;
 }
 
 /* ---- part by part ------------------------------------------------------------------------------------------------ */

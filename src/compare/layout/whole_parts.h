@@ -27,6 +27,7 @@ typedef struct msp_whole_part {
 /* A row of several parts, or of one that another member has. */
 typedef struct msp_whole_row {
     msp_layout_how how;
+    double factor;   /* by which each part is multiplied */
     size_t first, n; /* in parts */
     const char *note;
 } msp_whole_row;

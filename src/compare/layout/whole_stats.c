@@ -9,16 +9,17 @@ static const msp_val unknown = {.kind = VAL_TEXT, .len = 3, .as.p = "N/A"};
 
 /* The numbers of one statistic over all parts that have elements. False: one of them is none. */
 static bool
-fold(double *out, int which, const msp_row *const *rows, const msp_whole_part *parts, size_t n, msp_layout_how how)
+fold(double *out, int which, const msp_row *const *rows, const msp_whole_part *parts, const msp_whole_row *how)
 {
     double sum = 0, most = 0, numel = 0, v;
     size_t seen = 0;
 
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < how->n; i++) {
         if (parts[i].numel == 0)
             continue;
         if (parts[i].numel < 0 || !msp_val_number(&rows[i]->stats[which], &v))
             return false;
+        v *= how->factor;
         if (which == MSP_STAT_MAX)
             most = seen == 0 || v > most || isnan(v) ? v : most;
         else if (which == MSP_STAT_MIN)
@@ -26,13 +27,13 @@ fold(double *out, int which, const msp_row *const *rows, const msp_whole_part *p
         else if (which == MSP_STAT_NORM)
             sum += v * v;
         else
-            sum += how == LAYOUT_CONCAT ? v * (double)parts[i].numel : v;
+            sum += how->how == LAYOUT_CONCAT ? v * (double)parts[i].numel : v;
         numel += (double)parts[i].numel;
         seen++;
     }
     *out = which == MSP_STAT_MAX || which == MSP_STAT_MIN ? most
            : which == MSP_STAT_NORM                       ? sqrt(sum)
-           : how == LAYOUT_CONCAT                         ? sum / numel
+           : how->how == LAYOUT_CONCAT                    ? sum / numel
                                                           : sum;
     return seen > 0;
 }
@@ -44,7 +45,7 @@ are_behind_each_other(const msp_whole_row *how, const msp_whole_part *parts, con
 {
     int64_t at = 0;
 
-    for (size_t i = 0; i < how->n && how->how == LAYOUT_CONCAT; i++) {
+    for (size_t i = 0; i < how->n && how->how == LAYOUT_CONCAT && how->factor == 1; i++) {
         int64_t place = 0, behind = 1;
 
         for (int d = ndim - 1; d >= 0; behind *= shape[d--])
@@ -54,7 +55,7 @@ are_behind_each_other(const msp_whole_row *how, const msp_whole_part *parts, con
             return false;
         at += parts[i].numel;
     }
-    return how->how == LAYOUT_CONCAT;
+    return how->how == LAYOUT_CONCAT && how->factor == 1;
 }
 
 static bool
@@ -94,8 +95,7 @@ msp_whole_statistics(msp_whole *w, msp_rows *t, msp_row *r, const msp_whole_row 
         bool knows = how->how == LAYOUT_CONCAT || i == MSP_STAT_MEAN;
         double v;
 
-        r->stats[i] =
-            knows && fold(&v, i, rows, parts, how->n, how->how) ? (msp_val){.kind = VAL_FLOAT, .as.f = v} : unknown;
+        r->stats[i] = knows && fold(&v, i, rows, parts, how) ? (msp_val){.kind = VAL_FLOAT, .as.f = v} : unknown;
     }
     r->md5 = unknown;
     return !are_behind_each_other(how, parts, shape, ndim) ||
