@@ -8,7 +8,7 @@ import os
 import signal
 
 import pytest
-from collecting import R, begin, finish, torch, write_config
+from collecting import R, begin, finish, torch, until, write_config
 from test_audit import audit
 
 if not torch.distributed.is_available() or not torch.distributed.is_gloo_available():
@@ -16,7 +16,18 @@ if not torch.distributed.is_available() or not torch.distributed.is_gloo_availab
 
 import torch.distributed as dist  # noqa: E402
 
-PATIENCE = 8  # seconds until gloo gives up
+PATIENCE = 8  # seconds until gloo gives up; what the ranks do before they wait for each other in vain begins at the same moment
+
+
+def meeting(folder, rank, world):
+    """meet(): go on when all ranks are there. Who has left a collective does not know that the others have, and what it does next may end them."""
+    times = [0]
+
+    def meet():
+        times[0] += 1
+        (folder / ("rank%d.met%d" % (rank, times[0]))).touch()
+        until(lambda: len(list(folder.glob("rank*.met%d" % times[0]))) == world)
+    return meet
 
 
 def job(folder, body, world=4):
@@ -26,14 +37,17 @@ def job(folder, body, world=4):
     path = write_config(folder, task="statistics")
 
     def run(rank):
+        meet = meeting(folder, rank, world)
+        meet()
         faulthandler.disable()  # gloo ends a process that gets more than it expects
         dist.init_process_group("gloo", init_method="file://%s" % (folder / "store"), rank=rank, world_size=world,
                                 timeout=datetime.timedelta(seconds=PATIENCE))
         d = PrecisionDebugger(path)
         pair = dist.new_group([0, 1]), dist.new_group([2, 3])
         d.start()
+        meet()
         try:
-            body(rank, pair[rank // 2])
+            body(rank, pair[rank // 2], meet)
         except RuntimeError:
             pass  # the collective that nobody else makes
         d.stop()
@@ -49,40 +63,46 @@ def job(folder, body, world=4):
     return audit(folder / "dump")["findings"]
 
 
-def skips_a_call(rank, pair):
+def skips_a_call(rank, pair, meet):
     x = R(7, seed=rank)
     dist.all_reduce(x)
+    meet()
     if rank != 2:
         dist.broadcast(R(5, seed=rank), 0)
     dist.all_reduce(x * 2)
 
 
-def skips_one_of_many(rank, pair):
+def skips_one_of_many(rank, pair, meet):
     for i in range(4):
+        if i == 2:
+            meet()
         if rank != 1 or i != 2:
             dist.all_reduce(R(7, seed=rank))
 
 
-def takes_the_wrong_group(rank, pair):
+def takes_the_wrong_group(rank, pair, meet):
     x = R(7, seed=rank)
     dist.all_reduce(x)
+    meet()
     dist.all_reduce(x * 2, group=None if rank == 2 else pair)
     dist.all_reduce(R(3, seed=rank))
 
 
-def has_another_shape(rank, pair):
+def has_another_shape(rank, pair, meet):
     dist.all_reduce(R(7, seed=rank))
+    meet()
     dist.all_reduce(R(3 if rank == 1 else 4, seed=rank))
     dist.all_reduce(R(7, seed=rank))
 
 
-def has_another_type(rank, pair):
+def has_another_type(rank, pair, meet):
     dist.all_reduce(R(8, seed=rank))
+    meet()
     dist.all_reduce(R(8, seed=rank).to(torch.float64 if rank == 1 else torch.float32))
     dist.all_reduce(R(7, seed=rank))
 
 
-def has_another_order(rank, pair):
+def has_another_order(rank, pair, meet):
     x, lists = R(7, seed=rank), [torch.zeros(7) for _ in range(4)]
     if rank == 3:
         dist.all_gather(lists, x)
@@ -91,8 +111,9 @@ def has_another_order(rank, pair):
         dist.all_gather(lists, x)
 
 
-def is_killed(rank, pair):
+def is_killed(rank, pair, meet):
     dist.all_reduce(R(7, seed=rank))
+    meet()
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     dist.all_reduce(R(7, seed=rank))
@@ -114,7 +135,7 @@ def test_why_a_job_hangs_is_named_first(tmp_path, body, blamed, call, words):
 
 
 def test_a_message_that_nobody_receives_is_named_and_not_the_collective_behind_it(tmp_path):
-    def body(rank, pair):
+    def body(rank, pair, meet):
         x = R(7, seed=rank)
         if rank == 0:
             dist.send(x, 1)
