@@ -142,6 +142,34 @@ def test_without_replay_or_without_torch_the_verdict_says_so(record, tmp_path):
     assert v["suspects"][0]["api"] == "Functional.gelu.1.forward"
 
 
+@pytest.mark.parametrize("took, found", [(0.0, True), (0.5, False)])
+def test_a_result_that_no_run_gives_is_judged_where_what_the_call_took_is_equal(tmp_path, took, found):
+    """As of a function that gives another shape in this torch."""
+    import msprobe
+
+    for side in ("npu", "bench"):
+        folder = tmp_path / side / "dump_tensor_data"
+        folder.mkdir(parents=True)
+        torch.manual_seed(3)
+        tensors = {"input.0": torch.randn(4, 4), "output.0": torch.randn(8, 8)}
+        if side == "npu":
+            tensors["input.0"][1, 1] += took
+            tensors["output.0"][5] = 0
+        record = {"input_args": [], "input_kwargs": {}, "output": []}
+        for at, t in tensors.items():
+            name = "Functional.relu.0.forward.%s.pt" % at
+            msprobe.save_pt(folder / name, t)
+            record["input_args" if at == "input.0" else "output"].append(
+                {"type": "torch.Tensor", "dtype": "torch.float32", "shape": list(t.shape), "Max": t.max().item(), "Min": t.min().item(),
+                 "Mean": t.mean().item(), "Norm": t.norm().item(), "requires_grad": False, "data_name": name})
+        (tmp_path / side / "dump.json").write_text(json.dumps({"task": "tensor", "level": "L1", "framework": "pytorch", "dump_data_dir": None,
+                                                               "data": {"Functional.relu.0.forward": record}}))
+    v = verdict(str(tmp_path / "npu"), str(tmp_path / "bench"), tmp_path)
+    assert v["replayed"] == 1 and (v["judged"] == 1) == found
+    assert v["level"] == "wrong" and v["kind"] == ("suspect" if found else "different start")
+    assert v["suspects"][0]["api"] == "Functional.relu.0.forward"
+
+
 def test_the_function_comes_to_the_verdict_of_the_command(record, tmp_path, capsys, monkeypatch):
     from msprobe.pytorch import compare
 

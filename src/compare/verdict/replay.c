@@ -252,8 +252,10 @@ take_call(msp_evidence_list *list, size_t first, const msp_measurements *m, cons
 
         if (e->steps > 0) /* it came out of several calls */
             continue;
-        /* as long as nothing is found: it was run again, and gave no such result */
-        if (call->reason.len == 0 && (e->not_judged == NULL || msp_evidence_is_alone(e)))
+        /* As long as nothing is found: it was run again, and gave no such result. Where all that it took is equal to
+         * the bit, the difference is its own all the same. */
+        if (call->reason.len == 0 &&
+            (msp_evidence_is_alone(e) || (e->not_judged == NULL && !(e->tensors && e->diff_in == 0))))
             e->not_judged = "running the call again gives no such result";
         if (is_chance(call->reason) && e->not_judged == NULL)
             e->not_judged = call->reason.p;
