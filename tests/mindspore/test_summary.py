@@ -23,7 +23,8 @@ for step in range(3):
     ("debugger.start()\n" + LOOP, {}, "start() was called again before stop()"),
     ("debugger.save(x, 'a')\ndebugger.step()\n", {"level": "debug"}, "recorded 2 calls, 1 step,"),
     (LOOP, {"level": "debug"}, "nothing was recorded: save() was never called"),
-], ids=["no-start", "step", "list", "scope", "ends", "count", "overflow", "twice", "points", "no-save"])
+    (LOOP, {"dump_enable": False}, "nothing was recorded: dump_enable is false"),
+], ids=["no-start", "step", "list", "scope", "ends", "count", "overflow", "twice", "points", "no-save", "off"])
 def test_the_log_says_what_there_is_and_why_there_is_nothing(tmp_path, script, config, text):
     done = run(tmp_path, script, **config)
     assert done.returncode == 0 and done.stdout.count(text) == 1, done.stdout + done.stderr

@@ -793,6 +793,9 @@ def test_other_keys_of_msprobe_26_are_passed_over_with_what_there_is_instead(tmp
 def test_names_that_only_the_original_has_say_what_there_is_instead():
     with pytest.raises(ImportError, match="TrainerMon.*task statistics"):
         from msprobe.pytorch import TrainerMon  # noqa: F401
+    import msprobe.pytorch
+
+    assert not hasattr(msprobe.pytorch, "TrainerMon") and getattr(msprobe.pytorch, "random_save", 3) == 3
     with pytest.raises(ImportError, match="cannot import name 'nothing'"):
         from msprobe.pytorch import nothing  # noqa: F401
 

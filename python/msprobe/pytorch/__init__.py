@@ -13,6 +13,7 @@
 compare() and compare_distributed() are the older way to say what the command `msprobe compare` does.
 """
 
+import dis
 import sys
 
 from msprobe.core import config, log, signals
@@ -38,6 +39,8 @@ _ELSEWHERE = {
 
 
 def __getattr__(name):
-    if name in _ELSEWHERE:
+    """hasattr() is to be answered, and only an import is told more."""
+    frame = sys._getframe(1)
+    if name in _ELSEWHERE and frame.f_code.co_code[frame.f_lasti] == dis.opmap["IMPORT_FROM"]:
         raise ImportError("msprobe.pytorch has no %s: it is mindstudio-probe's. Here %s" % (name, _ELSEWHERE[name]), name=__name__)
     raise AttributeError("module %r has no attribute %r" % (__name__, name))
