@@ -71,14 +71,30 @@ show(msp_str s)
 
 /* ---- findings ---------------------------------------------------------------------------------------------------- */
 
+/* Do most ranks of its group wait in this call? */
+static bool
+is_waited_in(const msp_audit_step *s, const msp_audit_call *c)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < s->nranks; i++) {
+        const msp_audit_rank *r = &s->ranks[i];
+        const msp_audit_call *last = r->is_stuck ? &r->calls[r->ncalls - 1] : NULL;
+
+        n += last != NULL && msp_str_eq(last->group, c->group) && msp_str_eq(last->signature, c->signature);
+    }
+    return n * 2 > c->nranks;
+}
+
 /* A call of this rank with the same signature that met nobody in another group: it was made in the wrong one. */
 static const msp_audit_call *
-made_elsewhere(const lane *l, const group *g, msp_str signature)
+made_elsewhere(const msp_audit_step *s, const lane *l, const group *g, msp_str signature)
 {
     for (size_t i = 0; i < l->rank->ncalls; i++) {
         const msp_audit_call *c = &l->rank->calls[i];
 
-        if (msp_str_eq(c->signature, signature) && !msp_str_eq(c->group, g->text) && c->nranks > 0 && c->out.count == 0)
+        if (msp_str_eq(c->signature, signature) && !msp_str_eq(c->group, g->text) && c->nranks > 0 &&
+            c->out.count == 0 && !is_waited_in(s, c))
             return c;
     }
     return NULL;
@@ -95,7 +111,7 @@ static msp_status
 say_missing(msp_audit_step *s, const group *g, const lane *l, const lane *model, msp_str wanted, msp_error *err)
 {
     const msp_audit_call *here = l->at < l->n ? l->calls[l->at] : NULL, *last = l->n > 0 ? l->calls[l->n - 1] : NULL;
-    const msp_audit_call *other = made_elsewhere(l, g, wanted);
+    const msp_audit_call *other = made_elsewhere(s, l, g, wanted);
     const msp_audit_call *theirs = model->calls[model->at];
     const msp_audit_call *at = other != NULL ? other : here != NULL ? here : last;
     msp_buf what = {0};

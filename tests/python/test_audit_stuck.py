@@ -43,7 +43,7 @@ def job(folder, body, world=4):
         dist.init_process_group("gloo", init_method="file://%s" % (folder / "store"), rank=rank, world_size=world,
                                 timeout=datetime.timedelta(seconds=PATIENCE))
         d = PrecisionDebugger(path)
-        pair = dist.new_group([0, 1]), dist.new_group([2, 3])
+        pair = [dist.new_group([i, i + 1]) for i in range(0, world, 2)]
         d.start()
         meet()
         try:
@@ -132,6 +132,22 @@ def test_why_a_job_hangs_is_named_first(tmp_path, body, blamed, call, words):
     first = job(tmp_path, body)[0]
     assert (first["kind"], first["rank"], first["call"]) == ("calls", blamed, "Distributed.%s.forward" % call)
     assert first["what"].startswith(words) and any(body.__name__ in frame for frame in first["stack"])
+
+
+def test_who_has_left_a_group_early_is_not_taken_for_one_in_the_wrong_group(tmp_path):
+    """Rank 4 skips its group's call and waits with ranks 0 to 2, which are done, in the same call of the whole job."""
+    def body(rank, pair, meet):
+        groups = dist.new_group([0, 1, 2]), dist.new_group([3, 4, 5])
+        x = R(7, seed=rank)
+        dist.all_reduce(x, group=groups[rank // 3])
+        meet()
+        if rank != 4:
+            dist.all_reduce(x, group=groups[rank // 3])
+        dist.all_reduce(x)
+
+    finding = job(tmp_path, body, 6)[0]
+    assert (finding["kind"], finding["rank"]) == ("calls", 4)
+    assert finding["what"].startswith("rank 4 does not make all_reduce SUM float32 [7] (Distributed.all_reduce.1.forward on rank 3)")
 
 
 def test_a_message_that_nobody_receives_is_named_and_not_the_collective_behind_it(tmp_path):
