@@ -291,6 +291,26 @@ def test_dtensors_say_it_themselves(run, tmp_path, task):
     assert table(tmp_path)[LINEAR + ".output.0"]["NPU Tensor Shape"] == "[2, 6]"
 
 
+HALVES = {"device_mesh": [0, 1], "placements": [{"Shard": {"dim": 1}}]}, {"device_mesh": [2, 3], "placements": [{"Shard": {"dim": 1}}]}
+
+
+@pytest.mark.parametrize("rule,ranks", [("how: concat, axis: 0", ""), ("how: sum, factor: 0.5", ", ranks: [0, 2]")], ids=["rows", "mean"])
+def test_a_rule_for_dtensors_of_several_meshes_is_for_what_each_makes(run, tmp_path, task, rule, ranks):
+    """Two replicas with two shards each, over the columns: the replicas have a row each, or a share of a mean."""
+    rank(tmp_path / "bench/step0/rank0", [X, Y], task)
+    for r in range(4):
+        rows = [Y[r // 2]] if "concat" in rule else [[v * (1.5, 0.5)[r // 2] for v in row] for row in Y]
+        rank(tmp_path / "npu/step0" / ("rank%d" % r), [X, columns(rows, 3 * (r % 2), 3 * (r % 2) + 3)], task, extra={1: HALVES[r // 2]})
+    compare(run, "--layout", layout(tmp_path, 'parts: [{name: "*.output.*", %s%s}]' % (rule, ranks)), "--fail-on", "no")
+    row = table(tmp_path)[LINEAR + ".output.0"]
+    assert row["NPU Tensor Shape"] == "[2, 6]" and "Layout" not in row["Err_message"]
+    assert float(row["NPU mean"]) == pytest.approx(stats([v for r in Y for v in r])["Mean"])
+    if task == "tensor":
+        assert float(row["MaxAbsErr"]) < 1e-6
+    elif "concat" in rule:
+        assert float(row["NPU l2norm"]) == pytest.approx(stats([v for r in Y for v in r])["Norm"])
+
+
 @pytest.mark.parametrize("text, why", [
     ("parts: [{name: 'a', how: cut}]", "part 1: 'how' is concat, sum, replicate or skip"),
     ("parts: [{name: 'a', how: concat}]", "part 1: concat needs an 'axis'"),

@@ -362,6 +362,56 @@ def test_a_dtensor_that_is_not_waited_for_is_recorded_without_values(tmp_path):
         assert late["placements"] == there["placements"] == [{"Replicate": {}}] and there["Max"] is not None
 
 
+class TwoLayers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 16), nn.Linear(16, 8)
+
+    def forward(self, x):
+        return self.down(torch.relu(self.up(x)))
+
+
+def data_and_tensor_parallel(d, rank, replicas, fault=None):
+    """Each of the replicas has its part of the batch and two shards of the layers. replicas: None on one rank."""
+    model, x = fill(TwoLayers()), R(8, 8, seed=3)
+    if replicas is not None:
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+        mesh = init_device_mesh("cpu", (replicas, 2), mesh_dim_names=("data", "shards"))
+        parallelize_module(model, mesh["shards"], {"up": ColwiseParallel(), "down": RowwiseParallel()})
+        size, me = 8 // replicas, mesh["data"].get_local_rank()
+        x = x[me * size:(me + 1) * size]
+    if fault == rank:
+        x = x * 1.5
+    d.start(model)
+    model(x).pow(2).mean().backward()
+    d.stop()
+    d.step()
+
+
+@pytest.mark.parametrize("task,part", [("tensor", None), ("statistics", None), ("statistics", {"summary_mode": "md5"})], ids=["tensor", "statistics", "md5"])
+@pytest.mark.parametrize("replicas,fault", [(2, None), (4, None), (2, 3)])
+def test_replicas_of_shards_are_the_run_of_one_rank(tmp_path, replicas, fault, task, part):
+    pytest.importorskip("torch.distributed.tensor.parallel")
+    for side, n, world in (("npu", replicas, 2 * replicas), ("bench", None, 1)):
+        (tmp_path / side).mkdir()
+        ranks(tmp_path / side, lambda d, rank, n=n: data_and_tensor_parallel(d, rank, n, fault if n else None), world, task=task, part=part, level="L1")
+    pair, = compare(tmp_path, "--layout", "auto", "--format", "csv")["pairs"]
+    with open(next((tmp_path / "out").rglob("compare_result*.csv")), newline="") as f:
+        rows = {r["NPU Name"]: r for r in csv.DictReader(f)}
+    whole = {n: rows["Functional.linear.%s.0" % n] for n in ("0.forward.output", "1.forward.input", "1.backward.input", "1.backward.output")
+             if rows["Functional.linear.%s.0" % n]["Bench Name"] != "N/A"}
+    assert len(whole) >= 3 and {row["NPU Tensor Shape"] for row in whole.values()} <= {"[8, 16]", "[8, 8]"}
+    gradient = rows["Functional.linear.0.backward.output.1"]  # sharded, and each replica's share of a mean
+    assert gradient["NPU Tensor Shape"] == gradient["Bench Tensor Shape"] == "[16, 8]"
+    if task == "tensor":
+        off = [name for name, row in [*whole.items(), ("gradient", gradient)] if float(row["MaxAbsErr"]) > 1e-5]
+        assert bool(off) == (fault is not None)
+    elif part is None:
+        assert (abs(float(whole["0.forward.output"]["L2norm diff"])) > 1e-4) == (fault is not None)
+
+
 def test_shards_on_the_wrong_ranks_are_named(tmp_path):
     pytest.importorskip("torch.distributed.tensor")
     both(tmp_path, tensor_parallel, lambda w: w.roll(4, 0), None, "tensor", (2, 1))

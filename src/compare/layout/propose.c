@@ -42,9 +42,11 @@ typedef struct pattern {
 } pattern;
 
 typedef struct proposer {
-    dump_rows *all; /* the parts, then the whole */
-    size_t n;       /* parts */
-    size_t nstages; /* of a pipeline, with as many parts each */
+    dump_rows *all;  /* the parts, and at last the whole */
+    size_t whole;    /* its number */
+    size_t n;        /* parts */
+    bool are_meshes; /* each part is what the ranks of a mesh put together; all[].rank is the first of them */
+    size_t nstages;  /* of a pipeline, with as many parts each */
     int64_t micro_batches;
     size_t seen, fitting; /* rows that the stages have in common with the whole, and those that agree with it */
     proposal *items;
@@ -185,7 +187,7 @@ judge_sum(proposal *out, const msp_row *const *parts, size_t n, const msp_row *w
 static int
 axis_of(const proposer *p, const msp_row *const *parts, size_t first, size_t nparts, const msp_row *whole)
 {
-    const msp_rows *t = &p->all[p->n].rows;
+    const msp_rows *t = &p->all[p->whole].rows;
     int64_t w[MSP_MAX_NDIM], s[MSP_MAX_NDIM], total = 0;
     int ndim, n, axis = -2;
 
@@ -388,7 +390,7 @@ look_at_row(proposer *p, part_rows *parts, const msp_row *whole, msp_buf *scratc
     if (!find_parts(p, parts, msp_row_name(whole)))
         return true;
     p->seen++;
-    if (parts->rows[0]->dtensor != 0 || !judge(&item, p, parts, whole))
+    if ((parts->rows[0]->dtensor != 0 && !p->are_meshes) || !judge(&item, p, parts, whole))
         return true;
     p->fitting += item.agrees;
     if (parts->n == 1)
@@ -402,7 +404,7 @@ look_at_row(proposer *p, part_rows *parts, const msp_row *whole, msp_buf *scratc
 static bool
 look_at_rows(proposer *p)
 {
-    const msp_rows *whole = &p->all[p->n].rows;
+    const msp_rows *whole = &p->all[p->whole].rows;
     part_rows parts = {.rows = msp_alloc(p->n, sizeof(*parts.rows)), .room = msp_alloc(p->n, sizeof(*parts.room))};
     msp_buf scratch = {0};
     bool ok = parts.rows != NULL && parts.room != NULL;
@@ -496,9 +498,8 @@ put_name(msp_buf *out, msp_str name)
     msp_json_write_string(&w, name);
 }
 
-/* parts: of how many a mean is one. */
 static void
-put_rule(msp_buf *out, int side, msp_str name, const proposal *how, size_t parts)
+put_rule(msp_buf *out, const proposer *p, int side, msp_str name, const proposal *how)
 {
     msp_json_writer w;
 
@@ -510,8 +511,11 @@ put_rule(msp_buf *out, int side, msp_str name, const proposal *how, size_t parts
     if (how->is_mean) {
         msp_buf_text(out, ", factor: ");
         msp_json_writer_init(&w, out, -1);
-        msp_json_write_f64(&w, 1.0 / (double)parts);
+        msp_json_write_f64(&w, (double)p->nstages / (double)p->n);
     }
+    for (size_t i = 0; i < p->n && p->are_meshes; i++)
+        msp_buf_printf(out, "%s%lld%s", i == 0 ? ", ranks: [" : ", ", (long long)p->all[i].rank,
+                       i + 1 == p->n ? "]" : "");
     if (side == 1)
         msp_buf_text(out, ", side: bench");
     msp_buf_text(out, "}\n");
@@ -546,7 +550,6 @@ write_dtensors(msp_buf *out, const proposer *p)
 static size_t
 write_rules(msp_buf *out, proposer *p, int side)
 {
-    const size_t parts = p->n / p->nstages;
     size_t written = 0;
 
     for (size_t i = 0; i < p->count; i++) {
@@ -556,7 +559,7 @@ write_rules(msp_buf *out, proposer *p, int side)
         if (t->is_mixed) {
             /* a row alone is believed when its numbers are, and by its shape where only one reading is left */
             if (item->agrees || item->how == LAYOUT_CONCAT) {
-                put_rule(out, side, item->name, item, parts);
+                put_rule(out, p, side, item->name, item);
                 written++;
             }
         } else if (!t->is_written) {
@@ -567,7 +570,7 @@ write_rules(msp_buf *out, proposer *p, int side)
             if (!believed)
                 msp_buf_printf(out, "  # the numbers of %zu of %zu rows do not agree with it:\n  #",
                                t->rows - t->agreeing, t->rows);
-            put_rule(out, side, t->text, &(proposal){.how = t->how, .axis = t->axis, .is_mean = t->is_mean}, parts);
+            put_rule(out, p, side, t->text, &(proposal){.how = t->how, .axis = t->axis, .is_mean = t->is_mean});
         }
     }
     return written;
@@ -588,7 +591,7 @@ write_skipped(msp_buf *out, const proposer *p)
 {
     bool any = false;
 
-    for (size_t i = 0; i < p->n && !communicates(&p->all[p->n].rows); i++)
+    for (size_t i = 0; i < p->n && !communicates(&p->all[p->whole].rows); i++)
         any = any || communicates(&p->all[i].rows);
     if (any)
         msp_buf_text(out, "  - {name: \"Distributed.*\", how: skip}\n");
@@ -598,7 +601,7 @@ write_skipped(msp_buf *out, const proposer *p)
 static void
 release(proposer *p)
 {
-    for (size_t i = 0; p->all != NULL && i <= p->n; i++) {
+    for (size_t i = 0; p->all != NULL && i <= p->whole; i++) {
         msp_map_release(&p->all[i].names);
         msp_rows_release(&p->all[i].rows);
         msp_dump_close(p->all[i].dump);
@@ -611,14 +614,128 @@ release(proposer *p)
     msp_arena_release(&p->arena);
 }
 
-static bool
-look_at_all(proposer *p)
-{
-    bool ok = p->nstages > 1 ? look_at_stages(p) : look_at_rows(p);
+/* ---- meshes ------------------------------------------------------------------------------------------------------ */
 
-    for (size_t i = 0; i < p->n && ok; i++)
+/* The ranks of DTensors' meshes, where they are several apart from each other: data parallel replicas with shards each.
+ */
+typedef struct meshes {
+    size_t *of; /* by number of the part: the first part of its mesh */
+    size_t n;   /* meshes */
+    msp_whole **wholes;
+    msp_layout layout; /* without a rule */
+} meshes;
+
+static size_t
+part_of_rank(const proposer *p, int64_t rank)
+{
+    for (size_t i = 0; i < p->n; i++)
+        if (p->all[i].rank == rank)
+            return i;
+    return p->n;
+}
+
+/* Meshes that share a rank are one. */
+static bool
+find_meshes(meshes *m, const proposer *p)
+{
+    m->of = msp_alloc(p->n, sizeof(*m->of));
+    m->wholes = msp_alloc_zero(p->n, sizeof(*m->wholes));
+    if (m->of == NULL || m->wholes == NULL)
+        return false;
+    for (size_t i = 0; i < p->n; i++)
+        m->of[i] = i;
+    for (size_t i = 0; i < p->n; i++)
+        for (size_t d = 0; d < p->all[i].rows.ndtensors; d++)
+            for (size_t r = 0; r < p->all[i].rows.dtensors[d].nranks; r++) {
+                size_t k = part_of_rank(p, p->all[i].rows.dtensors[d].ranks[r]);
+                size_t first = k < p->n && m->of[k] < m->of[i] ? m->of[k] : m->of[i];
+                size_t last = k < p->n && m->of[k] > m->of[i] ? m->of[k] : m->of[i];
+
+                for (size_t j = 0; j < p->n; j++)
+                    m->of[j] = m->of[j] == last ? first : m->of[j];
+            }
+    for (size_t i = 0; i < p->n; i++)
+        m->n += m->of[i] == i;
+    return true;
+}
+
+/* The parts become what the ranks of each mesh put together, as their records say. */
+static msp_status
+join_meshes(proposer *p, meshes *m, int side, const msp_dump_place *parts, msp_error *err)
+{
+    msp_dump_place *places = msp_alloc(p->n, sizeof(*places));
+    msp_status st = places == NULL ? no_memory(err) : MSP_OK;
+    size_t kept = 0;
+
+    for (size_t i = 0; i < p->n && st == MSP_OK; i++) {
+        size_t n = 0;
+
+        for (size_t k = i; k < p->n && m->of[i] == i; k++)
+            if (m->of[k] == i)
+                places[n++] = parts[k];
+        if (n > 0)
+            st = msp_whole_open(&m->wholes[i], &m->layout, side, places, n, p->all[i].dump, &p->all[i].rows, err);
+    }
+    for (size_t i = 0; i < p->n && st == MSP_OK; i++)
+        if (m->of[i] == i) {
+            dump_rows swap = p->all[kept];
+
+            p->all[kept++] = p->all[i];
+            p->all[i] = swap;
+        }
+    if (st == MSP_OK) {
+        p->are_meshes = true;
+        p->whole = p->n;
+        p->n = kept;
+    }
+    msp_free(places);
+    return st;
+}
+
+static void
+release_meshes(meshes *m, size_t n)
+{
+    for (size_t i = 0; m->wholes != NULL && i < n; i++)
+        msp_whole_close(m->wholes[i]);
+    msp_free(m->wholes);
+    msp_free(m->of);
+    msp_layout_release(&m->layout);
+}
+
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
+
+static msp_status
+look_at_all(proposer *p, meshes *m, int side, const msp_dump_place *parts, msp_error *err)
+{
+    const size_t n = p->n;
+    msp_status st = MSP_OK;
+    bool ok = true;
+
+    for (size_t i = 0; i < n && ok; i++)
         ok = note_dtensors(p, &p->all[i].rows);
-    return ok;
+    if (ok && p->nstages > 1)
+        return look_at_stages(p) ? MSP_OK : no_memory(err);
+    ok = ok && find_meshes(m, p);
+    if (ok && m->n > 1 && m->n < n)
+        st = join_meshes(p, m, side, parts, err);
+    if (st == MSP_OK && (!ok || !look_at_rows(p)))
+        st = no_memory(err);
+    return st;
+}
+
+static msp_status
+guess_stages(proposer *p, msp_error *err)
+{
+    msp_rows **ranks = msp_alloc_zero(p->n, sizeof(*ranks));
+    msp_status st = ranks == NULL ? no_memory(err) : MSP_OK;
+
+    for (size_t i = 0; i < p->n && st == MSP_OK; i++)
+        ranks[i] = &p->all[i].rows;
+    if (st == MSP_OK)
+        st = msp_stages_guess(&p->nstages, &p->all[p->whole].rows, ranks, p->n, err);
+    p->nstages = p->nstages > 0 ? p->nstages : 1;
+    msp_free(ranks);
+    return st;
 }
 
 /* Several parts of which a whole is there. */
@@ -626,19 +743,16 @@ static msp_status
 propose_parts(msp_buf *out, int side, const msp_dump_place *parts, size_t n, const msp_dump_place *whole,
               msp_error *err)
 {
-    proposer p = {.all = msp_alloc_zero(n + 1, sizeof(*p.all)), .n = n, .micro_batches = 1};
-    msp_rows **ranks = msp_alloc_zero(n, sizeof(*ranks));
-    msp_status st = p.all == NULL || ranks == NULL ? no_memory(err) : MSP_OK;
+    proposer p = {.all = msp_alloc_zero(n + 1, sizeof(*p.all)), .n = n, .whole = n, .micro_batches = 1};
+    meshes m = {0};
+    msp_status st = p.all == NULL ? no_memory(err) : MSP_OK;
 
     for (size_t i = 0; i <= n && st == MSP_OK; i++)
         st = open_rows(&p.all[i], i < n ? &parts[i] : whole, err);
-    for (size_t i = 0; i < n && st == MSP_OK; i++)
-        ranks[i] = &p.all[i].rows;
     if (st == MSP_OK)
-        st = msp_stages_guess(&p.nstages, &p.all[n].rows, ranks, n, err);
-    p.nstages = p.nstages > 0 ? p.nstages : 1;
-    if (st == MSP_OK && !look_at_all(&p))
-        st = no_memory(err);
+        st = guess_stages(&p, err);
+    if (st == MSP_OK)
+        st = look_at_all(&p, &m, side, parts, err);
     if (st == MSP_OK) {
         msp_buf_printf(out, "# Proposed from the shapes and statistics of %zu ranks against one.\n", n);
         write_dtensors(out, &p);
@@ -655,7 +769,7 @@ propose_parts(msp_buf *out, int side, const msp_dump_place *parts, size_t n, con
                           "no layout can be proposed: no tensor of %s has parts of the same name on all %zu ranks that "
                           "make its shape; write a yaml",
                           whole->path, n);
-    msp_free(ranks);
+    release_meshes(&m, n);
     release(&p);
     return st;
 }
@@ -664,7 +778,7 @@ propose_parts(msp_buf *out, int side, const msp_dump_place *parts, size_t n, con
 static msp_status
 propose_records(msp_buf *out, const msp_dump_place *const places[2], const size_t n[2], msp_error *err)
 {
-    proposer p = {.all = msp_alloc_zero(2, sizeof(*p.all)), .n = 1};
+    proposer p = {.all = msp_alloc_zero(2, sizeof(*p.all)), .n = 1, .whole = 1};
     msp_status st = p.all == NULL ? no_memory(err) : MSP_OK;
 
     msp_buf_text(out, "# Both sides are in parts.\n");

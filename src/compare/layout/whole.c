@@ -137,7 +137,7 @@ row_of(const msp_whole_member *m, msp_str name)
 
 /* ---- how a row is put together ----------------------------------------------------------------------------------- */
 
-enum { MAX_PARTS = 1024 };
+enum { MAX_PARTS = 1024, MAX_MESHES = 128 };
 
 /* One cut of a tensor along an axis into as many parts; of several the later ones cut what the earlier ones made. */
 typedef struct cut {
@@ -149,9 +149,10 @@ typedef struct cut {
 typedef struct recipe {
     msp_layout_how how;
     double factor;
-    cut cuts[DTENSOR_MAX_DIM]; /* of a concatenation */
+    cut cuts[DTENSOR_MAX_DIM + 1]; /* of a concatenation */
     int ncuts;
-    bool asked; /* the layout or the record says so */
+    size_t sums; /* of a concatenation: one of as many that are added up, each with its share of the ranks */
+    bool asked;  /* the layout or the record says so */
     const char *note;
     const int64_t *ranks; /* NULL: all members of a stage */
     size_t nranks;
@@ -222,18 +223,137 @@ read_mesh(recipe *r, const msp_row_dtensor *d, int64_t rank)
     }
 }
 
-static void
-find_recipe(recipe *out, const msp_whole *w, const msp_whole_member *m, const msp_row *r)
+static msp_whole_member *
+member_of(msp_whole *w, int64_t rank)
 {
-    const msp_layout_rule *rule = msp_layout_find(w->layout, w->side, msp_row_name(r));
+    for (size_t i = 0; i < w->nmembers; i++)
+        if (w->members[i].rank == rank)
+            return &w->members[i];
+    return NULL;
+}
 
+static void
+clear_recipe(recipe *out)
+{
     out->how = LAYOUT_REPLICATE;
     out->factor = 1;
+    out->sums = 1;
     out->ncuts = 0;
     out->asked = false;
     out->note = NULL;
     out->ranks = NULL;
     out->nranks = 0;
+}
+
+/* ---- a rule for DTensors of several meshes -------------------------------------------------------------------------
+ */
+
+static bool
+is_in_mesh(const msp_row_dtensor *d, int64_t rank)
+{
+    for (size_t i = 0; i < d->nranks; i++)
+        if (d->ranks[i] == rank)
+            return true;
+    return false;
+}
+
+/* What the ranks of one more mesh put together becomes a part of the whole. False: they do it in another way. */
+static bool
+add_mesh(recipe *out, recipe *inner, const msp_row_dtensor *d, int64_t rank, size_t nmeshes)
+{
+    clear_recipe(inner);
+    read_mesh(inner, d, rank);
+    if (inner->how == LAYOUT_REPLICATE)
+        inner->nranks = inner->nranks > 0; /* one stands for all */
+    out->note = inner->note;
+    if (nmeshes == 0) {
+        out->how = inner->how;
+        out->ncuts = inner->ncuts;
+        memcpy(out->cuts, inner->cuts, sizeof(out->cuts));
+    } else if (inner->how != out->how || inner->ncuts != out->ncuts || inner->nranks * nmeshes != out->nranks ||
+               memcmp(out->cuts, inner->cuts, (size_t)inner->ncuts * sizeof(*out->cuts)) != 0) {
+        return false;
+    }
+    for (size_t i = 0; i < inner->nranks && out->note == NULL; i++)
+        if (out->nranks == MAX_PARTS)
+            out->note = "it has more than 1024 parts";
+        else
+            out->own[out->nranks++] = inner->ranks[i];
+    return true;
+}
+
+/* What the rule makes of the wholes of so many meshes. */
+static void
+apply_rule(recipe *out, const msp_layout_rule *rule, size_t nmeshes)
+{
+    out->factor = rule->factor;
+    if (rule->how == LAYOUT_REPLICATE) {
+        out->nranks /= nmeshes;
+    } else if (rule->how == LAYOUT_SUM && out->how == LAYOUT_CONCAT) {
+        out->sums = nmeshes;
+    } else if (rule->how == LAYOUT_SUM) {
+        out->how = LAYOUT_SUM;
+    } else if (out->how == LAYOUT_SUM) {
+        out->note = "its shards are summands, too";
+    } else {
+        memmove(&out->cuts[1], out->cuts, (size_t)out->ncuts * sizeof(*out->cuts));
+        out->cuts[0] = (cut){rule->axis, nmeshes};
+        out->ncuts++;
+        out->how = LAYOUT_CONCAT;
+    }
+}
+
+/*
+ * Where the ranks of a rule are in several meshes, as those of data parallel replicas with shards each, the rule is for
+ * what each mesh puts together. False: they are not; then the rule is for the parts themselves.
+ */
+static bool
+combine(recipe *out, recipe *inner, msp_whole *w, const msp_whole_member *m, const msp_row *r,
+        const msp_layout_rule *rule)
+{
+    const msp_row_dtensor *meshes[MAX_MESHES];
+    size_t n = rule->nranks > 0 ? rule->nranks : w->nmembers, nmeshes = 0;
+
+    out->asked = true;
+    out->ranks = out->own;
+    for (size_t i = 0; i < n && out->note == NULL; i++) {
+        const msp_whole_member *theirs = rule->nranks > 0 ? member_of(w, rule->ranks[i]) : &w->members[i];
+        const msp_row *part = theirs != NULL ? row_of(theirs, msp_row_name(r)) : NULL;
+        size_t known = 0;
+
+        if (theirs != NULL && rule->nranks == 0 && theirs->stage != m->stage)
+            continue;
+        if (part == NULL || part->dtensor == 0) {
+            nmeshes = 0;
+            break;
+        }
+        while (known < nmeshes && !is_in_mesh(meshes[known], theirs->rank))
+            known++;
+        if (known < nmeshes)
+            continue;
+        if (nmeshes == MAX_MESHES ||
+            !add_mesh(out, inner, &theirs->rows->dtensors[part->dtensor - 1], theirs->rank, nmeshes))
+            out->note = "its meshes put it together in different ways";
+        else
+            meshes[nmeshes++] = &theirs->rows->dtensors[part->dtensor - 1];
+    }
+    if (nmeshes < 2) {
+        clear_recipe(out);
+        return false;
+    }
+    if (out->note == NULL)
+        apply_rule(out, rule, nmeshes);
+    return true;
+}
+
+static void
+find_recipe(recipe *out, msp_whole *w, const msp_whole_member *m, const msp_row *r)
+{
+    const msp_layout_rule *rule = msp_layout_find(w->layout, w->side, msp_row_name(r));
+
+    clear_recipe(out);
+    if (rule != NULL && r->dtensor != 0 && rule->how != LAYOUT_SKIP && combine(out, &out[1], w, m, r, rule))
+        return;
     if (rule != NULL) {
         out->how = rule->how;
         out->factor = rule->factor;
@@ -245,15 +365,6 @@ find_recipe(recipe *out, const msp_whole *w, const msp_whole_member *m, const ms
     } else if (r->dtensor != 0) {
         read_mesh(out, &m->rows->dtensors[r->dtensor - 1], m->rank);
     }
-}
-
-static msp_whole_member *
-member_of(msp_whole *w, int64_t rank)
-{
-    for (size_t i = 0; i < w->nmembers; i++)
-        if (w->members[i].rank == rank)
-            return &w->members[i];
-    return NULL;
 }
 
 /* ---- one row ----------------------------------------------------------------------------------------------------- */
@@ -333,13 +444,14 @@ line_of(const recipe *how, size_t part, size_t n, int axis)
 static void
 place_along(gathering *g, recipe *how, int axis, const int64_t (*shapes)[MSP_MAX_NDIM], int64_t (*starts)[MSP_MAX_NDIM])
 {
+    const size_t n = g->n / how->sums;
     int64_t at = 0, size;
     size_t seen = 0;
 
     for (size_t line = 0; seen < g->n && how->note == NULL; line++) {
         size = -1;
         for (size_t i = 0; i < g->n && how->note == NULL; i++) {
-            if (line_of(how, i, g->n, axis) != line)
+            if (line_of(how, i % n, n, axis) != line)
                 continue;
             seen++;
             if (size >= 0 && shapes[i][axis] != size)
@@ -496,7 +608,7 @@ add_whole(msp_whole *w, msp_row *r, size_t first, const recipe *how)
 {
     if (!msp_vec_grow((void **)&w->rows, &w->cap_rows, w->nrows + 1, sizeof(*w->rows)))
         return false;
-    w->rows[w->nrows++] = (msp_whole_row){how->how, how->factor, first, w->nparts - first, how->note};
+    w->rows[w->nrows++] = (msp_whole_row){how->how, how->factor, how->sums, first, w->nparts - first, how->note};
     r->whole = (uint32_t)w->nrows;
     return true;
 }
@@ -654,7 +766,7 @@ static msp_status
 join_members(msp_whole *w, msp_rows *rows, msp_error *err)
 {
     size_t count = rows->count;
-    recipe *how = msp_alloc(1, sizeof(*how));
+    recipe *how = msp_alloc(2, sizeof(*how)); /* the other one is room for one mesh of several */
     msp_rows before;
     msp_status st = how == NULL ? no_memory(err) : keep_rows(w, &before, rows, err);
 

@@ -77,7 +77,7 @@ join_like(open_parts *p, const msp_whole *w, const msp_whole_row *r, msp_error *
     if (!ok)
         return msp_error_set(err, MSP_E_INVALID, "the files of its parts do not go together");
     st = msp_tensor_view(&p->like, NULL, first->dtype, first->ndim, shape, err);
-    if (st == MSP_OK && r->how == LAYOUT_CONCAT && p->like.numel != numel)
+    if (st == MSP_OK && r->how == LAYOUT_CONCAT && p->like.numel != numel / (int64_t)r->sums)
         st = msp_error_set(err, MSP_E_INVALID, "the files of its parts do not go together");
     return st;
 }
@@ -223,13 +223,34 @@ put_sum(char *to, const open_parts *p, double factor)
     }
 }
 
+/* Several concatenations, added up in double and rounded once. */
+static msp_status
+put_sum_of_slices(char *to, const open_parts *p, const msp_whole *w, const msp_whole_row *r, msp_error *err)
+{
+    double *sums = msp_alloc_zero((size_t)p->like.numel, sizeof(*sums));
+    size_t size = msp_dtype_size(p->like.dtype), each = p->n / r->sums;
+
+    if (sums == NULL)
+        return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+    for (size_t i = 0; i < p->n; i++) {
+        put_slice(to, p, i, w->parts[r->first + i].start);
+        for (int64_t k = 0; (i + 1) % each == 0 && k < p->like.numel; k++)
+            sums[k] += as_double(p->like.dtype, to + (size_t)k * size);
+    }
+    for (int64_t k = 0; k < p->like.numel; k++)
+        store(p->like.dtype, to + (size_t)k * size, r->factor * sums[k]);
+    msp_free(sums);
+    return MSP_OK;
+}
+
 static msp_status
 join(msp_tensor *out, const open_parts *p, const msp_whole *w, const msp_whole_row *r, msp_error *err)
 {
     msp_dtype type = p->like.dtype;
+    msp_status st = MSP_OK;
     char *data;
 
-    if ((r->how == LAYOUT_SUM || r->factor != 1) && !is_added_up(type))
+    if ((r->how == LAYOUT_SUM || r->factor != 1 || r->sums > 1) && !is_added_up(type))
         return msp_error_set(err, MSP_E_UNSUPPORTED, "parts of %s are not added up or multiplied",
                              msp_dtype_torch_name(type));
     data = msp_alloc((size_t)p->like.numel + 1, msp_dtype_size(type));
@@ -237,10 +258,16 @@ join(msp_tensor *out, const open_parts *p, const msp_whole *w, const msp_whole_r
         return msp_error_set(err, MSP_E_NOMEM, "out of memory");
     if (r->how == LAYOUT_SUM)
         put_sum(data, p, r->factor);
-    for (size_t i = 0; i < p->n && r->how == LAYOUT_CONCAT; i++)
+    else if (r->sums > 1)
+        st = put_sum_of_slices(data, p, w, r, err);
+    for (size_t i = 0; i < p->n && r->how == LAYOUT_CONCAT && r->sums == 1; i++)
         put_slice(data, p, i, w->parts[r->first + i].start);
-    if (r->how == LAYOUT_CONCAT && r->factor != 1)
+    if (r->how == LAYOUT_CONCAT && r->sums == 1 && r->factor != 1)
         multiply(data, p, r->factor);
+    if (st != MSP_OK) {
+        msp_free(data);
+        return st;
+    }
     *out = p->like;
     out->data = data;
     out->owner = data;
@@ -272,7 +299,7 @@ msp_whole_has_slices(const msp_whole *w, const msp_row *row)
 {
     const msp_whole_row *r = row->whole != 0 ? &w->rows[row->whole - 1] : NULL;
 
-    return r != NULL && r->n > 1 && r->how == LAYOUT_CONCAT && r->factor == 1;
+    return r != NULL && r->n > 1 && r->how == LAYOUT_CONCAT && r->factor == 1 && r->sums == 1;
 }
 
 /* ---- part by part ------------------------------------------------------------------------------------------------ */

@@ -28,6 +28,7 @@ typedef struct msp_whole_part {
 typedef struct msp_whole_row {
     msp_layout_how how;
     double factor;   /* by which each part is multiplied */
+    size_t sums;     /* concatenations of as many parts each that are added up */
     size_t first, n; /* in parts */
     const char *note;
 } msp_whole_row;

@@ -33,9 +33,16 @@ fold(double *out, int which, const msp_row *const *rows, const msp_whole_part *p
     }
     *out = which == MSP_STAT_MAX || which == MSP_STAT_MIN ? most
            : which == MSP_STAT_NORM                       ? sqrt(sum)
-           : how->how == LAYOUT_CONCAT                    ? sum / numel
+           : how->how == LAYOUT_CONCAT                    ? sum / numel * (double)how->sums
                                                           : sum;
     return seen > 0;
+}
+
+/* The parts are those of the whole, as they are. */
+static bool
+is_plain(const msp_whole_row *how)
+{
+    return how->how == LAYOUT_CONCAT && how->factor == 1 && how->sums == 1;
 }
 
 /* Do the parts lie behind each other in the whole's memory? So they do where each begins where those before it end, and
@@ -45,7 +52,7 @@ are_behind_each_other(const msp_whole_row *how, const msp_whole_part *parts, con
 {
     int64_t at = 0;
 
-    for (size_t i = 0; i < how->n && how->how == LAYOUT_CONCAT && how->factor == 1; i++) {
+    for (size_t i = 0; i < how->n && is_plain(how); i++) {
         int64_t place = 0, behind = 1;
 
         for (int d = ndim - 1; d >= 0; behind *= shape[d--])
@@ -55,7 +62,7 @@ are_behind_each_other(const msp_whole_row *how, const msp_whole_part *parts, con
             return false;
         at += parts[i].numel;
     }
-    return how->how == LAYOUT_CONCAT && how->factor == 1;
+    return is_plain(how);
 }
 
 static bool
@@ -92,7 +99,7 @@ msp_whole_statistics(msp_whole *w, msp_rows *t, msp_row *r, const msp_whole_row 
     const msp_whole_part *parts = &w->parts[how->first];
 
     for (int i = 0; i < MSP_NSTATS; i++) {
-        bool knows = how->how == LAYOUT_CONCAT || i == MSP_STAT_MEAN;
+        bool knows = (how->how == LAYOUT_CONCAT && how->sums == 1) || i == MSP_STAT_MEAN;
         double v;
 
         r->stats[i] = knows && fold(&v, i, rows, parts, how) ? (msp_val){.kind = VAL_FLOAT, .as.f = v} : unknown;
