@@ -26,8 +26,9 @@ build: ## build the release library, the command and the Python packages, and in
 	@tools/setup python
 	@tools/build
 
-bench: build ## run the benchmarks: measured ratios beside their targets
-	@tools/setup pytest
+bench: ## run the benchmarks: measured ratios beside their targets
+	@tools/setup pytest mindspore
+	@tools/build
 	@tools/bench
 
 bench-peers: build ## the collector beside mindstudio-probe 8.3.3 and 26.2.0, which go into environments of their own

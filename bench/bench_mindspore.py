@@ -124,8 +124,11 @@ def main():
     options = parser.parse_args()
     python = os.environ.get("MSPROBE_MINDSPORE") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".venv-mindspore", "bin", "python")
     if not os.path.exists(python):
-        print("skipped: there is no .venv-mindspore (tools/setup mindspore)")
+        print("skipped: there is no .venv-mindspore (tools/setup mindspore, then tools/build)")
         return
+    for each in (python, options.original):
+        if each and subprocess.run([each, "-c", "import importlib.util as u, sys; sys.exit(u.find_spec('msprobe') is None)"]).returncode != 0:
+            sys.exit("bench_mindspore.py: %s has no msprobe (%s)" % (each, "tools/build installs it" if each == python else "pip install mindstudio-probe==8.3.3"))
     kinds = KINDS + (tuple(THEIRS) if options.original else ())
     for model in options.models.split(","):
         found = {kind: [] for kind in kinds}
