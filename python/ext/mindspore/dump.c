@@ -7,6 +7,7 @@
  */
 #include "types/types.h"
 #include "mindspore/dump.h"
+#include "stack/stack.h"
 
 static void
 wait_unlocked(bool begin, void *payload)
@@ -237,6 +238,14 @@ dump_stack(PyObject *self, PyObject *frames)
 }
 
 static PyObject *
+dump_stack_key(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(msp_probe_stack_hash(0));
+}
+
+static PyObject *
 dump_end_unit(PyObject *self, PyObject *unused)
 {
     dump_object *d = (dump_object *)self;
@@ -361,7 +370,6 @@ dump_dealloc(PyObject *self)
     Py_XDECREF(d->s_stride);
     Py_XDECREF(d->s_dtype);
     Py_XDECREF(d->s_data_ptr);
-    Py_XDECREF(d->s_is_contiguous);
     Py_XDECREF(d->s_asnumpy);
     Py_XDECREF(d->s_interface);
     type->tp_free(self);
@@ -381,6 +389,8 @@ static PyMethodDef dump_methods[] = {
     {"fill", dump_fill, METH_VARARGS, "fill(place, name, tree)\n--\n\nThe record for which a place was kept."},
     {"site", dump_site, METH_VARARGS, "site(name, stack, parent)\n--\n\nRecord where a call was made, and no data."},
     {"stack", dump_stack, METH_O, "stack(frames)\n--\n\nThe id of a call stack."},
+    {"stack_key", dump_stack_key, METH_NOARGS,
+     "stack_key()\n--\n\nWhat the current call stack is known by, as long as its code objects live."},
     {"flush", dump_flush, METH_NOARGS, "flush()\n--\n\nWhat was committed is on disk when this returns."},
     {"note_error", dump_note_error, METH_O, "note_error(text)\n--\n\nAppend to dump_error_info.log."},
     {"close", dump_close, METH_NOARGS, "close()\n--\n\nFlush and end the writer."},
@@ -436,7 +446,6 @@ intern_names(dump_object *d)
     d->s_stride = PyUnicode_InternFromString("stride");
     d->s_dtype = PyUnicode_InternFromString("dtype");
     d->s_data_ptr = PyUnicode_InternFromString("data_ptr");
-    d->s_is_contiguous = PyUnicode_InternFromString("is_contiguous");
     d->s_asnumpy = PyUnicode_InternFromString("asnumpy");
     d->s_interface = PyUnicode_InternFromString("__array_interface__");
     return !PyErr_Occurred();

@@ -29,7 +29,7 @@ typedef struct dump_object {
     uint32_t places; /* the last number given to msp_record_hole() */
     char *data_dir;  /* where tensors' files go; NULL: none are written */
     int64_t values;  /* tensors measured */
-    PyObject *s_shape, *s_stride, *s_dtype, *s_data_ptr, *s_is_contiguous, *s_asnumpy, *s_interface;
+    PyObject *s_shape, *s_stride, *s_dtype, *s_data_ptr, *s_asnumpy, *s_interface;
 } dump_object;
 
 /* What one call of part() walks with. */

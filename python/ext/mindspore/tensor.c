@@ -64,9 +64,9 @@ fill_strides(msp_tensor *t)
 static bool
 point_by_address(dump_object *d, msp_tensor *t, PyObject *obj)
 {
-    PyObject *pointer = PyObject_CallMethodObjArgs(obj, d->s_data_ptr, NULL);
-    PyObject *contiguous;
+    PyObject *pointer = PyObject_CallMethodObjArgs(obj, d->s_data_ptr, NULL), *strides;
     int32_t n;
+    bool good;
 
     if (pointer == NULL)
         return false;
@@ -74,26 +74,18 @@ point_by_address(dump_object *d, msp_tensor *t, PyObject *obj)
     Py_DECREF(pointer);
     if (PyErr_Occurred())
         return false;
-    fill_strides(t);
-    contiguous = t->ndim > 1 ? PyObject_CallMethodObjArgs(obj, d->s_is_contiguous, NULL) : NULL;
-    if (contiguous == Py_True || (t->ndim == 1 && t->shape[0] < 2) || t->ndim == 0) {
-        Py_XDECREF(contiguous);
+    if (t->numel < 2) {
+        fill_strides(t);
         return true;
     }
-    if (contiguous == NULL && PyErr_Occurred())
-        return false;
-    Py_XDECREF(contiguous);
-    contiguous = PyObject_CallMethodObjArgs(obj, d->s_stride, NULL);
-    if (contiguous == NULL)
-        return false;
-    if (!read_sizes(t->strides, &n, contiguous) || n != t->ndim) {
-        Py_DECREF(contiguous);
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_ValueError, "a tensor has other strides than dimensions");
-        return false;
+    strides = PyObject_CallMethodObjArgs(obj, d->s_stride, NULL);
+    good = strides != NULL && read_sizes(t->strides, &n, strides);
+    Py_XDECREF(strides);
+    if (good && n != t->ndim) {
+        PyErr_SetString(PyExc_ValueError, "a tensor has other strides than dimensions");
+        good = false;
     }
-    Py_DECREF(contiguous);
-    return true;
+    return good;
 }
 
 /* *keep is what owns the memory: an array that shares it, or a contiguous copy of a view. */

@@ -73,8 +73,8 @@ mix(uint64_t h, uint64_t v)
     return h ^ (h >> 29);
 }
 
-static uint64_t
-hash_stack(int skip)
+uint64_t
+msp_probe_stack_hash(int skip)
 {
     PyFrameObject *f = frame_behind(skip);
     uint64_t h = 1;
@@ -288,7 +288,7 @@ learn(uint64_t hash, int skip, stack_form of)
 static probe_site
 look_up(int skip, stack_form of)
 {
-    uint64_t hash = hash_stack(skip) ^ (of * 0x5bd1e995u);
+    uint64_t hash = msp_probe_stack_hash(skip) ^ (of * 0x5bd1e995u);
     const probe_site *known;
 
     hash += hash == 0;

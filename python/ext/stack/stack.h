@@ -17,6 +17,10 @@ probe_site msp_probe_stack(int skip);
 /* The current call stack as a hook of the module sees it that is about to return, or that has raised. */
 probe_site msp_probe_module_stack(bool raised);
 
+/* What a stack without its skip innermost frames is known by: its code objects, which must be kept, and where each is.
+ * Never 0. */
+uint64_t msp_probe_stack_hash(int skip);
+
 /* The text of a stack, its frames joined by line ends: a borrowed str, or NULL. */
 PyObject *msp_probe_stack_by_id(uint32_t id);
 

@@ -42,7 +42,7 @@ class Call:
         except Exception as e:
             self._was_not_read("inputs", e)
         try:
-            if (self.cell is None or recorder.watches_cells) and recorder.has_gradients():
+            if (self.cell is None or recorder.watches_cells) and recorder.follows(self.name):
                 kinds = (tuple, list) if self.cell is None else (tuple,)  # a cell may write to a list that it is given
                 self.gradients, self.args, self.kwargs = recorder.gradients.follow_inputs(self.name, self.stack, self.parent, self.args, self.kwargs,
                                                                                            self.api.written, kinds)
@@ -71,25 +71,31 @@ class Call:
             recorder.put(self.name, self.record, self.stack, self.parent)
 
     def after(self, result, parameters=None):
-        recorder = self.recorder
-        recorder.leave(self.name)
+        self.recorder.leave(self.name)
         try:
-            if self.gradients is not None:
-                recorder.gradients.follow_outputs(self.gradients, sequence(result))
-            if not self.is_selected or not recorder.forward:
-                return
-            if recorder.structure:
-                recorder.dump.site(self.name, self.stack, self.parent)
-                recorder.summary.records += 1
-                return
-            handles = _handles(result) if self.api.is_collective else ()
-            if handles and recorder.outputs:
-                recorder.pending.add(self, handles, self._results(result))
-                return
-            self.conclude(self._results(result), parameters)
+            if self.is_selected and self.recorder.forward:
+                self._record(result, parameters)
         except Exception as e:
             self._was_not_read("outputs", e)
             self._put_without_outputs()
+            return  # an operation that has failed gives no gradients
+        try:
+            if self.gradients is not None:
+                self.recorder.gradients.follow_outputs(self.gradients, sequence(result))
+        except Exception as e:
+            self.recorder.failed(self.name, e)
+
+    def _record(self, result, parameters):
+        recorder = self.recorder
+        if recorder.structure:
+            recorder.dump.site(self.name, self.stack, self.parent)
+            recorder.summary.records += 1
+            return
+        handles = _handles(result) if self.api.is_collective else ()
+        if handles and recorder.outputs:
+            recorder.pending.add(self, handles, self._results(result))
+        else:
+            self.conclude(self._results(result), parameters)
 
     def _results(self, result):
         """A collective that returns no tensor has written to its arguments."""

@@ -150,11 +150,14 @@ class Cells:
     def _attach_cell(self, known):
         cell, handles = known.cell, known.handles
         handles.append(cell.register_forward_pre_hook(lambda called, args, kwargs=None: self._before(known, called, args, kwargs or {}), with_kwargs=True))
-        has_bprop, cell.has_bprop = cell.has_bprop, False  # MindSpore takes no such hook for cells with a bprop(), and calls it if there is one
+        has_bprop = cell.has_bprop
+        if has_bprop:
+            cell.has_bprop = False  # MindSpore takes no such hook for cells with a bprop(), and calls it if there is one
         try:
             handles.append(cell.register_forward_hook(lambda called, args, kwargs, output=None: self._after(known, called, output), **HOOK))
         finally:
-            cell.has_bprop = has_bprop
+            if has_bprop:
+                cell.has_bprop = True
         if self._recorder.backward and not self._recorder.structure:
             self._attach_parameters(known)
 

@@ -29,7 +29,7 @@ from msprobe.core.signals import give_back
 from msprobe.mindspore.apis import EVERY, Api, Compiled, Registry
 from msprobe.mindspore.calls import Call, Pending
 from msprobe.mindspore.cells import Cells, Tokens, check_models, check_range, is_cell
-from msprobe.mindspore.gradients import Gradients, watch
+from msprobe.mindspore.gradients import Gradients, backward_name, watch
 from msprobe.mindspore.options import device
 from msprobe.mindspore.ranks import current_rank, is_selected, world_size
 from msprobe.mindspore.stacks import Stacks
@@ -159,7 +159,10 @@ class Recorder:
             self._in_scope = False
 
     def selects(self, name):
-        return self._in_scope and (not self.config.list or any(item in name for item in self.config.list))
+        return self._in_scope and self._lists(name)
+
+    def _lists(self, name):
+        return not self.config.list or any(item in name for item in self.config.list)
 
     def saves(self, name):
         """Whether the tensors of a call go into files."""
@@ -168,6 +171,10 @@ class Recorder:
     def count(self, name):
         """Its number among the calls of this name, in whatever thread."""
         return next(self._counts.setdefault(name, itertools.count()))
+
+    def follows(self, name):
+        """Whether the gradients of a call are looked at: nothing is put between calls that list leaves out. A range of scope may begin with any."""
+        return self.has_gradients() and (bool(self.config.scope) or self._lists(backward_name(name)))
 
     def has_gradients(self):
         return self.backward and not self.structure and (_pynative_executor.grad_flag() or _pynative_executor.requires_grad())

@@ -6,6 +6,7 @@ import sys
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 DEEPEST = 100
+MOST = 1 << 15  # stacks that are known at a time: some 60 MB
 
 
 class Stacks:
@@ -13,19 +14,32 @@ class Stacks:
 
     def __init__(self, dump):
         self._dump = dump
+        self._known = {}  # key of a stack -> (its id, its code objects, without which the key says nothing)
         self._ids = {}
 
     def here(self):
-        frame, key = sys._getframe(1), []
-        while frame is not None and len(key) < DEEPEST:
-            if not frame.f_code.co_filename.startswith(_OURS):
-                key.append((frame.f_code, frame.f_lineno))
+        key = self._dump.stack_key()
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= MOST:  # a program that makes code while it runs
+                self._known.clear()
+                self._ids.clear()
+            known = self._known[key] = self._learn(sys._getframe(1))
+        return known[0]
+
+    def _learn(self, frame):
+        """(id, code objects). Stacks that differ within a line, or in frames of ours, have one id."""
+        lines, codes = [], []
+        while frame is not None:
+            codes.append(frame.f_code)
+            if len(lines) < DEEPEST and not frame.f_code.co_filename.startswith(_OURS):
+                lines.append((frame.f_code, frame.f_lineno))
             frame = frame.f_back
-        key = tuple(key)
-        found = self._ids.get(key)
+        lines = tuple(lines)
+        found = self._ids.get(lines)
         if found is None:
-            found = self._ids[key] = self._dump.stack([_text(code, line) for code, line in key])
-        return found
+            found = self._ids[lines] = self._dump.stack([_text(code, line) for code, line in lines])
+        return found, codes
 
 
 def _text(code, line):
