@@ -152,3 +152,26 @@ print("plain", [type(one) is plain for one in (other, net[0].relu)], other(x).sh
     done = run(tmp_path, script, level="mix")
     assert read(tmp_path)["data"] == {}  # it is another model
     assert "plain [True, True] (2, 3)" in done.stdout, done.stdout + done.stderr
+
+
+def test_what_list_leaves_out_is_given_what_the_program_gave(tmp_path):
+    script = """
+given = []
+class Keep(nn.Cell):
+    def construct(self, t):
+        given.append(t)
+        return mint.exp(t)
+net = nn.SequentialCell(Keep(), nn.ReLU())
+def f(t):
+    given.append(t * 2)
+    return net(given[0]).sum()
+debugger.start(net)
+mindspore.value_and_grad(f)(x)
+debugger.stop()
+print("the same", given[0] is given[1])
+"""
+    for name, same in (("ReLU", True), ("Keep", False)):
+        (tmp_path / name).mkdir()
+        done = run(tmp_path / name, script, level="L0", part={"list": [name]})
+        assert "the same %s" % same in done.stdout, done.stdout + done.stderr
+        assert {n.split(".")[2] for n in read(tmp_path / name)["data"]} == {name}
