@@ -134,6 +134,18 @@ def test_lm_with_a_yaml_renames_layers(run, tmp_path):
     assert r.rc == 0 and "8 in all, 8 matched" in r.out
 
 
+def test_lm_pairs_two_layers_with_one_where_a_yaml_says_so(run, partners, tmp_path):
+    calls = ["Cell.a.L.forward.0", "Cell.b.L.forward.0", "Cell.a.L.forward.1", "Cell.b.L.forward.1"]
+    dumps.write(tmp_path / "npu", network(ms, calls), framework="mindspore", level="L0", stack=False, construct=dict.fromkeys(calls))
+    calls = ["Module.c.L.forward.0", "Module.c.L.forward.1"]
+    dumps.write(tmp_path / "bench", network(pt, calls), level="L0", stack=False, construct=dict.fromkeys(calls))
+    (tmp_path / "lm.yaml").write_text("TopLayer:\n  a: c\n  b: c\n")
+    assert run("-f", "mindspore", "compare", "npu", "bench", "-o", "out", "-lm", "lm.yaml", "--format", "csv").rc == 0
+    found = partners()
+    assert [found["Cell.%s.input.0" % name] for name in ("a.L.forward.0", "b.L.forward.0", "a.L.forward.1", "b.L.forward.1")] == [
+        "Module.c.L.forward.%d.input.0" % n for n in (0, 0, 1, 1)]
+
+
 def test_lm_needs_layers(run, tmp_path):
     for side, leaf, name in (("npu", ms, "Mint.add.0.forward"), ("bench", pt, "Torch.add.0.forward")):
         dumps.write(tmp_path / side, network(leaf, [name]), framework="mindspore" if leaf is ms else "pytorch", construct={})

@@ -487,23 +487,34 @@ thread_bench(msp_map *first, int64_t *next, scopes *b, msp_buf *scratch, msp_err
     return st;
 }
 
-/* The next call at this place of the bench, for the NPU's k-th call at the place that it comes from. */
-static int64_t
-take_partner(msp_map *first, const int64_t *next, msp_str place)
+/*
+ * The bench's call for the NPU's next call at own, a place that the rules turn into place. Where they turn two places
+ * of the NPU into one of the bench, each begins with the first call there.
+ */
+static msp_status
+take_partner(int64_t *partner, msp_map *cursors, msp_str own, const msp_map *first, const int64_t *next, msp_str place,
+             msp_error *err)
 {
-    msp_map_entry *e = msp_map_get(first, place);
-    int64_t found = e != NULL ? e->value : MSP_CROSS_NONE;
+    bool added;
+    msp_map_entry *cursor = msp_map_put(cursors, own, 0, &added), *e;
 
-    if (found != MSP_CROSS_NONE)
-        e->value = next[found];
-    return found;
+    if (cursor == NULL)
+        return no_memory(err);
+    if (added) {
+        e = msp_map_get(first, place);
+        cursor->value = e != NULL ? e->value : MSP_CROSS_NONE;
+    }
+    *partner = cursor->value;
+    if (*partner != MSP_CROSS_NONE)
+        cursor->value = next[*partner];
+    return MSP_OK;
 }
 
 static msp_status
-pair_calls(int64_t *partner, scopes *n, msp_map *first, const int64_t *next, const msp_json *rules, msp_buf *scratch,
-           msp_error *err)
+pair_calls(int64_t *partner, scopes *n, const msp_map *first, const int64_t *next, const msp_json *rules,
+           msp_buf *scratch, msp_error *err)
 {
-    msp_map types = {0};
+    msp_map types = {0}, cursors = {0};
     msp_buf converted = {0};
     msp_status st = MSP_OK;
 
@@ -516,16 +527,19 @@ pair_calls(int64_t *partner, scopes *n, msp_map *first, const int64_t *next, con
             e->value = (int64_t)i;
     }
     for (size_t i = 0; st == MSP_OK && i < n->rows->napis; i++) {
-        msp_str place;
+        msp_str place, own;
 
         msp_buf_clear(&converted);
         convert_scope(&converted, n, &types, n->scope[i], rules);
         st = converted.failed ? no_memory(err)
                               : place_text(&place, &n->arena, n->state[i], msp_buf_view(&converted), scratch, err);
         if (st == MSP_OK)
-            partner[i] = take_partner(first, next, place);
+            st = place_text(&own, &n->arena, n->state[i], n->scope[i], scratch, err);
+        if (st == MSP_OK)
+            st = take_partner(&partner[i], &cursors, own, first, next, place, err);
     }
     msp_buf_release(&converted);
+    msp_map_release(&cursors);
     msp_map_release(&types);
     return st;
 }
