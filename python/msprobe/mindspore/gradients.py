@@ -132,6 +132,7 @@ class Gradients:
         """Write what was collected for calls that came after the one with this serial."""
         for serial in sorted((n for n in self._waiting if n > above), reverse=True):
             self._put(self._waiting.pop(serial))
+
     def _put(self, call):
         recorder = self._recorder
         recorder.leave(call.name)
