@@ -34,7 +34,7 @@ GLOO = gloo_makes(
 
 
 def audit(folder):
-    done = subprocess.run([COMMAND, "audit", str(folder), "--json"], text=True, capture_output=True, timeout=120)
+    done = subprocess.run([COMMAND, "audit", str(folder), "--json"], text=True, capture_output=True, timeout=600)
     assert done.returncode in (0, 3), done.stderr
     said = json.loads(done.stdout)
     assert (done.returncode == 3) == bool(said["findings"])
@@ -627,7 +627,7 @@ def test_a_file_about_replicas_that_cannot_be_read_is_told(tmp_path):
         f.seek(0)
         f.truncate()
         f.write(text)
-    run = subprocess.run([COMMAND, "audit", str(tmp_path / "dump")], text=True, capture_output=True, timeout=120)
+    run = subprocess.run([COMMAND, "audit", str(tmp_path / "dump")], text=True, capture_output=True, timeout=600)
     assert run.returncode == 1 and "step1/rank1/replicas.json" in run.stderr and "Clean" not in run.stdout
 
 
@@ -706,5 +706,5 @@ def test_a_dump_with_nothing_to_check_is_not_clean(tmp_path):
         d.step()
 
     ranks(tmp_path, body, 2)
-    done = subprocess.run([COMMAND, "audit", str(tmp_path / "dump")], text=True, capture_output=True, timeout=120)
+    done = subprocess.run([COMMAND, "audit", str(tmp_path / "dump")], text=True, capture_output=True, timeout=600)
     assert done.returncode == 1 and "nothing could be checked" in done.stderr and "Clean" not in done.stdout

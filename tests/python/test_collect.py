@@ -55,7 +55,7 @@ def config(folder, **keys):
 def run(folder, script, expect=0, env=None):
     path = folder / "script.py"
     path.write_text(textwrap.dedent(TRAIN) + textwrap.dedent(script))
-    done = subprocess.run([sys.executable, str(path)], cwd=folder, capture_output=True, text=True, timeout=240, env=dict(os.environ, **(env or {})))
+    done = subprocess.run([sys.executable, str(path)], cwd=folder, capture_output=True, text=True, timeout=600, env=dict(os.environ, **(env or {})))
     assert done.returncode == expect, done.stdout + done.stderr
     return done.stdout
 
@@ -256,6 +256,6 @@ def test_two_of_our_dumps_can_be_compared_and_the_fault_is_found(tmp_path):
     command = shutil.which("msprobe", path=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
     assert command is not None
     done = subprocess.run([command, "compare", str(tmp_path / "npu" / "dump"), str(tmp_path / "bench" / "dump"), "-o",
-                           str(tmp_path / "out")], capture_output=True, text=True, timeout=120)
+                           str(tmp_path / "out")], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Suspect       Tensor.__add__.0.forward" in done.stdout

@@ -216,7 +216,7 @@ def test_compare_passes_over_the_field(tmp_path):
     for golden in (tmp_path / "dump", other):
         out = tmp_path / ("out_" + golden.name)
         done = subprocess.run([command, "compare", str(tmp_path / "dump"), str(golden), "-o", str(out), "--format", "csv", "--fail-on", "any"],
-                              text=True, capture_output=True, timeout=120)
+                              text=True, capture_output=True, timeout=600)
         assert done.returncode == 0 and "distributed" not in done.stdout + done.stderr, done.stdout + done.stderr
         text = "".join(p.read_text() for p in out.rglob("*.csv"))
         assert "all_reduce" in text and "group_ranks" not in text and "unmatched" not in text.lower()
@@ -539,7 +539,7 @@ def test_torchrun(tmp_path):
     (tmp_path / "train.py").write_text(textwrap.dedent(SCRIPT))
     env = dict(os.environ, OMP_NUM_THREADS="1")
     done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(tmp_path / "train.py"),
-                           write_config(tmp_path)], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=240)
+                           write_config(tmp_path)], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     for step in range(2):
         for rank in range(2):

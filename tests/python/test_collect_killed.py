@@ -177,7 +177,7 @@ def test_everything_is_killed_and_readers_find_the_rest(tmp_path, seed):
     made, there = progress.count(), sins(tmp_path)  # valid as it is
     assert there <= made + 1
     done = subprocess.run([COMMAND, "compare", str(tmp_path / "dump"), str(tmp_path / "dump"), "-o", str(tmp_path / "out")], capture_output=True, text=True,
-                          timeout=120)
+                          timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     assert made <= sins(tmp_path) <= made + 1
     assert [n for n in os.listdir(tmp_path / "dump") if not n.startswith("step")] == []

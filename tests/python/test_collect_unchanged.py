@@ -1,6 +1,7 @@
 """The run is the same with and without us: losses, gradients, weights and random states of 100 steps, to the bit, at every level and task, on the fast way
 and on the plain ones. And nothing is left behind."""
 import ctypes
+import gc
 import os
 import pickle
 import random
@@ -8,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import types
+import weakref
 import zlib
 
 import pytest
@@ -85,7 +87,7 @@ def train(d, which, steps=STEPS):
     random.seed(5)
     model = fill(kind())
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    before, history = insides(model), []
+    before, history = what_is_set_on(model), []
     for i in range(steps):
         d.start(model)
         optimizer.zero_grad()
@@ -99,10 +101,10 @@ def train(d, which, steps=STEPS):
         d.step()
         history.append((crc(loss), crc(*[p.grad for p in model.parameters()]), crc(*model.parameters(), *model.buffers())))
     history.append((crc(torch.get_rng_state()), zlib.crc32(repr(random.getstate()).encode())))
-    return history, before == insides(model)
+    return history, before == what_is_set_on(model)
 
 
-def insides(model):
+def what_is_set_on(model):
     """What a hook or an attribute of ours would show in."""
     modules = [(sorted(vars(m)), *[len(vars(m)[n]) for n in sorted(vars(m)) if n.endswith("_hooks")]) for m in model.modules()]
     parameters = [(sorted(vars(p)), bool(p._backward_hooks), getattr(p, "_post_accumulate_grad_hooks", None)) for p in model.parameters()]
@@ -159,9 +161,15 @@ def words_of(thing):
 
 
 def insides(thing):
-    """What a call of it goes by: the fields of its object, without those that only describe it and are made when somebody asks."""
-    said = {id(getattr(thing, name, None)) for name in ("__dict__", "__annotations__")} if isinstance(thing, types.FunctionType) else set()
-    return tuple(0 if w in said or w < 1 << 32 else w for w in words_of(thing))
+    """What a call of it goes by: the fields of its object, without those that only describe it and are made when somebody asks, and without weak
+    references to it, which come and go with whoever holds them."""
+    words = words_of(thing)
+    said = {id(reference) for reference in weakref.getweakrefs(thing)}
+    if isinstance(thing, types.FunctionType):
+        said |= {id(getattr(thing, name, None)) for name in ("__dict__", "__annotations__")}
+        if sys.version_info >= (3, 11):
+            words[-1] = 0  # the number by which the interpreter's caches know the function, new at each specialising; half of the word is never set
+    return tuple(0 if w in said or w < 1 << 32 else w for w in words)
 
 
 def on_the_way():
@@ -180,8 +188,10 @@ def on_the_way():
 
 
 def what_runs(action):
-    """Each function, Python's or C's, in its order."""
+    """Each function, Python's or C's, in its order; without the garbage collector's, which runs when enough was allocated."""
     seen = []
+    gc.collect()
+    gc.disable()
 
     def note(frame, event, arg):
         seen.append((event, frame.f_code.co_name, arg.__name__ if event.startswith("c_") else None))
@@ -191,6 +201,7 @@ def what_runs(action):
         action()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return seen
 
 

@@ -24,7 +24,7 @@ if not os.path.exists(COMMAND):
 
 def compare(folder, *options, code=0):
     done = subprocess.run([COMMAND, "compare", "npu/dump", "bench/dump", "-o", "out", "--json", "--no-html", *options], text=True,
-                          capture_output=True, timeout=120, cwd=folder)
+                          capture_output=True, timeout=600, cwd=folder)
     assert done.returncode == code, done.stderr
     return json.loads(done.stdout)
 
@@ -127,7 +127,7 @@ def test_a_killed_rank_is_said_first(tmp_path):
         statuses = [finish(b, 120)[0] for b in begun]
         assert (statuses[1] != 0) == killed
     done = subprocess.run([COMMAND, "compare", "npu/dump", "bench/dump", "-o", "out", "--json", "--no-html"], text=True,
-                          capture_output=True, timeout=120, cwd=tmp_path)
+                          capture_output=True, timeout=600, cwd=tmp_path)
     notes = json.loads(done.stdout)["job"]["notes"]
     assert len(notes) == 1 and notes[0].startswith("step0 rank1: ") and "the NPU side stops early" in notes[0], done.stderr
 
