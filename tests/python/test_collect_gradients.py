@@ -574,14 +574,14 @@ def test_what_arrives_at_a_result_that_the_module_uses_is_what_comes_from_outsid
     assert torch.equal(arrived[1], torch.zeros(4, 3, dtype=dtype))  # nobody outside uses it
 
 
-class Norm(nn.Module):
+class Tripled(nn.Module):
     def forward(self, x):
         return x.to(torch.float32) * 3
 
 
 def test_a_leaf_that_a_call_hands_on_has_what_leaves_the_module_by_it(tmp_path):
     def body(d):
-        model, x = nn.Sequential(Norm()), R(2, 3, grad=True)
+        model, x = nn.Sequential(Tripled()), R(2, 3, grad=True)
         step(d, lambda: (model(x) + x.to(torch.float32)).sum().backward(), model)
 
     data = collect(tmp_path, body, level="mix").data()
