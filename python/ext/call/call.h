@@ -32,9 +32,9 @@ msp_probe_wants(void)
  * not see it. While the program's function itself runs, between resume and pause, the mode is as the program set it.
  */
 typedef struct probe_quiet {
-    PyObject *state;   /* the mode's, to be put back; NULL: there is none */
-    PyObject *frames;  /* by what torch compiles what this thread calls, likewise */
-    bool transforming; /* what the thread's flag was: entries nest */
+    PyObject *state;  /* of the program's TorchFunctionMode, to be put back; NULL: it has none */
+    PyObject *frames; /* what torch.compile looked at this thread's frames by, to be put back; NULL: it does not look */
+    bool transforming; /* what the thread's flag was before: entries nest */
 } probe_quiet;
 
 void msp_probe_enter(probe_quiet *q);

@@ -18,7 +18,7 @@
  */
 enum { MOST_HELD = 8 };
 
-static PyObject *settle(PyObject *expected, const char *where, const char *name);
+static PyObject *settle_exception(PyObject *expected, const char *where, const char *name);
 
 static PyObject *held_back[MOST_HELD];
 static int nheld;
@@ -56,7 +56,7 @@ hold_back(PyObject *value)
 }
 
 static void
-forget(PyObject *type, PyObject *value, PyObject *trace)
+drop_exception(PyObject *type, PyObject *value, PyObject *trace)
 {
     Py_XDECREF(type);
     Py_XDECREF(value);
@@ -65,7 +65,7 @@ forget(PyObject *type, PyObject *value, PyObject *trace)
 
 /* The exception that is set, as an object with its traceback; none is set any more. */
 static void
-fetch(PyObject **type, PyObject **value, PyObject **trace)
+fetch_exception(PyObject **type, PyObject **value, PyObject **trace)
 {
     PyErr_Fetch(type, value, trace);
     PyErr_NormalizeException(type, value, trace);
@@ -82,9 +82,9 @@ ask_whose(PyObject *value)
     for (int i = 0; i < MOST_HELD && said == NULL; i++) {
         said = PyObject_CallFunctionObjArgs(msp_probe.is_programs, value, NULL);
         if (said == NULL) {
-            fetch(&type, &other, &trace);
+            fetch_exception(&type, &other, &trace);
             hold_back(other);
-            forget(type, other, trace);
+            drop_exception(type, other, trace);
         }
     }
     Py_XDECREF(said);
@@ -109,18 +109,18 @@ is_programs(PyObject *value, PyObject *trace)
 
 /* Tell Python about an exception of our own; returns its text (a new reference) or NULL. */
 static PyObject *
-tell(const char *where, const char *name, PyObject *value, PyObject *trace)
+tell_python(const char *where, const char *name, PyObject *value, PyObject *trace)
 {
     PyObject *text = PyUnicode_FromFormat("%s: %S", Py_TYPE(value)->tp_name, value), *done;
 
     if (text == NULL)
-        Py_XDECREF(settle(NULL, NULL, NULL)); /* a signal's handler may have raised while the text was made */
+        Py_XDECREF(settle_exception(NULL, NULL, NULL)); /* a signal's handler may have raised while the text was made */
     msp_probe.errors++;
     if (msp_probe.on_error == NULL)
         return text;
     done = PyObject_CallFunction(msp_probe.on_error, "ssOO", where, name, value, trace == NULL ? Py_None : trace);
     if (done == NULL)
-        Py_XDECREF(settle(NULL, NULL, NULL));
+        Py_XDECREF(settle_exception(NULL, NULL, NULL));
     Py_XDECREF(done);
     return text;
 }
@@ -131,37 +131,37 @@ tell(const char *where, const char *name, PyObject *value, PyObject *trace)
  * recorded. where NULL: that has failed already. Returns the text of what was told (a new reference) or NULL.
  */
 static PyObject *
-settle(PyObject *expected, const char *where, const char *name)
+settle_exception(PyObject *expected, const char *where, const char *name)
 {
     PyObject *type, *value, *trace, *text = NULL;
 
-    fetch(&type, &value, &trace);
+    fetch_exception(&type, &value, &trace);
     if (value != NULL && is_programs(value, trace)) {
         hold_back(value);
     } else if (value != NULL && (expected == NULL || !PyErr_GivenExceptionMatches(value, expected))) {
         if (where != NULL) {
-            text = tell(where, name, value, trace);
+            text = tell_python(where, name, value, trace);
         } else {
             PyErr_Restore(type, value, trace);
             PyErr_WriteUnraisable(NULL);
             return NULL;
         }
     }
-    forget(type, value, trace);
+    drop_exception(type, value, trace);
     return text;
 }
 
 void
 msp_probe_swallow(const char *where, const char *name)
 {
-    Py_XDECREF(settle(NULL, where, name));
+    Py_XDECREF(settle_exception(NULL, where, name));
 }
 
 void
 msp_probe_expect(PyObject *type, const char *where)
 {
     if (PyErr_Occurred())
-        Py_XDECREF(settle(type, where, ""));
+        Py_XDECREF(settle_exception(type, where, ""));
 }
 
 bool
@@ -178,7 +178,7 @@ msp_probe_has(PyObject *object, const char *name, const char *where)
 void
 msp_probe_mark(msp_record *r, const char *where, const char *name)
 {
-    PyObject *text = settle(NULL, where, name);
+    PyObject *text = settle_exception(NULL, where, name);
     Py_ssize_t len = (Py_ssize_t)strlen(where);
     const char *p = text == NULL ? where : PyUnicode_AsUTF8AndSize(text, &len);
 
@@ -242,7 +242,7 @@ msp_probe_ask_again(PyObject *callable, PyObject *first, PyObject *second)
 
     if (said != NULL)
         return said;
-    fetch(&type, &value, &trace);
+    fetch_exception(&type, &value, &trace);
     if (value == NULL || !is_programs(value, trace)) {
         PyErr_Restore(type, value, trace);
         return NULL;
@@ -251,6 +251,6 @@ msp_probe_ask_again(PyObject *callable, PyObject *first, PyObject *second)
     hold_back(value);
     said = msp_probe_ask(callable, first, second);
     msp_probe_thread.depth--;
-    forget(type, value, trace);
+    drop_exception(type, value, trace);
     return said;
 }

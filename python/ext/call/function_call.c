@@ -69,7 +69,7 @@ msp_probe_name_of(probe_api *api)
 }
 
 static PyObject *
-receiver(const probe_api *api, PyObject *self)
+receiver_of(const probe_api *api, PyObject *self)
 {
     /* a built-in's self is the module or class that holds it, not an argument */
     return api->kind == PROBE_BUILTIN || api->kind == PROBE_FUNCTION || api->kind == PROBE_CALLABLE ? NULL : self;
@@ -154,7 +154,7 @@ enum { MAX_NAME = 200 };
 
 /* False: the call is none of the program's, or not listed under the name by which it is made. */
 static bool
-identify(probe_call *c, probe_api *api, PyObject *self, PyObject *args, PyObject *kwargs)
+identify_call(probe_call *c, probe_api *api, PyObject *self, PyObject *args, PyObject *kwargs)
 {
     const int ours = api->trampoline != NULL ? 1 : 0; /* the trampoline's own frame */
     const probe_site site = msp_probe_stack(ours);
@@ -281,7 +281,7 @@ call_kernel(probe_api *api, PyObject *self, PyObject *args, PyObject *kwargs)
     if (name != api->name || name->count++ != msp_probe.rules.kernel || msp_probe.on_kernel == NULL)
         result = msp_probe_invoke(api, self, args, kwargs);
     else
-        result = msp_probe_call_by_python(api, receiver(api, self), args, kwargs);
+        result = msp_probe_call_by_python(api, receiver_of(api, self), args, kwargs);
     msp_probe_leave(&q);
     return result;
 }
@@ -309,7 +309,7 @@ call_apart(probe_api *api, PyObject *self, PyObject *args, PyObject *kwargs)
 PyObject *
 msp_probe_call(probe_api *api, PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    PyObject *who = receiver(api, self), *result;
+    PyObject *who = receiver_of(api, self), *result;
     probe_call c;
     probe_outcome o;
     probe_quiet q;
@@ -328,7 +328,7 @@ msp_probe_call(probe_api *api, PyObject *self, PyObject *args, PyObject *kwargs)
         if (msp_probe_is_legacy())
             return msp_probe_legacy_call(api, self, who, args, kwargs);
         msp_probe_enter(&q);
-        if (identify(&c, api, who, args, kwargs))
+        if (identify_call(&c, api, who, args, kwargs))
             goto recorded;
         msp_probe_leave(&q);
     }

@@ -199,7 +199,7 @@ has_own_site(const probe_call *c)
  * the call made inf or NaN; what others made and it was given is recorded, too, but does not count.
  */
 static bool
-conclude(probe_call *c, PyObject *result, uint32_t hole)
+conclude_call(probe_call *c, PyObject *result, uint32_t hole)
 {
     const uint64_t since = msp_probe.tickets;
     bool overflowed = put_outputs(c, c->record, result), wanted = true;
@@ -381,7 +381,7 @@ take_over(probe_call *c)
 
 /* Take the call over until its handles were waited for, or it is made at last; false: it is completed now. */
 static bool
-postpone(probe_call *c, PyObject *result)
+postpone_call(probe_call *c, PyObject *result)
 {
     Py_ssize_t n = c->form->is_module || !(c->api->flags & PROBE_DISTRIBUTED) ? 0 : count_handles(result);
     PyObject *put_off = n == 0 && result != NULL ? c->put_off : NULL;
@@ -399,7 +399,7 @@ postpone(probe_call *c, PyObject *result)
 
 /* Returns true when the program is to be stopped, with an exception set. */
 static bool
-complete(pending_call *p, bool waited)
+complete_call(pending_call *p, bool waited)
 {
     probe_call *c = &p->call;
     bool stop;
@@ -412,7 +412,7 @@ complete(pending_call *p, bool waited)
         KEY(c->record, "note");
         msp_record_text(c->record, "nobody waited for its handle in this step", 41);
     }
-    stop = conclude(c, waited ? Py_None : NULL, p->hole) && msp_probe_overflow(c->text, c->site.stack);
+    stop = conclude_call(c, waited ? Py_None : NULL, p->hole) && msp_probe_overflow(c->text, c->site.stack);
     msp_probe_leave(&q);
     return stop;
 }
@@ -426,7 +426,7 @@ msp_call_waited_for(PyObject *handle)
     for (Py_ssize_t i = 0; calls != NULL && !stop && i < PyList_GET_SIZE(calls); i++) {
         pending_call *p = (pending_call *)PyList_GET_ITEM(calls, i);
 
-        stop = p->left == 0 && complete(p, true);
+        stop = p->left == 0 && complete_call(p, true);
     }
     Py_XDECREF(calls);
     return stop;
@@ -447,7 +447,7 @@ msp_call_made(PyObject *self, PyObject *args)
 
         for (Py_ssize_t k = 0; k < PyList_GET_SIZE(handles); k++)
             wait_for(p, PyList_GET_ITEM(handles, k));
-        stop = p->left == 0 && complete(p, true);
+        stop = p->left == 0 && complete_call(p, true);
     }
     Py_XDECREF(calls);
     if (stop)
@@ -486,7 +486,7 @@ msp_probe_pending_flush(void)
         for (Py_ssize_t i = 0; i < PyList_GET_SIZE(calls); i++) {
             pending_call *p = (pending_call *)PyList_GET_ITEM(calls, i);
 
-            if (complete(p, has_its_result(p, done)))
+            if (complete_call(p, has_its_result(p, done)))
                 msp_probe_expect(PyExc_Exception, "the limit of overflows"); /* there is no call left to stop */
         }
     }
@@ -510,7 +510,7 @@ select_again(probe_call *c)
 
 /* Returns true when the program is to be stopped, with an exception set. */
 static bool
-finish(probe_call *c, PyObject *result)
+finish_record(probe_call *c, PyObject *result)
 {
     if (c->form->is_module)
         select_again(c);
@@ -519,7 +519,7 @@ finish(probe_call *c, PyObject *result)
     if (c->record == NULL)
         return false;
     put_what_it_is(c, false);
-    return !postpone(c, result) && conclude(c, result, 0) && msp_probe_overflow(c->text, c->site.stack);
+    return !postpone_call(c, result) && conclude_call(c, result, 0) && msp_probe_overflow(c->text, c->site.stack);
 }
 
 /* Whether the list names the module's backward, or one around it: what runs in it is recorded, too (level mix). */
@@ -533,7 +533,7 @@ is_listed_backward(const char *name, size_t len)
 /* Where a call's nodes are found: its result, or, when it returns nothing, as `t[i] = v` does, the tensor it wrote to.
  */
 static PyObject *
-differentiable(const probe_call *c, PyObject *result)
+differentiable_of(const probe_call *c, PyObject *result)
 {
     PyObject *written = c->self;
 
@@ -554,7 +554,7 @@ follow_gradients(probe_call *c, PyObject *result)
     c->edges = NULL;
     if (owner.is_module && msp_probe.rules.list != NULL && is_listed_backward(backward, owner.len))
         msp_probe_module_chosen(backward, owner.len);
-    msp_probe_edges_after(edges, differentiable(c, result), &owner);
+    msp_probe_edges_after(edges, differentiable_of(c, result), &owner);
 }
 
 bool
@@ -563,7 +563,7 @@ msp_call_end(probe_call *c, PyObject *result)
     bool stop = false;
 
     if (c->generation == msp_probe.generation && msp_probe.live)
-        stop = finish(c, result);
+        stop = finish_record(c, result);
     msp_probe_scope_leave(c->text, c->len);
     if (!stop && result != NULL && c->edges != NULL)
         follow_gradients(c, result);

@@ -208,7 +208,7 @@ msp_probe_in_list(PyObject *list, const char *name, size_t len)
 }
 
 static bool
-equals(PyObject *text, const char *name, size_t len)
+equals_name(PyObject *text, const char *name, size_t len)
 {
     Py_ssize_t n;
     const char *p = text == NULL ? NULL : PyUnicode_AsUTF8AndSize(text, &n);
@@ -221,14 +221,14 @@ equals(PyObject *text, const char *name, size_t len)
 void
 msp_probe_scope_enter(const char *name, size_t len)
 {
-    if (equals(msp_probe.rules.scope_begin, name, len))
+    if (equals_name(msp_probe.rules.scope_begin, name, len))
         msp_probe.in_scope = true;
 }
 
 void
 msp_probe_scope_leave(const char *name, size_t len)
 {
-    if (equals(msp_probe.rules.scope_end, name, len))
+    if (equals_name(msp_probe.rules.scope_end, name, len))
         msp_probe.in_scope = false;
 }
 

@@ -17,11 +17,13 @@
 
 /* ---- two dumps --------------------------------------------------------------------------------------------------- */
 
+/* compare(): a run of msprobe compare. parse(): calls in a .pkl of ptdbg_ascend, as text. */
 PyObject *msp_py_compare(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *msp_py_parse(PyObject *module, PyObject *args);
 
 /* ---- calls run again --------------------------------------------------------------------------------------------- */
 
+/* The records of a dump, the error that a call has added, and a file of such measurements, call by call. */
 PyObject *msp_py_dump_records(PyObject *module, PyObject *path);
 PyObject *msp_py_local_error(PyObject *module, PyObject *const *args, Py_ssize_t nargs);
 PyObject *msp_py_evidence_open(PyObject *module, PyObject *path);
@@ -31,6 +33,8 @@ PyObject *msp_py_evidence_close(PyObject *module, PyObject *evidence);
 
 /* ---- run_ut ------------------------------------------------------------------------------------------------------ */
 
+/* Results are measured and judged, and their lines made; a file that was begun is continued behind its last whole line.
+ * end_with(pid) lets a process of run_ut end with the one that has started it. */
 PyObject *msp_py_precheck_output(PyObject *module, PyObject *args);
 PyObject *msp_py_precheck_result(PyObject *module, PyObject *args);
 PyObject *msp_py_precheck_no_output(PyObject *module, PyObject *args);

@@ -65,7 +65,7 @@ static parameter_hook *
 new_parameter_hook(PyObject *parameter, PyObject *watched)
 {
     parameter_hook *h =
-        msp_probe_is_ready(&parameter_hook_type) ? PyObject_New(parameter_hook, &parameter_hook_type) : NULL;
+        PyType_Ready(&parameter_hook_type) == 0 ? PyObject_New(parameter_hook, &parameter_hook_type) : NULL;
 
     if (h == NULL)
         return NULL;

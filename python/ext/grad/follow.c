@@ -48,7 +48,7 @@ msp_probe_follow(grad_call *g, Py_ssize_t module, PyObject *from, const grad_map
 }
 
 static void
-settle(follower *f, const probe_edges *inputs, grad_call *leader)
+settle_follower(follower *f, const probe_edges *inputs, grad_call *leader)
 {
     int position = leader == NULL ? -1 : msp_probe_edges_position(inputs, f->from, f->map[0].at);
 
@@ -65,7 +65,7 @@ msp_probe_follow_end(Py_ssize_t module, const probe_edges *inputs, grad_call *le
     while (n_pending > 0 && pending[n_pending - 1].module >= module) {
         follower f = pending[--n_pending];
 
-        settle(&f, inputs, f.module == module ? leader : NULL);
+        settle_follower(&f, inputs, f.module == module ? leader : NULL);
     }
     if (n_pending == 0 && cap_pending > 0) {
         PyMem_Free(pending);

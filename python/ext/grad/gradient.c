@@ -10,21 +10,21 @@
 #include <stdint.h>
 #include <string.h>
 
-/* What has come of a gradient. */
+/* What has come of a gradient: one of the three. */
 typedef struct coming {
-    PyObject *lent;   /* the only one, while the call's last hook runs, or NULL */
-    msp_record *read; /* its tokens when other hooks are still to come, or NULL: it is read at once and not kept */
-    grad_sum sum;     /* where it has to be kept: a sum, be it of one */
+    PyObject *lent;   /* the tensor itself, which is the only one, while the call's last hook runs */
+    msp_record *read; /* its tokens: hooks are still to come, so that it was read at once and is not kept */
+    grad_sum sum;     /* what is kept: it is a sum, or wanted by another call or by overflow_check */
     struct coming *next;
 } coming;
 
 /* One gradient of the call. */
 typedef struct slot {
-    int expected;      /* how many contributions will come at most */
-    bool came;         /* one did */
-    bool followed;     /* it is another call's, too */
-    coming *what;      /* NULL: nothing */
-    msp_tensor *zeros; /* an input that the module does not use: what a tensor of zeros looks like, or NULL */
+    int expected;      /* how many of its nodes may contribute to it */
+    bool came;         /* one did, in this backward pass */
+    bool followed;     /* another call has the same gradient (led_call) */
+    coming *what;      /* what has come; NULL: nothing, or it is not read */
+    msp_tensor *zeros; /* what a tensor of zeros looks like, for an input that the module does not use; or NULL */
 } slot;
 
 /* A model's calls wait for their gradients all at once, and these come one after the other: what a slot needs then is
@@ -44,31 +44,31 @@ coming_of(slot *s)
     return s->what;
 }
 
-/* A call whose only gradient is one that leaves another call. */
+/* A call whose only gradient is one that leaves another call, the leader: it hands on what that was given. */
 typedef struct led_call {
     grad_call *call;
-    int slot; /* the leader's */
-    int own;  /* among those that leave the call */
+    int slot; /* the leader's input by which it leaves */
+    int own;  /* the input of the call itself */
 } led_call;
 
-/* Behind it, in one piece of memory: slots, name and parent. */
+/* In one piece of memory, with slots, name and parent behind the struct. */
 struct grad_call {
-    PyObject_VAR_HEAD char *name;
+    PyObject_VAR_HEAD char *name; /* of its record without the number of a further pass: "Torch.exp.0.backward" */
     size_t len;
-    int64_t generation;
-    int64_t pass; /* the backward pass in which it fired first */
-    int hooks, fired;
-    int passes;    /* backward passes before this one: torch runs a graph as often as it is asked to */
-    int nin, nout; /* gradients that enter (per output), that leave (per input) */
-    slot *in, *out;
     char *parent; /* the module that the call belongs to, as it is called in forward; empty: none */
     size_t parent_len;
-    uint32_t stack; /* from where the call itself was made */
-    led_call *led;
+    uint32_t stack;     /* from where the call itself was made */
+    bool inside;        /* a module around it is in the list */
+    int64_t generation; /* the step in which it was made */
+    int nin, nout;      /* how many gradients enter, one for each output, and leave, one for each input */
+    slot *in, *out;
+    int hooks, fired; /* how many hooks it has, and how many of them have told in this backward pass */
+    int64_t pass;     /* the number of the backward pass in which the first one fired */
+    int passes;       /* how many came before: torch runs a graph as often as it is asked to */
+    bool done;        /* its record of this pass is committed */
+    led_call *led;    /* the calls that it leads */
     int nled;
-    bool inside; /* a module around it is in the list */
-    bool done;
-    struct grad_call *prev, *next; /* those that have fired but wait for more; the list holds them */
+    struct grad_call *prev, *next; /* in the list of those that have fired but wait for more; the list holds them */
 };
 
 static grad_call waiting = {.prev = &waiting, .next = &waiting};
@@ -228,7 +228,7 @@ note_parent(const grad_call *g, msp_record *record)
 }
 
 static bool
-selects(const grad_call *g)
+selects_call(const grad_call *g)
 {
     if (!msp_probe_in_scope())
         return false;
@@ -282,7 +282,7 @@ record_gradients(grad_call *g)
 
 /* A gradient that leaves two calls is held. */
 static void
-share(slot *s, const slot *from)
+share_gradient(slot *s, const slot *from)
 {
     s->came = from->came;
     if (from->what != NULL && coming_of(s) != NULL)
@@ -303,8 +303,8 @@ commit_led(const grad_call *g)
 
         if (!g->out[l->slot].came && msp_probe_wants_gradients())
             continue;
-        share(&l->call->in[0], &g->out[l->slot]);
-        share(&l->call->out[l->own], &g->out[l->slot]);
+        share_gradient(&l->call->in[0], &g->out[l->slot]);
+        share_gradient(&l->call->out[l->own], &g->out[l->slot]);
         l->call->passes = g->passes;
         l->call->done = false;
         msp_probe_scope_enter(l->call->name, l->call->len);
@@ -324,7 +324,7 @@ commit_grads(grad_call *g)
         return false;
     g->done = true;
     if (g->generation == msp_probe.generation) {
-        const bool recorded = msp_probe_wants_gradients() && selects(g);
+        const bool recorded = msp_probe_wants_gradients() && selects_call(g);
 
         if (msp_probe.rules.construct && (!recorded || msp_probe.rules.overflow))
             note_parent(g, NULL);
@@ -344,7 +344,7 @@ static grad_call *
 find_waiting(int64_t pass)
 {
     for (grad_call *g = waiting.next; g != &waiting; g = g->next)
-        if (pass == -1 || g->pass == pass)
+        if (pass == EVERY_PASS || g->pass == pass)
             return g;
     return NULL;
 }
@@ -369,7 +369,7 @@ msp_probe_grad_flush_pass(int64_t pass)
 void
 msp_probe_grad_flush(void)
 {
-    msp_probe_grad_flush_pass(-1);
+    msp_probe_grad_flush_pass(EVERY_PASS);
 }
 
 /* ---- a call ------------------------------------------------------------------------------------------------------ */
@@ -382,7 +382,7 @@ msp_probe_grad_call(const grad_owner *owner, int nin, int nout, int64_t handed_o
     const size_t head = sizeof(grad_call) + (size_t)(nin + nout) * sizeof(slot);
     const size_t len = owner->len, behind = head - sizeof(grad_call) + len + 1 + parent_len;
     grad_call *g =
-        msp_probe_is_ready(&grad_call_type) ? PyObject_NewVar(grad_call, &grad_call_type, (Py_ssize_t)behind) : NULL;
+        PyType_Ready(&grad_call_type) == 0 ? PyObject_NewVar(grad_call, &grad_call_type, (Py_ssize_t)behind) : NULL;
 
     if (g == NULL)
         return NULL;
@@ -528,7 +528,7 @@ msp_probe_grad_take(grad_hook *h, PyObject *leaving, PyObject *entering, int64_t
 
     if (stop || g->done)
         return stop;
-    if (msp_probe_wants_gradients() && (selects(g) || g->nled > 0))
+    if (msp_probe_wants_gradients() && (selects_call(g) || g->nled > 0))
         take_gradients(g, h, leaving, entering);
     if (++g->fired >= g->hooks)
         return commit_grads(g);

@@ -77,7 +77,7 @@ msp_probe_await_end(int64_t pass)
     PyObject *done;
     end_hook *h;
 
-    if (pass == asked || pass < 0 || msp_probe.queue_callback == NULL || !msp_probe_is_ready(&end_hook_type))
+    if (pass == asked || pass < 0 || msp_probe.queue_callback == NULL || PyType_Ready(&end_hook_type) != 0)
         return;
     asked = pass;
     h = PyObject_New(end_hook, &end_hook_type);
@@ -135,7 +135,7 @@ static PyTypeObject grad_hook_type = {
 static grad_hook *
 new_grad_hook(grad_call *g, const grad_mapping *map, int n)
 {
-    grad_hook *h = msp_probe_is_ready(&grad_hook_type) ? PyObject_NewVar(grad_hook, &grad_hook_type, n) : NULL;
+    grad_hook *h = PyType_Ready(&grad_hook_type) == 0 ? PyObject_NewVar(grad_hook, &grad_hook_type, n) : NULL;
 
     if (h == NULL)
         return NULL;
@@ -148,7 +148,7 @@ new_grad_hook(grad_call *g, const grad_mapping *map, int n)
 
 /* A hook that an exception has kept from its node, or perhaps not, is dead. */
 static void
-abandon(grad_hook *h)
+abandon_hook(grad_hook *h)
 {
     Py_CLEAR(h->call);
     msp_probe_swallow("hooking a node", "");
@@ -189,7 +189,7 @@ msp_probe_grad_hook(grad_call *g, PyObject *node, const grad_mapping *map, int n
         if (handle != NULL)
             msp_probe_grad_expect(g, h);
         else if (h != NULL)
-            abandon(h);
+            abandon_hook(h);
         Py_XDECREF(h);
     }
     if (handle != NULL && older)

@@ -179,7 +179,7 @@ note_module_input(PyObject *t, void *payload)
 }
 
 static void
-release(probe_edges *e)
+release_edges(probe_edges *e)
 {
     for (int i = 0; i < e->n; i++) {
         input_edge *edge = &items_of(e)[i];
@@ -216,7 +216,7 @@ msp_probe_edges_before(PyObject *self, PyObject *args, PyObject *kwargs, bool mo
     if (out != NULL)
         memcpy(out, &e, e.more != NULL ? offsetof(probe_edges, few) : sizeof(e));
     else
-        release(&e);
+        release_edges(&e);
     return out;
 }
 
@@ -236,6 +236,6 @@ void
 msp_probe_edges_drop(probe_edges *e)
 {
     if (e != NULL)
-        release(e);
+        release_edges(e);
     PyMem_Free(e);
 }

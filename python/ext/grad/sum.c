@@ -56,7 +56,7 @@ add_all(const msp_tensor *sum, PyObject *list)
 
 /* A sign is the top bit of a number, or of both parts of a complex one. */
 static void
-negate(const msp_tensor *t)
+negate_elements(const msp_tensor *t)
 {
     const size_t bytes = (size_t)t->numel * msp_dtype_size(t->dtype);
     const size_t step = msp_dtype_size(t->dtype) / (msp_dtype_class_of(t->dtype) == MSP_CLASS_COMPLEX ? 2 : 1);
@@ -126,7 +126,7 @@ add_up(const msp_tensor *sum, const grad_sum *s)
     if (s->less != NULL && !add_all(sum, s->less))
         return false;
     if (s->less != NULL)
-        negate(sum);
+        negate_elements(sum);
     return add_all(sum, s->parts);
 }
 

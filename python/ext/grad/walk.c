@@ -193,7 +193,7 @@ leads_to(const input_edge *e, PyObject *target, bool accumulate, int64_t nr)
 /* The input to which this edge of node number n leads, or NULL. One tensor in two places gets each of a node's edges
  * once. */
 static input_edge *
-boundary(walk *w, int n, PyObject *target, bool accumulate, int64_t nr)
+input_at_edge(walk *w, int n, PyObject *target, bool accumulate, int64_t nr)
 {
     input_edge *hit = NULL;
 
@@ -255,7 +255,7 @@ may_be_input(const walk *w, const void *target)
 
 /* Follow the edges of one node; nodes of the call that are met for the first time are appended to w->nodes. */
 static void
-follow(walk *w, int n)
+follow_edges(walk *w, int n)
 {
     const bool watches = msp_probe_watches();
     const int count = count_edges(w, n);
@@ -271,7 +271,7 @@ follow(walk *w, int n)
         if (watches && accumulate)
             msp_probe_grad_watch(target);
         if (accumulate ? w->edges->leaves > 0 : may_be_input(w, target))
-            e = boundary(w, n, target, accumulate, nr);
+            e = input_at_edge(w, n, target, accumulate, nr);
         if (e != NULL && e->handed_on)
             continue; /* the tensor's node shows the sum of this and of what comes by the output */
         if (e != NULL)
@@ -304,16 +304,17 @@ pass_through(walk *w, int node, int64_t nr)
         add_mapping(w, node, (grad_mapping){SHOWN_ENTERING, (int)nr, GRAD_LEAVES, e->position});
 }
 
+/* The result of the call, as it is walked through. */
 typedef struct outputs {
     walk *walk;
-    int n;           /* tensors in the result */
-    PyObject *first; /* of them, lent */
-    bool any;
-    bool module;  /* it is that of a module, which may hand on some of its inputs and make nodes for other results */
-    bool through; /* the call made no node: it handed its input on, as to() and dropout without effect do */
-    int64_t handed_on; /* ... of the node with this number, or a leaf; -1: no, or the call of a module */
-    Py_ssize_t given;  /* ... which this open module was given; -1: none */
-    int leaf;          /* ... position among the inputs of the leaf that it is; -1: it is none */
+    int n;           /* how many tensors it has so far */
+    PyObject *first; /* the first of them, lent */
+    bool any;        /* a node is to be hooked */
+    bool module;     /* the call is a module's, which may hand on some of its inputs and make nodes for other results */
+    bool through;    /* the call made no node: it handed its input on, as to() and dropout without effect do */
+    int leaf;        /* the position among the inputs of the leaf that the first result is; -1: it is none */
+    int64_t handed_on; /* what a function handed on: the number of a node, or as model.h says */
+    Py_ssize_t given;  /* the open module that was given what is handed on; -1: none was */
 } outputs;
 
 /* The position of this leaf among the inputs, -1: it is none of them. */
@@ -602,7 +603,7 @@ msp_probe_edges_after(probe_edges *edges, PyObject *result, const grad_owner *ow
 {
     const bool module = owner->is_module;
     walk w;
-    outputs o = {.walk = &w, .leaf = -1, .module = module};
+    outputs o = {.walk = &w, .leaf = -1, .handed_on = MSP_PROBE_OWN_NODES, .module = module};
     grad_call *g = NULL;
     int extra;
 
@@ -610,11 +611,12 @@ msp_probe_edges_after(probe_edges *edges, PyObject *result, const grad_owner *ow
     msp_probe_each_tensor(result, note_output, &o, 0);
     for (int i = 0; o.any && !o.through && i < w.n && !w.failed; i++)
         if (!w.nodes[i].is_input)
-            follow(&w, i);
+            follow_edges(&w, i);
     merge_same_tensors(&w);
-    o.handed_on = o.through && !module && w.n > 0 ? sequence_of(w.nodes[0].node) : -1;
     if (o.leaf >= 0 && !module)
         o.handed_on = MSP_PROBE_LEAF;
+    else if (o.through && !module && w.n > 0)
+        o.handed_on = sequence_of(w.nodes[0].node); /* MSP_PROBE_OWN_NODES where this torch does not number them */
     o.given = msp_probe_given_to(o.handed_on);
     extra = o.given < 0 && !module ? add_inner_edges(&w) : 0;
     if (!module && !o.through && msp_probe_wants_gradients())

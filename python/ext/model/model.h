@@ -30,13 +30,14 @@ PyObject *msp_probe_module_function(PyObject *self, PyObject *all);
 void msp_probe_module_open(const char *name, size_t len, const probe_edges *inputs);
 void msp_probe_module_close(const char *name, size_t len);
 
-/* In place of a node's number: the tensor is a leaf, and has no node. */
-#define MSP_PROBE_LEAF INT64_C(-2)
+/* What a call hands on, where it is not the tensor of a node, whose number says so: its nodes are its own, or the
+ * tensor is a leaf. */
+enum { MSP_PROBE_OWN_NODES = -1, MSP_PROBE_LEAF = -2 };
 
 /*
  * The module that the gradients of a call made now belong to, by its name in forward, or NULL; lent until the next
  * module opens or closes. owner: what stands for the module (probe_site). handed_on: the number of the node whose
- * tensor the call returned as it was; -1: it made nodes of its own.
+ * tensor the call returned as it was, or one of the two above.
  */
 const char *msp_probe_gradient_parent(int64_t handed_on, PyObject *owner, size_t *len);
 
@@ -44,8 +45,8 @@ const char *msp_probe_gradient_parent(int64_t handed_on, PyObject *owner, size_t
  * not, or outside all modules. Lent as above. recompute: the call repeats a forward. */
 const char *msp_probe_running_parent(bool recompute, size_t *len);
 
-/* The open module that was given a tensor of this node, by its number from the outermost, 0; -1: none was. */
-Py_ssize_t msp_probe_given_to(int64_t node);
+/* The open module that was given what a call hands on, by its number from the outermost, 0; -1: none was. */
+Py_ssize_t msp_probe_given_to(int64_t handed_on);
 
 /* How many modules are open; the name of one of them, lent as above, from the outermost, 0; NULL: at is -1. */
 Py_ssize_t msp_probe_open_modules(void);
@@ -60,10 +61,10 @@ enum { PROBE_PARAMETERS = 4, PROBE_DICTS };
 typedef struct probe_module {
     const char *text; /* "Module.a.Linear" */
     size_t len;
-    int64_t count;      /* calls in this step */
-    bool hooked;        /* hooks that Python has set record it */
+    int64_t count;      /* how often it was called in this step */
+    bool hooked;        /* hooks that Python has set record it, and not the call of Module._call_impl */
     bool only_compiled; /* of its calls, those that torch.compile has compiled are recorded */
-    int64_t chosen;     /* the step after the one in which list or scope have chosen its gradients */
+    int64_t chosen;     /* 1 + the last step in which list or scope have chosen its gradients; 0: none has */
 } probe_module;
 
 /* Whether the models, and how they are recorded, are as they were the last time; and forget that. What they consist of
@@ -118,58 +119,60 @@ PyObject *msp_probe_modules_step(PyObject *self, PyObject *unused);
 
 /* ---- names and parameters: module_tree.c and parameter.c alone --------------------------------------------------- */
 
-typedef struct module_name {
-    probe_module shown; /* first */
-    int64_t written;    /* records of its parameters' gradients in this step */
+/* A module of the dump, and what has come of its parameters' gradients. */
+typedef struct named_module {
+    probe_module shown; /* first, so that one is the other */
     int expected;       /* how many of its parameters get gradients */
-    msp_record *record; /* those that have come and wait for the rest; NULL: none */
-    const char **parts; /* their parameters' names */
+    int64_t written;    /* how many records of its parameters' gradients this step has */
+    msp_record *record; /* the gradients that have come, and wait for the rest; NULL: none has */
+    const char **parts; /* the names of the parameters whose gradients these are */
     int nparts, parts_cap;
     bool overflowed; /* one of them holds inf or NaN */
-    struct module_name *next;
-} module_name;
+    struct named_module *next;
+} named_module;
 
-/* A parameter whose gradient is recorded: for which modules, under which name in each; tied weights have several. */
-typedef struct target {
-    module_name *module;
-    char *own;
-} target;
+/* A module that a parameter is one of, and what it is called there; tied weights have several. */
+typedef struct parameter_use {
+    named_module *module;
+    char *own; /* "weight" */
+} parameter_use;
 
-typedef struct watched {
-    PyObject_HEAD target *targets;
+/* What stands for a parameter whose gradient is recorded. */
+typedef struct watched_parameter {
+    PyObject_HEAD parameter_use *uses;
     int n;
-    PyObject *parameter; /* borrowed */
-    PyObject *hooks;     /* a list [node, handle, ...] in this step, or NULL */
-} watched;
+    PyObject *parameter; /* lent: the model holds it while we record */
+    PyObject *hooks;     /* a list [AccumulateGrad node, handle, ...] of the hooks in this step; NULL: there are none */
+} watched_parameter;
 
 /* One for the parameter, with no module yet: a new reference, or NULL with an exception set. */
-watched *msp_watch_new(PyObject *parameter);
+watched_parameter *msp_watch_new(PyObject *parameter);
 
 /* Its gradient is one of this module's, under its own name there. False without memory. */
-bool msp_watch_add(watched *w, module_name *n, const char *own);
+bool msp_watch_add(watched_parameter *w, named_module *n, const char *own);
 
 /* Whether a node tells of its gradients in this step. */
 static inline bool
-msp_watch_is_met(const watched *w)
+msp_watch_is_met(const watched_parameter *w)
 {
     return w->hooks != NULL && PyList_GET_SIZE(w->hooks) > 0;
 }
 
 /* Take its hooks out. */
-void msp_watch_unhook(watched *w);
+void msp_watch_unhook(watched_parameter *w);
 
 /* Write what has come for the module. Returns true when the program is to be stopped, with an exception set. */
-bool msp_watch_write(module_name *n);
+bool msp_watch_write(named_module *n);
 
 /* Whether a module that was called waits for gradients of its parameters, or has got none. */
 static inline bool
-msp_watch_lacks(const module_name *n)
+msp_watch_lacks(const named_module *n)
 {
     return n->nparts > 0 || (n->written == 0 && n->shown.count > 0 && n->expected > 0);
 }
 
 /* A parameter of a module that was called stands as null where no gradient came for it, in inference, too. null: the
  * tokens of one. */
-void msp_watch_add_missing(const watched *w, const msp_record *null);
+void msp_watch_add_missing(const watched_parameter *w, const msp_record *null);
 
 #endif

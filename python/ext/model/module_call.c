@@ -135,7 +135,7 @@ compiled_from(PyObject *module)
 
 /* kwargs may be NULL. */
 static void
-begin(module_call *m, probe_module *of, PyObject *called, PyObject *args, PyObject *kwargs)
+begin_module(module_call *m, probe_module *of, PyObject *called, PyObject *args, PyObject *kwargs)
 {
     PyObject *module = compiled_from(called);
     probe_call *c = &m->call;
@@ -159,7 +159,7 @@ begin(module_call *m, probe_module *of, PyObject *called, PyObject *args, PyObje
 
 /* result is NULL when the call raised. Returns true when the program is to be stopped, with an exception set. */
 static bool
-end(module_call *m, PyObject *result, bool by_hook)
+end_module(module_call *m, PyObject *result, bool by_hook)
 {
     probe_call *c = &m->call;
     probe_quiet q;
@@ -219,9 +219,9 @@ record_call(probe_module *of, PyObject *callable, PyObject *const *args, size_t 
     if (msp_probe_any_fake(NULL, tuple, kwargs)) {
         result = call_impl_original(callable, args, nargsf, kwnames);
     } else {
-        begin(&m, of, args[0], tuple, kwargs);
+        begin_module(&m, of, args[0], tuple, kwargs);
         o = msp_probe_set_aside(call_impl_original(callable, args, nargsf, kwnames));
-        result = msp_probe_give_back(&o, end(&m, o.result, false));
+        result = msp_probe_give_back(&o, end_module(&m, o.result, false));
     }
     Py_DECREF(tuple);
     Py_XDECREF(kwargs);
@@ -372,7 +372,7 @@ msp_probe_module_begin(PyObject *self, PyObject *all)
     c->module = module;
     c->args = args;
     c->kwargs = kwargs;
-    begin(&c->call, of, module, args, kwargs);
+    begin_module(&c->call, of, module, args, kwargs);
     return (PyObject *)c;
 }
 
@@ -386,7 +386,7 @@ msp_probe_module_end(PyObject *self, PyObject *all)
     (void)self;
     if (!PyArg_ParseTuple(all, "O!Op", &call_object_type, &call, &output, &raised))
         return NULL;
-    if (end(&((call_object *)call)->call, raised ? NULL : output, true))
+    if (end_module(&((call_object *)call)->call, raised ? NULL : output, true))
         return NULL;
     Py_RETURN_NONE;
 }

@@ -12,15 +12,15 @@
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
 /* In the order of the model; never freed: one that comes back counts on. */
-static module_name *names, **names_end = &names;
+static named_module *names, **names_end = &names;
 static PyObject *names_by_text;
 
 /* The name with this text, made when it is new; NULL with an exception set. */
-static module_name *
+static named_module *
 find_name(PyObject *text)
 {
     PyObject *known, *address;
-    module_name *n;
+    named_module *n;
     Py_ssize_t len;
     const char *p = PyUnicode_AsUTF8AndSize(text, &len);
 
@@ -38,7 +38,7 @@ find_name(PyObject *text)
     if (address == NULL || PyDict_SetItem(names_by_text, text, address) != 0) {
         Py_XDECREF(address);
         PyMem_Free(n);
-        return (module_name *)PyErr_NoMemory();
+        return (named_module *)PyErr_NoMemory();
     }
     Py_DECREF(address);
     n->shown.text = memcpy(n + 1, p, (size_t)len + 1);
@@ -54,7 +54,7 @@ msp_probe_module_chosen(const char *name, size_t len)
     static const char section[] = ".backward.";
     const size_t n = sizeof(section) - 1;
 
-    for (module_name *m = names; m != NULL; m = m->next)
+    for (named_module *m = names; m != NULL; m = m->next)
         if (len > m->shown.len + n && memcmp(name, m->shown.text, m->shown.len) == 0 &&
             memcmp(name + m->shown.len, section, n) == 0)
             m->shown.chosen = msp_probe.generation + 1;
@@ -63,8 +63,8 @@ msp_probe_module_chosen(const char *name, size_t len)
 /* ---- the tree ---------------------------------------------------------------------------------------------------- */
 
 static struct {
-    address_map modules;    /* -> module_name */
-    address_map parameters; /* -> watched */
+    address_map modules;    /* -> named_module */
+    address_map parameters; /* -> watched_parameter */
     held watched;           /* those of both, in the order of the model */
     address_map met;        /* parameters of an earlier tree of this step whose nodes still tell of their gradients */
     bool has_lists;         /* one of them has a list of hooks */
@@ -96,7 +96,7 @@ msp_probe_watches(void)
 PyObject *
 msp_probe_watched_hooks(PyObject *w)
 {
-    watched *of = (watched *)w;
+    watched_parameter *of = (watched_parameter *)w;
 
     if (of->hooks == NULL)
         of->hooks = PyList_New(0);
@@ -118,7 +118,7 @@ msp_probe_note_hooked(PyObject *node)
 
 /* A tree of this step is replaced by another one: nodes that were met still tell of this one's parameters. */
 static void
-retire(watched *w)
+retire_parameter(watched_parameter *w)
 {
     if (tree.retired == NULL)
         tree.retired = PyList_New(0);
@@ -131,12 +131,12 @@ retire(watched *w)
 }
 
 static void
-forget(void)
+forget_tree(void)
 {
     for (size_t i = 0; i < tree.watched.n; i++)
-        retire((watched *)tree.watched.items[i]);
+        retire_parameter((watched_parameter *)tree.watched.items[i]);
     let_go(&tree.watched);
-    for (module_name *n = names; n != NULL; n = n->next)
+    for (named_module *n = names; n != NULL; n = n->next)
         n->expected = 0;
     map_release(&tree.parameters);
     map_release(&tree.modules);
@@ -163,7 +163,7 @@ msp_probe_modules_begin(PyObject *self, PyObject *all)
     msp_probe_leave(&q);
     tree.recording = true;
     if (!same)
-        forget();
+        forget_tree();
     return PyBool_FromLong(same);
 }
 
@@ -186,7 +186,7 @@ msp_probe_modules_forget(PyObject *self, PyObject *unused)
 {
     msp_probe_modules_end(self, unused);
     Py_DECREF(Py_None);
-    forget();
+    forget_tree();
     msp_probe_shape_forget();
     Py_RETURN_NONE;
 }
@@ -204,7 +204,7 @@ PyObject *
 msp_probe_module_add(PyObject *self, PyObject *all)
 {
     PyObject *module, *text;
-    module_name *n;
+    named_module *n;
     int hooked, only_compiled = 0;
 
     (void)self;
@@ -243,10 +243,10 @@ msp_probe_module_known(PyObject *self, PyObject *module)
 }
 
 /* The one that stands for the parameter, made when it is new; NULL without memory. */
-static watched *
-watch(PyObject *parameter)
+static watched_parameter *
+watch_parameter(PyObject *parameter)
 {
-    watched *w = map_get(&tree.parameters, parameter);
+    watched_parameter *w = map_get(&tree.parameters, parameter);
     bool added;
 
     if (w != NULL)
@@ -263,14 +263,14 @@ msp_probe_parameter_add(PyObject *self, PyObject *all)
 {
     PyObject *parameter, *text;
     const char *own;
-    module_name *n;
-    watched *w;
+    named_module *n;
+    watched_parameter *w;
 
     (void)self;
     if (!PyArg_ParseTuple(all, "OUs", &parameter, &text, &own))
         return NULL;
     n = find_name(text);
-    w = n == NULL ? NULL : watch(parameter);
+    w = n == NULL ? NULL : watch_parameter(parameter);
     if (w == NULL || !msp_watch_add(w, n, own))
         return PyErr_Occurred() ? NULL : PyErr_NoMemory();
     Py_RETURN_NONE;
@@ -283,7 +283,7 @@ msp_probe_py_parameter_done(PyObject *self, PyObject *all)
 {
     PyObject *parameter, *gradient = NULL;
     probe_quiet q;
-    watched *w;
+    watched_parameter *w;
     bool stop;
 
     (void)self;
@@ -310,7 +310,7 @@ msp_probe_modules_called(PyObject *self, PyObject *unused)
 
     (void)self;
     (void)unused;
-    for (module_name *n = names; list != NULL && n != NULL; n = n->next) {
+    for (named_module *n = names; list != NULL && n != NULL; n = n->next) {
         if (n->shown.count == 0)
             continue;
         text = PyUnicode_FromFormat("%s.forward.0", n->shown.text);
@@ -324,7 +324,7 @@ msp_probe_modules_called(PyObject *self, PyObject *unused)
 static bool
 any_lacks(void)
 {
-    const module_name *n = names;
+    const named_module *n = names;
 
     while (n != NULL && !msp_watch_lacks(n))
         n = n->next;
@@ -340,7 +340,7 @@ complete_parts(void)
         return;
     msp_record_null(null);
     for (size_t i = 0; i < tree.watched.n; i++)
-        msp_watch_add_missing((watched *)tree.watched.items[i], null);
+        msp_watch_add_missing((watched_parameter *)tree.watched.items[i], null);
     msp_probe_record_put(null);
 }
 
@@ -358,7 +358,7 @@ msp_probe_modules_step(PyObject *self, PyObject *unused)
     (void)unused;
     msp_probe_enter(&q);
     complete_parts();
-    for (module_name *n = names; n != NULL; n = n->next) {
+    for (named_module *n = names; n != NULL; n = n->next) {
         if (n->nparts > 0 && msp_watch_write(n)) {
             if (type == NULL)
                 PyErr_Fetch(&type, &value, &trace);
@@ -369,13 +369,13 @@ msp_probe_modules_step(PyObject *self, PyObject *unused)
     }
     msp_probe_leave(&q);
     for (size_t i = 0; tree.has_lists && i < tree.watched.n; i++)
-        msp_watch_unhook((watched *)tree.watched.items[i]);
+        msp_watch_unhook((watched_parameter *)tree.watched.items[i]);
     tree.has_lists = false;
     map_release(&tree.nodes);
     map_clear(&tree.met);
     tree.retired = NULL;
     for (Py_ssize_t i = 0; retired != NULL && i < PyList_GET_SIZE(retired); i++)
-        msp_watch_unhook((watched *)PyList_GET_ITEM(retired, i));
+        msp_watch_unhook((watched_parameter *)PyList_GET_ITEM(retired, i));
     Py_XDECREF(retired);
     if (type != NULL) {
         PyErr_Restore(type, value, trace);

@@ -154,7 +154,7 @@ forget_oldest(void)
 }
 
 static void
-remember(const open_module *m, int64_t end)
+remember_nodes(const open_module *m, int64_t end)
 {
     if (past.generation != msp_probe.generation) {
         past.generation = msp_probe.generation;
@@ -186,7 +186,7 @@ note_ended(modules_here *here, Py_ssize_t at)
     e = ended_at(here, here->n_ended++);
     e->first = m->first;
     e->end = msp_state_next_node();
-    remember(m, e->end);
+    remember_nodes(m, e->end);
     e->depth = at;
     e->len = m->len;
     memcpy(e->name, m->name, m->len);
@@ -228,20 +228,17 @@ returned_by(modules_here *here, int64_t node)
     return NULL;
 }
 
-static Py_ssize_t
-given_to(modules_here *here, int64_t node)
-{
-    Py_ssize_t at = node == -1 ? -1 : returning_below(here, here->n_opened);
-
-    if (at < 0 || node >= here->opened[at].first || returned_by(here, node) != NULL)
-        return -1;
-    return at;
-}
-
 Py_ssize_t
-msp_probe_given_to(int64_t node)
+msp_probe_given_to(int64_t handed_on)
 {
-    return node == -1 ? -1 : given_to(find_here(), node);
+    modules_here *here;
+    Py_ssize_t at;
+
+    if (handed_on == MSP_PROBE_OWN_NODES)
+        return -1;
+    here = find_here();
+    at = returning_below(here, here->n_opened);
+    return at < 0 || handed_on >= here->opened[at].first || returned_by(here, handed_on) != NULL ? -1 : at;
 }
 
 const char *
@@ -256,12 +253,12 @@ msp_probe_gradient_parent(int64_t handed_on, PyObject *owner, size_t *len)
     if (owner != NULL)
         return PyUnicode_AsUTF8AndSize(owner, (Py_ssize_t *)len);
     here = find_here();
-    from = handed_on < 0 ? NULL : returned_by(here, handed_on);
+    from = returned_by(here, handed_on);
     if (from != NULL) {
         *len = from->len;
         return from->name;
     }
-    given = given_to(here, handed_on);
+    given = msp_probe_given_to(handed_on);
     return msp_probe_open_name(returning_below(here, given >= 0 ? given : here->n_opened), len);
 }
 

@@ -13,30 +13,30 @@
 static void
 watched_dealloc(PyObject *self)
 {
-    watched *w = (watched *)self;
+    watched_parameter *w = (watched_parameter *)self;
 
     for (int i = 0; i < w->n; i++)
-        PyMem_Free(w->targets[i].own);
-    PyMem_Free(w->targets);
+        PyMem_Free(w->uses[i].own);
+    PyMem_Free(w->uses);
     Py_XDECREF(w->hooks);
     PyObject_Free(self);
 }
 
 static PyTypeObject watched_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "msprobe._core.Watched",
-    .tp_basicsize = sizeof(watched),
+    .tp_basicsize = sizeof(watched_parameter),
     .tp_dealloc = watched_dealloc,
     .tp_flags = Py_TPFLAGS_DEFAULT,
 };
 
-watched *
+watched_parameter *
 msp_watch_new(PyObject *parameter)
 {
-    watched *w = PyType_Ready(&watched_type) == 0 ? PyObject_New(watched, &watched_type) : NULL;
+    watched_parameter *w = PyType_Ready(&watched_type) == 0 ? PyObject_New(watched_parameter, &watched_type) : NULL;
 
     if (w == NULL)
         return NULL;
-    w->targets = NULL;
+    w->uses = NULL;
     w->n = 0;
     w->hooks = NULL;
     w->parameter = parameter;
@@ -44,25 +44,25 @@ msp_watch_new(PyObject *parameter)
 }
 
 bool
-msp_watch_add(watched *w, module_name *n, const char *own)
+msp_watch_add(watched_parameter *w, named_module *n, const char *own)
 {
-    target *more = PyMem_Realloc(w->targets, (size_t)(w->n + 1) * sizeof(*more));
+    parameter_use *more = PyMem_Realloc(w->uses, (size_t)(w->n + 1) * sizeof(*more));
     char *copy = PyMem_Malloc(strlen(own) + 1);
 
     if (more != NULL)
-        w->targets = more;
+        w->uses = more;
     if (more == NULL || copy == NULL) {
         PyMem_Free(copy);
         return false;
     }
     strcpy(copy, own);
-    w->targets[w->n++] = (target){n, copy};
+    w->uses[w->n++] = (parameter_use){n, copy};
     n->expected++;
     return true;
 }
 
 void
-msp_watch_unhook(watched *w)
+msp_watch_unhook(watched_parameter *w)
 {
     for (Py_ssize_t i = 1; w->hooks != NULL && i < PyList_GET_SIZE(w->hooks); i += 2)
         msp_probe_unhook(PyList_GET_ITEM(w->hooks, i));
@@ -73,7 +73,7 @@ msp_watch_unhook(watched *w)
 
 /* "Module.a.Linear.parameters_grad"; where gradients accumulate, the later ones of a step are numbered from 1. */
 static size_t
-record_name(char *out, size_t size, const module_name *n, bool numbered)
+record_name(char *out, size_t size, const named_module *n, bool numbered)
 {
     static const char section[] = ".parameters_grad";
     size_t len = n->shown.len < size - 64 ? n->shown.len : size - 64;
@@ -90,7 +90,7 @@ record_name(char *out, size_t size, const module_name *n, bool numbered)
 }
 
 bool
-msp_watch_write(module_name *n)
+msp_watch_write(named_module *n)
 {
     const bool overflowed = n->overflowed;
     char name[PROBE_NAME_SIZE];
@@ -112,7 +112,7 @@ msp_watch_write(module_name *n)
 }
 
 static bool
-has_part(const module_name *n, const char *own)
+has_part(const named_module *n, const char *own)
 {
     for (int i = 0; i < n->nparts; i++)
         if (strcmp(n->parts[i], own) == 0)
@@ -122,7 +122,7 @@ has_part(const module_name *n, const char *own)
 
 /* Add a gradient to the record, which is begun when it is the first. False without memory. */
 static bool
-add_part(module_name *n, const char *own, const msp_record *tokens)
+add_part(named_module *n, const char *own, const msp_record *tokens)
 {
     char name[PROBE_NAME_SIZE];
 
@@ -152,7 +152,7 @@ add_part(module_name *n, const char *own, const msp_record *tokens)
 
 /* Its tokens, or NULL. They are no part of the record yet: to read a large tensor lets other threads run. */
 static msp_record *
-read_gradient(module_name *n, const char *own, PyObject *gradient)
+read_gradient(named_module *n, const char *own, PyObject *gradient)
 {
     msp_record *tokens = msp_probe_record_get();
     probe_path path = {.files = true};
@@ -172,7 +172,7 @@ read_gradient(module_name *n, const char *own, PyObject *gradient)
 }
 
 static bool
-is_selected(const module_name *n)
+is_selected(const named_module *n)
 {
     char name[PROBE_NAME_SIZE];
 
@@ -185,43 +185,43 @@ is_selected(const module_name *n)
 
 /* For one module. Returns true when the program is to be stopped, with an exception set. */
 static bool
-take_gradient(const target *t, PyObject *gradient)
+take_gradient(const parameter_use *u, PyObject *gradient)
 {
-    module_name *n = t->module;
+    named_module *n = u->module;
     msp_record *tokens;
     bool added;
 
     if (!is_selected(n))
         return false;
-    if (has_part(n, t->own) && msp_watch_write(n))
+    if (has_part(n, u->own) && msp_watch_write(n))
         return true;
-    tokens = read_gradient(n, t->own, gradient);
-    added = tokens != NULL && add_part(n, t->own, tokens);
+    tokens = read_gradient(n, u->own, gradient);
+    added = tokens != NULL && add_part(n, u->own, tokens);
     msp_probe_record_put(tokens);
     return added && n->nparts >= n->expected && msp_watch_write(n);
 }
 
 /* Returns true when the program is to be stopped, with an exception set. */
 static bool
-parameter_came(const watched *of, PyObject *gradient)
+parameter_came(const watched_parameter *of, PyObject *gradient)
 {
     bool stop = false;
 
     for (int i = 0; i < of->n && !stop; i++)
-        stop = take_gradient(&of->targets[i], gradient);
+        stop = take_gradient(&of->uses[i], gradient);
     if (!stop && PyErr_Occurred())
-        msp_probe_swallow("reading a parameter's gradient", of->n > 0 ? of->targets[0].module->shown.text : "");
+        msp_probe_swallow("reading a parameter's gradient", of->n > 0 ? of->uses[0].module->shown.text : "");
     return stop;
 }
 
 void
-msp_watch_add_missing(const watched *w, const msp_record *null)
+msp_watch_add_missing(const watched_parameter *w, const msp_record *null)
 {
     for (int i = 0; i < w->n; i++) {
-        module_name *n = w->targets[i].module;
+        named_module *n = w->uses[i].module;
 
-        if (msp_watch_lacks(n) && (n->nparts > 0 || is_selected(n)) && !has_part(n, w->targets[i].own))
-            add_part(n, w->targets[i].own, null);
+        if (msp_watch_lacks(n) && (n->nparts > 0 || is_selected(n)) && !has_part(n, w->uses[i].own))
+            add_part(n, w->uses[i].own, null);
     }
 }
 
@@ -300,7 +300,7 @@ msp_probe_parameter_done(PyObject *w, PyObject *parameter, PyObject *const *arri
     }
     if (gradient == Py_None)
         Py_CLEAR(gradient);
-    stop = gradient != NULL && parameter_came((const watched *)w, gradient);
+    stop = gradient != NULL && parameter_came((const watched_parameter *)w, gradient);
     Py_XDECREF(gradient);
     return stop;
 }

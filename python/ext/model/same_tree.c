@@ -56,7 +56,7 @@ static shape last;  /* the tree, without anything held */
 static shape spare; /* memory of the last comparison, for the next one */
 
 static void
-note(shape *s, uintptr_t v)
+note_word(shape *s, uintptr_t v)
 {
     if (s->n == s->cap) {
         size_t cap = s->cap == 0 ? 1024 : s->cap * 2;
@@ -103,8 +103,9 @@ note_parameters(shape *s, PyObject *parameters)
         if (p == Py_None)
             continue;
         s->failed |= !hold(&s->alive, p);
-        note(s, (uintptr_t)PyObject_Hash(key)); /* first: what is asked next may run Python code, and change the dict */
-        note(s, (uintptr_t)p | needs_gradient(s, p));
+        note_word(s, (uintptr_t)PyObject_Hash(
+                         key)); /* first: what is asked next may run Python code, and change the dict */
+        note_word(s, (uintptr_t)p | needs_gradient(s, p));
     }
 }
 
@@ -114,21 +115,21 @@ note_module(shape *s, PyObject *module, int depth)
     PyObject *own, *parameters, *children, *key, *child;
     Py_ssize_t pos = 0;
 
-    note(s, (uintptr_t)module);
+    note_word(s, (uintptr_t)module);
     if (s->failed || module == Py_None || map_get(&s->seen, module) != NULL || depth > 200)
         return;
     s->failed |= !map_put(&s->seen, module, module) || !hold(&s->alive, module);
     own = msp_probe_attributes(module);
     parameters = msp_probe_attribute(module, own, str_parameters);
     children = msp_probe_attribute(module, own, str_modules);
-    note(s, (uintptr_t)Py_TYPE(module) | is_compiled(own));
+    note_word(s, (uintptr_t)Py_TYPE(module) | is_compiled(own));
     if (parameters != NULL && PyDict_Check(parameters))
         note_parameters(s, parameters);
     while (children != NULL && PyDict_Check(children) && PyDict_Next(children, &pos, &key, &child)) {
-        note(s, (uintptr_t)PyObject_Hash(key));
+        note_word(s, (uintptr_t)PyObject_Hash(key));
         note_module(s, child, depth + 1);
     }
-    note(s, 0);
+    note_word(s, 0);
     Py_XDECREF(own);
     Py_XDECREF(parameters);
     Py_XDECREF(children);
@@ -153,7 +154,7 @@ is_same(PyObject *models, long how, held *alive)
 
     spare = (shape){0}; /* a module's own Python code may let another thread in */
     s.alive = *alive;
-    note(&s, (uintptr_t)how);
+    note_word(&s, (uintptr_t)how);
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(models); i++)
         note_module(&s, PyList_GET_ITEM(models, i), 0);
     same = !s.failed && s.n == last.n && memcmp(s.items, last.items, s.n * sizeof(*s.items)) == 0;

@@ -14,12 +14,6 @@
  */
 #include "call/call.h"
 
-#if PY_VERSION_HEX < 0x03090000
-#include <frameobject.h>
-#define PyFrame_GetCode(f) (Py_INCREF((f)->f_code), (f)->f_code)
-#define PyFrame_GetBack(f) (Py_XINCREF((f)->f_back), (f)->f_back)
-#endif
-
 static PyCFunctionObject *function; /* set_eval_frame; NULL: regions are not told */
 static PyMethodDef *original;
 static PyMethodDef patched;
@@ -46,15 +40,11 @@ tell_python(bool inside)
 static PyFrameObject *
 asking_frame(void)
 {
-    PyFrameObject *frame = PyEval_GetFrame(), *back;
-    PyCodeObject *code = frame == NULL ? NULL : PyFrame_GetCode(frame);
+    PyFrameObject *frame = msp_frame_of_thread();
+    PyCodeObject *code = frame == NULL ? NULL : msp_frame_code(frame);
 
-    Py_XINCREF(frame);
-    if (code != NULL && PyUnicode_CompareWithASCIIString(code->co_name, "_maybe_set_eval_frame") == 0) {
-        back = PyFrame_GetBack(frame);
-        Py_DECREF(frame);
-        frame = back;
-    }
+    if (code != NULL && PyUnicode_CompareWithASCIIString(code->co_name, "_maybe_set_eval_frame") == 0)
+        frame = msp_frame_leave(frame);
     if (code != NULL && PyUnicode_CompareWithASCIIString(code->co_name, "__enter__") == 0)
         Py_CLEAR(frame);
     Py_XDECREF(code);
@@ -97,14 +87,10 @@ bool
 msp_compiled_goes_on(void)
 {
     PyObject *wanted = msp_probe_thread.region_frame;
-    PyFrameObject *frame = PyEval_GetFrame(), *back;
+    PyFrameObject *frame = msp_frame_of_thread();
 
-    Py_XINCREF(frame);
-    while (frame != NULL && (PyObject *)frame != wanted) {
-        back = PyFrame_GetBack(frame);
-        Py_DECREF(frame);
-        frame = back;
-    }
+    while (frame != NULL && (PyObject *)frame != wanted)
+        frame = msp_frame_leave(frame);
     if (frame == NULL)
         leave_region();
     Py_XDECREF(frame);
@@ -160,7 +146,7 @@ msp_compiled_set_callback(PyObject *callback)
 static bool
 is_wrapper(PyFrameObject *frame)
 {
-    PyCodeObject *code = PyFrame_GetCode(frame);
+    PyCodeObject *code = msp_frame_code(frame);
     const bool yes = PyUnicode_CompareWithASCIIString(code->co_name, "compile_wrapper") == 0;
 
     Py_DECREF(code);
@@ -171,18 +157,13 @@ is_wrapper(PyFrameObject *frame)
 static void
 enter_open_region(void)
 {
-    PyFrameObject *frame = PyEval_GetFrame(), *found = NULL, *back;
+    PyFrameObject *frame = msp_frame_of_thread(), *found = NULL;
 
-    Py_XINCREF(frame);
-    while (frame != NULL) {
+    for (; frame != NULL; frame = msp_frame_leave(frame))
         if (is_wrapper(frame)) {
             Py_INCREF(frame);
             Py_XSETREF(found, frame);
         }
-        back = PyFrame_GetBack(frame);
-        Py_DECREF(frame);
-        frame = back;
-    }
     if (found != NULL)
         enter_region(found);
     Py_XDECREF(found);

@@ -136,7 +136,7 @@ static probe_api *setitem_api;
 
 /* t[key] = value, and del t[key] with value NULL */
 static int
-setitem(PyObject *self, PyObject *key, PyObject *value)
+set_item(PyObject *self, PyObject *key, PyObject *value)
 {
     PyObject *args, *result;
 
@@ -193,7 +193,7 @@ static bool
 patch_setitem(probe_api *api)
 {
     (void)api;
-    exchange_slot(msp_probe.tensor_type, setitem_original, setitem);
+    exchange_slot(msp_probe.tensor_type, setitem_original, set_item);
     return true;
 }
 
@@ -201,7 +201,7 @@ static void
 unpatch_setitem(probe_api *api)
 {
     (void)api;
-    exchange_slot(msp_probe.tensor_type, setitem, setitem_original);
+    exchange_slot(msp_probe.tensor_type, set_item, setitem_original);
 }
 
 /* ---- preparing --------------------------------------------------------------------------------------------------- */
@@ -245,7 +245,7 @@ prepare_method(probe_api *api)
 }
 
 static int
-prepare(probe_api *api)
+prepare_api(probe_api *api)
 {
     if (PyCFunction_CheckExact(api->target)) {
         api->kind = PROBE_BUILTIN;
@@ -298,7 +298,7 @@ msp_probe_prepare(PyObject *target, probe_name *name, unsigned flags)
     api = msp_probe_new_api(target, name, flags);
     if (api == NULL)
         return NULL;
-    if (prepare(api) != 0) {
+    if (prepare_api(api) != 0) {
         free_api(api);
         return NULL;
     }
@@ -312,7 +312,7 @@ msp_probe_prepare(PyObject *target, probe_name *name, unsigned flags)
 /* ---- in and out -------------------------------------------------------------------------------------------------- */
 
 static bool
-patch(probe_api *api)
+patch_api(probe_api *api)
 {
     PyCFunctionObject *f = (PyCFunctionObject *)api->target;
     PyMethodDescrObject *d = (PyMethodDescrObject *)api->target;
@@ -342,7 +342,7 @@ patch(probe_api *api)
 
 /* Only what is still ours is put back. */
 static void
-unpatch(probe_api *api)
+unpatch_api(probe_api *api)
 {
     PyCFunctionObject *f = (PyCFunctionObject *)api->target;
     PyMethodDescrObject *d = (PyMethodDescrObject *)api->target;
@@ -375,7 +375,7 @@ msp_probe_patch_all(bool calls)
 {
     for (probe_api *a = msp_probe.apis; a != NULL; a = a->next)
         if (!a->patched && (calls || (a->flags & PROBE_APART)))
-            a->patched = patch(a);
+            a->patched = patch_api(a);
 }
 
 void
@@ -383,7 +383,7 @@ msp_probe_unpatch_all(void)
 {
     for (probe_api *a = msp_probe.apis; a != NULL; a = a->next) {
         if (a->patched)
-            unpatch(a);
+            unpatch_api(a);
         a->patched = false;
     }
 }
@@ -440,14 +440,14 @@ msp_probe_trial(PyObject *self, PyObject *all)
     if (!PyArg_ParseTuple(all, "OO", &target, &call))
         return NULL;
     api = msp_probe_find_api(target) == NULL ? msp_probe_new_api(target, NULL, PROBE_TRIAL) : NULL;
-    if (api == NULL || prepare(api) != 0 || !map_put(&apis, target, api)) {
+    if (api == NULL || prepare_api(api) != 0 || !map_put(&apis, target, api)) {
         msp_probe_expect(PyExc_TypeError, "trying to patch");
         return PyLong_FromLong(-1);
     }
-    api->patched = patch(api);
+    api->patched = patch_api(api);
     done = PyObject_CallNoArgs(call);
     if (api->patched)
-        unpatch(api);
+        unpatch_api(api);
     api->flags |= PROBE_TRIAL;
     map_put(&apis, target, NULL);
     if (setitem_api == api)
@@ -460,7 +460,7 @@ msp_probe_trial(PyObject *self, PyObject *all)
 
 /* What the self-test patches: sample(*args, **kwargs) -> (args, kwargs), and the same as methods of Sample. */
 static PyObject *
-echo(PyObject *self, PyObject *args, PyObject *kwargs)
+echo_arguments(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     (void)self;
     return PyTuple_Pack(2, args, kwargs == NULL ? Py_None : kwargs);
@@ -475,7 +475,7 @@ sample_nothing(PyObject *self, PyObject *unused)
 }
 
 static PyMethodDef sample_methods[] = {
-    {"echo", (PyCFunction)(void (*)(void))echo, METH_VARARGS | METH_KEYWORDS, NULL},
+    {"echo", (PyCFunction)(void (*)(void))echo_arguments, METH_VARARGS | METH_KEYWORDS, NULL},
     {"nothing", sample_nothing, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
@@ -488,7 +488,8 @@ static PyTypeObject sample_type = {
     .tp_new = PyType_GenericNew,
 };
 
-static PyMethodDef sample_function = {"sample", (PyCFunction)(void (*)(void))echo, METH_VARARGS | METH_KEYWORDS, NULL};
+static PyMethodDef sample_function = {"sample", (PyCFunction)(void (*)(void))echo_arguments,
+                                      METH_VARARGS | METH_KEYWORDS, NULL};
 
 int
 msp_probe_patch_setup(PyObject *module)

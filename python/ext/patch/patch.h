@@ -45,17 +45,23 @@ enum { PROBE_FIRST_NAME = 0, PROBE_SECOND_NAME = 1, PROBE_UNLISTED = 2 };
 
 /* One recorded function. Never freed: bound methods made while we recorded keep pointing at it. */
 typedef struct probe_api {
-    PyMethodDef def;   /* first: a patched built-in finds its api through its m_ml */
-    PyMethodDef *orig; /* PROBE_BUILTIN, PROBE_METHOD*: what was there */
-    PyObject *target;
+    PyMethodDef def;           /* first: a patched built-in finds its api through its m_ml, which points here */
+    PyMethodDef *orig;         /* PROBE_BUILTIN, PROBE_METHOD*: what the object pointed at before */
+    vectorcallfunc vectorcall; /* what the object's vectorcall field held before, where it has one */
+    PyObject *target;          /* the function */
     probe_kind kind;
-    unsigned flags;
-    probe_name *name;
+    unsigned flags;    /* PROBE_DISTRIBUTED, ... */
+    probe_name *name;  /* what its calls are called and counted by; NULL: the self-test's */
     probe_name *other; /* the second name of an object that torch exports twice, or NULL */
-    PyObject *code, *trampoline, *shadow, *signature; /* PROBE_FUNCTION in 3.11 */
-    vectorcallfunc vectorcall;                        /* what was there, where the object has such a field */
-    int64_t trials;                                   /* PROBE_TRIAL: calls seen */
-    bool patched;
+
+    /* PROBE_FUNCTION in CPython 3.11 (function.c), NULL elsewhere */
+    PyObject *code;       /* the function's own */
+    PyObject *trampoline; /* the code that stands in its place and calls us */
+    PyObject *shadow;     /* a function with its own code, by which the original is called */
+    PyObject *signature;  /* what __signature__ shows meanwhile; None: the function shows its own */
+
+    int64_t trials; /* PROBE_TRIAL: how many calls were seen */
+    bool patched;   /* its calls lead to us just now */
     struct probe_api *next;
 } probe_api;
 

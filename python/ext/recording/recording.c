@@ -15,7 +15,7 @@
 probe_state msp_probe = {.session = 1};
 
 static PyObject *
-raise(msp_status st, const msp_error *err)
+raise_error(msp_status st, const msp_error *err)
 {
     PyObject *text = msp_probe_text(err->message); /* with the name of a file, which need not be UTF-8 */
 
@@ -25,66 +25,12 @@ raise(msp_status st, const msp_error *err)
     return NULL;
 }
 
-/* setup(tensor, parameter, **callbacks): torch's types, and what is asked of Python, see probe_state */
-static PyObject *
-setup(PyObject *self, PyObject *args, PyObject *kwargs)
-{
-    static char *names[] = {"tensor",       "parameter",   "sequence_nr",    "functorch_level", "describe",
-                            "stack_text",   "trampoline",  "caller",         "on_error",        "on_failure",
-                            "hook_module",  "on_overflow", "overflow_flag",  "task_id",         "queue_callback",
-                            "on_kernel",    "modes",       "set_eval_frame", "fetch",           "total",
-                            "global_hooks", "is_programs", "grad_enabled",   "on_compiled",     "group",
-                            "watch",        NULL};
-    PyObject *tensor, *parameter, *sequence = NULL, *level = NULL, *describe = NULL, *stack = NULL;
-    PyObject *trampoline = NULL, *caller = NULL, *on_error = NULL, *on_failure = NULL, *hook_module = NULL;
-    PyObject *on_overflow = NULL, *overflow_flag = NULL, *task_id = NULL, *queue_callback = NULL, *on_kernel = NULL,
-             *modes = NULL, *set_eval_frame = NULL, *fetch = NULL, *total = NULL, *global_hooks = NULL,
-             *is_programs = NULL, *grad_enabled = NULL, *on_compiled = NULL, *group = NULL, *watch = NULL;
-
-    (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!|OOOOOOOOOOOOOOOOOOOOOOOO", names, &PyType_Type, &tensor,
-                                     &PyType_Type, &parameter, &sequence, &level, &describe, &stack, &trampoline,
-                                     &caller, &on_error, &on_failure, &hook_module, &on_overflow, &overflow_flag,
-                                     &task_id, &queue_callback, &on_kernel, &modes, &set_eval_frame, &fetch, &total,
-                                     &global_hooks, &is_programs, &grad_enabled, &on_compiled, &group, &watch))
-        return NULL;
-    msp_probe_set((PyObject **)&msp_probe.tensor_type, tensor);
-    msp_probe_set((PyObject **)&msp_probe.parameter_type, parameter);
-    msp_probe_set(&msp_probe.sequence_nr, sequence);
-    msp_probe_set(&msp_probe.functorch_level, level);
-    msp_probe_set(&msp_probe.describe, describe);
-    msp_probe_set(&msp_probe.stack_text, stack);
-    msp_probe_set(&msp_probe.trampoline, trampoline);
-    msp_probe_set(&msp_probe.caller, caller);
-    msp_probe_set(&msp_probe.on_error, on_error);
-    msp_probe_set(&msp_probe.on_failure, on_failure);
-    msp_probe_set(&msp_probe.hook_module, hook_module);
-    msp_probe_set(&msp_probe.on_overflow, on_overflow);
-    msp_probe_set(&msp_probe.overflow_flag, overflow_flag);
-    msp_probe_set(&msp_probe.task_id, task_id);
-    msp_probe_set(&msp_probe.queue_callback, queue_callback);
-    msp_probe_set(&msp_probe.on_kernel, on_kernel);
-    msp_probe_set(&msp_probe.set_eval_frame, set_eval_frame);
-    msp_probe_set(&msp_probe.fetch, fetch);
-    msp_probe_set(&msp_probe.total, total);
-    msp_probe_set(&msp_probe.is_programs, is_programs);
-    msp_probe_set(&msp_probe.on_compiled, on_compiled);
-    msp_probe_set(&msp_probe.group, group);
-    msp_probe_set(&msp_probe.watch, watch);
-    msp_probe_set(&msp_probe.grad_enabled, grad_enabled);
-    msp_probe_set(&msp_probe.global_hooks,
-                  global_hooks != NULL && PyTuple_Check(global_hooks) ? global_hooks : Py_None);
-    msp_probe_set(&msp_probe.modes,
-                  modes != NULL && PyTuple_Check(modes) && PyTuple_GET_SIZE(modes) == 4 ? modes : Py_None);
-    Py_RETURN_NONE;
-}
-
 /*
  * add(target, name, flags=0) -> bool: True when target is new, False when it has a name already and this becomes its
  * second one (the first second one stays).
  */
 static PyObject *
-add(PyObject *self, PyObject *args)
+py_add(PyObject *self, PyObject *args)
 {
     PyObject *target;
     Py_ssize_t len;
@@ -129,7 +75,7 @@ tell_user(msp_log_level level, const char *text, void *payload)
 }
 
 static PyObject *
-open_collect(PyObject *self, PyObject *args)
+py_open(PyObject *self, PyObject *args)
 {
     msp_collect_options opt = {0};
     PyObject *dir; /* as bytes: a path need not be text */
@@ -153,7 +99,7 @@ open_collect(PyObject *self, PyObject *args)
     Py_END_ALLOW_THREADS;
     Py_DECREF(dir);
     if (st != MSP_OK)
-        return raise(st, &err);
+        return raise_error(st, &err);
     msp_probe_stack_reset(); /* stacks seen before have no number in this collection */
     Py_RETURN_NONE;
 }
@@ -170,7 +116,7 @@ msp_probe_open_unit(const msp_unit_info *info, const char *data_dir)
     }
     st = msp_collect_unit(msp_probe.collect, &msp_probe.unit, info, &err);
     if (st != MSP_OK)
-        return raise(st, &err);
+        return raise_error(st, &err);
     PyMem_Free(msp_probe.data_dir);
     msp_probe.data_dir = NULL;
     if (data_dir != NULL) {
@@ -186,7 +132,7 @@ msp_probe_open_unit(const msp_unit_info *info, const char *data_dir)
 /* unit(dir, task, level, framework, shown_dir, data_dir, debug): the folder that records go to from now on; data_dir
  * may be empty, for none, and shown_dir is how its name stands in dump.json */
 static PyObject *
-unit(PyObject *self, PyObject *args)
+py_unit(PyObject *self, PyObject *args)
 {
     msp_unit_info info = {0};
     PyObject *dir = NULL, *data_dir = NULL, *done;
@@ -206,7 +152,7 @@ unit(PyObject *self, PyObject *args)
 
 /* aside(dir, task, level, framework, file, {name: dict}): a file beside dump.json and of its form, at once complete */
 static PyObject *
-aside(PyObject *self, PyObject *args)
+py_aside(PyObject *self, PyObject *args)
 {
     msp_unit_info info = {.kind = MSP_UNIT_DEBUG};
     PyObject *dir = NULL, *all, *name, *members;
@@ -225,7 +171,7 @@ aside(PyObject *self, PyObject *args)
                                    : msp_collect_unit(msp_probe.collect, &number, &info, &err);
     Py_DECREF(dir);
     if (st != MSP_OK)
-        return raise(st, &err);
+        return raise_error(st, &err);
     msp_probe_enter(&q);
     while (PyDict_Next(all, &pos, &name, &members))
         msp_probe_write_aside(number, name, members);
@@ -236,52 +182,8 @@ aside(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* rules(**settings): see probe_rules */
 static PyObject *
-rules(PyObject *self, PyObject *args, PyObject *kwargs)
-{
-    static char *names[] = {"forward",     "backward",  "inputs",    "outputs", "checksum", "statistics",
-                            "tensors",     "structure", "construct", "expand",  "overflow", "list",
-                            "tensor_list", "scope",     "kernel",    "threads", NULL};
-    int forward = 1, backward = 1, inputs = 1, outputs = 1, checksum = 0, statistics = 1, tensors = 0, structure = 0;
-    int construct = 0, expand = 0, overflow = 0, threads = 0;
-    PyObject *list = Py_None, *tensor_list = Py_None, *scope = Py_None;
-    long long kernel = -1;
-    probe_rules *r = &msp_probe.rules;
-
-    (void)self;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$pppppppppppOOOLi", names, &forward, &backward, &inputs, &outputs,
-                                     &checksum, &statistics, &tensors, &structure, &construct, &expand, &overflow,
-                                     &list, &tensor_list, &scope, &kernel, &threads))
-        return NULL;
-    if ((list != Py_None && !PyTuple_Check(list)) || (tensor_list != Py_None && !PyTuple_Check(tensor_list)) ||
-        (scope != Py_None && (!PyTuple_Check(scope) || PyTuple_GET_SIZE(scope) != 2))) {
-        PyErr_SetString(PyExc_TypeError, "list and tensor_list are tuples of str, scope a pair of str, or None");
-        return NULL;
-    }
-    r->forward = forward;
-    r->backward = backward;
-    r->inputs = inputs;
-    r->outputs = outputs;
-    r->checksum = checksum;
-    r->statistics = statistics;
-    r->tensors = tensors;
-    r->structure = structure;
-    r->construct = construct;
-    r->expand = expand;
-    r->overflow = overflow;
-    r->kernel = kernel;
-    r->threads = threads;
-    msp_probe_set(&r->list, list);
-    msp_probe_set(&r->tensor_list, tensor_list);
-    msp_probe_set(&r->scope_begin, scope == Py_None ? Py_None : PyTuple_GET_ITEM(scope, 0));
-    msp_probe_set(&r->scope_end, scope == Py_None ? Py_None : PyTuple_GET_ITEM(scope, 1));
-    msp_probe.in_scope = false;
-    Py_RETURN_NONE;
-}
-
-static PyObject *
-start(PyObject *self, PyObject *arg)
+py_start(PyObject *self, PyObject *arg)
 {
     int apis = PyObject_IsTrue(arg);
 
@@ -302,7 +204,7 @@ start(PyObject *self, PyObject *arg)
 }
 
 static PyObject *
-stop(PyObject *self, PyObject *unused)
+py_stop(PyObject *self, PyObject *unused)
 {
     (void)self;
     (void)unused;
@@ -315,7 +217,7 @@ stop(PyObject *self, PyObject *unused)
 
 /* step(): gradients of this step are over, counters begin anew */
 static PyObject *
-step(PyObject *self, PyObject *unused)
+py_step(PyObject *self, PyObject *unused)
 {
     msp_error err;
 
@@ -340,7 +242,7 @@ step(PyObject *self, PyObject *unused)
 }
 
 static PyObject *
-flush(PyObject *self, PyObject *unused)
+py_flush(PyObject *self, PyObject *unused)
 {
     PyThreadState *saved = NULL;
     msp_error err;
@@ -355,12 +257,12 @@ flush(PyObject *self, PyObject *unused)
     st = msp_collect_flush(msp_probe.collect, msp_probe_while_waiting, &saved,
                            &err); /* no other thread records before it waits */
     if (st != MSP_OK)
-        return raise(st, &err);
+        return raise_error(st, &err);
     Py_RETURN_NONE;
 }
 
 static PyObject *
-close_collect(PyObject *self, PyObject *unused)
+py_close(PyObject *self, PyObject *unused)
 {
     msp_collect *c = msp_probe.collect;
 
@@ -381,7 +283,7 @@ close_collect(PyObject *self, PyObject *unused)
 }
 
 static PyObject *
-note_error(PyObject *self, PyObject *args)
+py_note_error(PyObject *self, PyObject *args)
 {
     const char *text;
     msp_error err;
@@ -399,7 +301,7 @@ note_error(PyObject *self, PyObject *args)
 
 /* Data-loader workers inherit the patched functions: there nothing is recorded. */
 static PyObject *
-forked(PyObject *self, PyObject *unused)
+py_forked(PyObject *self, PyObject *unused)
 {
     (void)self;
     (void)unused;
@@ -412,7 +314,7 @@ forked(PyObject *self, PyObject *unused)
 }
 
 static PyObject *
-counts(PyObject *self, PyObject *unused)
+py_counts(PyObject *self, PyObject *unused)
 {
     (void)self;
     (void)unused;
@@ -424,7 +326,7 @@ counts(PyObject *self, PyObject *unused)
 
 /* called() -> ["Functional.relu.0.forward", ...]: a name for everything that was called in this step */
 static PyObject *
-called(PyObject *self, PyObject *unused)
+py_called(PyObject *self, PyObject *unused)
 {
     PyObject *list = PyList_New(0), *text;
 
@@ -443,7 +345,7 @@ called(PyObject *self, PyObject *unused)
 
 /* stack() -> the number of the caller's call stack, 0: it has none */
 static PyObject *
-stack(PyObject *self, PyObject *unused)
+py_stack(PyObject *self, PyObject *unused)
 {
     (void)self;
     (void)unused;
@@ -452,7 +354,7 @@ stack(PyObject *self, PyObject *unused)
 
 /* quiet(flag): while true, nothing called on this thread is recorded */
 static PyObject *
-quiet(PyObject *self, PyObject *flag)
+py_quiet(PyObject *self, PyObject *flag)
 {
     (void)self;
     msp_probe_thread.depth += PyObject_IsTrue(flag) ? 1 : -1;
@@ -460,25 +362,25 @@ quiet(PyObject *self, PyObject *flag)
 }
 
 static PyMethodDef functions[] = {
-    {"setup", (PyCFunction)(void (*)(void))setup, METH_VARARGS | METH_KEYWORDS,
+    {"setup", (PyCFunction)(void (*)(void))msp_probe_setup, METH_VARARGS | METH_KEYWORDS,
      "setup(tensor, parameter, **callbacks)"},
-    {"add", add, METH_VARARGS, "add(target, name, flags=0)"},
-    {"open", open_collect, METH_VARARGS, "open(dir, writer, ring_bytes=0)"},
-    {"unit", unit, METH_VARARGS, "unit(dir, task, level, framework, data_dir_text, data_dir, debug)"},
-    {"rules", (PyCFunction)(void (*)(void))rules, METH_VARARGS | METH_KEYWORDS, "rules(**settings)"},
-    {"start", start, METH_O, "start(apis)"},
-    {"stop", stop, METH_NOARGS, "stop()"},
-    {"step", step, METH_NOARGS, "step()"},
-    {"flush", flush, METH_NOARGS, "flush()"},
-    {"close", close_collect, METH_NOARGS, "close()"},
-    {"note_error", note_error, METH_VARARGS, "note_error(text)"},
-    {"forked", forked, METH_NOARGS, "forked()"},
+    {"add", py_add, METH_VARARGS, "add(target, name, flags=0)"},
+    {"open", py_open, METH_VARARGS, "open(dir, writer, ring_bytes=0)"},
+    {"unit", py_unit, METH_VARARGS, "unit(dir, task, level, framework, data_dir_text, data_dir, debug)"},
+    {"rules", (PyCFunction)(void (*)(void))msp_probe_set_rules, METH_VARARGS | METH_KEYWORDS, "rules(**settings)"},
+    {"start", py_start, METH_O, "start(apis)"},
+    {"stop", py_stop, METH_NOARGS, "stop()"},
+    {"step", py_step, METH_NOARGS, "step()"},
+    {"flush", py_flush, METH_NOARGS, "flush()"},
+    {"close", py_close, METH_NOARGS, "close()"},
+    {"note_error", py_note_error, METH_VARARGS, "note_error(text)"},
+    {"forked", py_forked, METH_NOARGS, "forked()"},
     {"snapshot", msp_probe_snapshot, METH_VARARGS, "snapshot(value, path, files=True)"},
-    {"aside", aside, METH_VARARGS, "aside(dir, task, level, framework, file, members)"},
-    {"counts", counts, METH_NOARGS, "counts()"},
-    {"quiet", quiet, METH_O, "quiet(flag)"},
-    {"stack", stack, METH_NOARGS, "stack()"},
-    {"called", called, METH_NOARGS, "called()"},
+    {"aside", py_aside, METH_VARARGS, "aside(dir, task, level, framework, file, members)"},
+    {"counts", py_counts, METH_NOARGS, "counts()"},
+    {"quiet", py_quiet, METH_O, "quiet(flag)"},
+    {"stack", py_stack, METH_NOARGS, "stack()"},
+    {"called", py_called, METH_NOARGS, "called()"},
     {"file", msp_probe_file, METH_VARARGS, "file(tensor, path)"},
     {"wanted", msp_probe_wanted, METH_O, "wanted(path)"},
     {"module_begin", msp_probe_module_begin, METH_VARARGS, "module_begin(module, args, kwargs)"},

@@ -18,75 +18,92 @@
 #define PyCFunction_CheckExact(v)     (Py_TYPE(v) == &PyCFunction_Type)
 #endif
 
-/* What is recorded, from the configuration. */
+/* What is recorded, from the configuration: set by rules() (settings.c). */
 typedef struct probe_rules {
-    bool forward, backward, inputs, outputs; /* data_mode */
-    bool checksum;                           /* summary_mode md5 */
-    bool statistics;
-    bool structure; /* task structure: no values, only stack.json and construct.json */
-    bool tensors;   /* task tensor: elements go to files */
-    bool overflow;  /* task overflow_check: only calls that hold inf or NaN, with their elements; those that made it are
-                       counted */
-    bool construct; /* level mix or L0 */
-    bool expand;    /* level mix: a module's name in the list stands for all that runs inside it */
-    int64_t kernel; /* level L2: the number of the call, -1: none */
-    int threads;    /* that may read a large tensor: as many as the program lets torch use; 0: one per core */
-    PyObject *list; /* tuple of str: parts of names, or NULL */
-    PyObject *tensor_list;             /* the same for files in task statistics, or NULL */
-    PyObject *scope_begin, *scope_end; /* str or NULL */
+    bool forward, backward; /* data_mode: calls, and their gradients */
+    bool inputs, outputs;   /* data_mode: of both, what goes in and what comes out */
+    bool statistics;        /* Max, Min, Mean and Norm are wanted */
+    bool checksum;          /* summary_mode md5: so is the CRC-32 of the elements */
+    bool structure;         /* task structure: no values, only stack.json and construct.json */
+    bool tensors;           /* task tensor: the elements of all tensors go to files */
+    bool overflow;          /* task overflow_check: only calls that hold inf or NaN are written, with their elements */
+    bool construct;         /* levels L0 and mix: construct.json says which module a call belongs to */
+    bool expand;            /* level mix: a module's name in the list stands for all that runs inside it */
+    int64_t kernel;         /* level L2: the number of the call whose kernels are recorded; -1: another level */
+    int64_t threads;        /* that may read a large tensor: as many as the program lets torch use; 0: one per core */
+    PyObject *list;         /* tuple of str, parts of the names that are wanted; NULL: all are */
+    PyObject *tensor_list;  /* tuple of str: task statistics writes files for these all the same; NULL: for none */
+    PyObject *scope_begin;  /* str, the name of the call with which recording begins; NULL: with the first one */
+    PyObject *scope_end;    /* str, the name of the call with which it ends; NULL: with the last one */
 } probe_rules;
 
 struct probe_name; /* patch/patch.h */
 struct probe_api;
 
+/* The one recording. What torch or Python does not have is NULL. */
 typedef struct probe_state {
-    msp_collect *collect;
-    uint32_t unit;
+    /* where records go */
+    msp_collect *collect; /* NULL: no recording is open */
+    uint32_t unit;        /* the folder step<N>/rank<R> that is written, when has_unit */
     bool has_unit;
-    bool on;    /* between start() and stop() */
-    bool calls; /* ... those of functions, too, and not of modules alone */
-    bool live;  /* gradients of this step are still taken: until step() */
-    bool in_scope;
-    int64_t generation; /* the step's number, so that late gradients are told */
-    probe_rules rules;
-    char *data_dir;                  /* dump_tensor_data, NULL: none */
-    int64_t records, values, errors; /* committed; of these, entries of "data"; failures of our own */
-    int64_t made;                    /* of the entries, calls of functions and modules, not their gradients */
-    PyObject *owners;                /* those that have their node in this unit's construct.json: a set, or NULL */
+    char *data_dir;    /* the folder for tensors' files, dump_tensor_data; NULL: none are written */
+    PyObject *owners;  /* set of str: "optimizer", "clip_grad", as far as construct.json has them in this step */
+    uint32_t holes;    /* the last number given to msp_record_hole(): places kept for records that come late */
+    uint64_t tickets;  /* the last number given to statistics that another device computes (tensor/device.c) */
+    PyObject *pending; /* dict: a collective's handle -> the calls that wait for it (call/machine.c) */
 
+    /* what happens now */
+    bool on;            /* between start() and stop() */
+    bool calls;         /* then: functions are recorded, and not modules alone */
+    bool live;          /* gradients of this step are still taken: from start() to step() */
+    bool in_scope;      /* the call with which the range begins was made, and the one that ends it was not */
+    int64_t generation; /* the number of the step: a hook that was set in another one is dead */
+    uint64_t session;   /* counts start() and stop(), so that a region of compiled code is known to be of this one */
+    probe_rules rules;
+
+    /* what was done, for the last line of the log */
+    int64_t records; /* handed to the writer, of any kind */
+    int64_t values;  /* of these, entries of "data" */
+    int64_t made;    /* of these, calls of functions and modules and not their gradients */
+    int64_t errors;  /* failures of our own */
+
+    /* types and functions of torch's */
     PyTypeObject *tensor_type, *parameter_type;
-    PyObject *trampoline;     /* Python: (function, entry) -> (code, signature or None); see patch/function.c */
-    PyObject *describe;       /* Python: anything odd -> a structure of plain values */
-    PyObject *fetch;          /* Python: () -> statistics that were computed on devices; see tensor/device.c */
-    PyObject *total;          /* Python: (list of tensors, list of others) -> the sum of these without those */
-    uint64_t tickets;         /* the last one that was given out for such statistics */
-    PyObject *stack_text;     /* Python: (frame, form) -> texts, and what kind of call it is */
-    PyObject *caller;         /* Python: function -> PROBE_FIRST_NAME, ... */
-    PyObject *on_error;       /* Python: (where, name, exception, traceback) */
-    PyObject *on_failure;     /* Python: (text), recording has ended */
-    PyObject *is_programs;    /* Python: (exception) -> bool, it came out of a signal's handler */
-    PyObject *on_overflow;    /* Python: (name); may raise, and what it raises leaves the call */
-    PyObject *overflow_flag;  /* Python: () -> bool, a device's own flag after a call, or NULL */
-    PyObject *group;          /* Python: (function, (args, kwargs)) -> (group, what puts the call off), or None */
-    PyObject *watch;          /* Python: (context manager, (args, kwargs)) -> one that tells when it ends */
-    PyObject *on_kernel;      /* Python: (function, args, kwargs) -> the call's result */
-    PyObject *before, *after; /* Python, around a call that is not recorded: see call/around.c; NULL: calls are */
-    PyObject *hook_module;    /* Python: (module): set hooks that call module_begin() and module_end() */
-    PyObject *global_hooks;   /* tuple of torch's dicts of hooks on all modules, or NULL */
-    PyObject *sequence_nr, *functorch_level, *task_id, *grad_enabled, *queue_callback; /* torch's own, or NULL */
-    PyObject *set_eval_frame;                                                          /* torch's, or NULL */
-    PyObject *on_compiled; /* Python: (bool), compiled code begins to run, and no more of it does */
-    uint64_t session;      /* the number of this recording, or of the pause after it: start() and stop() count */
-    PyObject *modes;       /* torch's (count, get state, set state, disabled) for TorchFunctionMode, or NULL */
-    PyObject *pending;     /* dict: handle -> the call that waits for it; NULL: none yet */
-    uint32_t holes;        /* the last number given to msp_record_hole() */
-    struct probe_name *names;
-    struct probe_api *apis;
+    PyObject *sequence_nr;     /* () -> the number that the next autograd node of this thread gets */
+    PyObject *task_id;         /* () -> the number of the backward pass that runs on this thread, or -1 */
+    PyObject *grad_enabled;    /* () -> bool */
+    PyObject *functorch_level; /* () -> what transforms (vmap, grad, ...) run on this thread; None: none */
+    PyObject *queue_callback;  /* (callable): have the engine call it at the end of this backward pass */
+    PyObject *set_eval_frame;  /* (callback) -> the one before: by what torch.compile sees this thread's frames */
+    PyObject *modes;           /* of TorchFunctionMode, four: () -> count, () -> state, (state), the state for none */
+    PyObject *global_hooks;    /* tuple of the dicts that hold hooks on all modules */
+
+    /* functions of ours in Python */
+    PyObject *trampoline;  /* (function, entry) -> (code, signature or None): patch/function.c */
+    PyObject *describe;    /* (value, path) -> a structure of plain values, for what C does not know: tensor/value.c */
+    PyObject *fetch;       /* () -> {ticket: statistics}, all that devices were asked for: tensor/device.c */
+    PyObject *total;       /* (gradients, others or None) -> the sum of the ones without the others: grad/sum.c */
+    PyObject *stack_text;  /* (frame, form) -> texts, and what kind of call it is: stack/stack.h */
+    PyObject *caller;      /* (function) -> which of its names it is called by, PROBE_FIRST_NAME, ... */
+    PyObject *on_error;    /* (where, name, exception, traceback): an error of ours is told in the log */
+    PyObject *on_failure;  /* (text): recording has ended, the disk is full or the writer does not move */
+    PyObject *is_programs; /* (exception) -> bool: a signal's handler of the program's has raised it */
+    PyObject *on_overflow; /* (name, stack): inf or NaN was made; what it raises leaves the call */
+    PyObject *overflow_flag; /* () -> bool: a device's own flag says that the last call made inf or NaN */
+    PyObject *group;         /* (function, (args, kwargs)) -> (group, what puts the call off), or None: a collective */
+    PyObject *watch;         /* (context manager, (args, kwargs)) -> one that tells when it ends */
+    PyObject *on_kernel;   /* (function, args, kwargs) -> the result: Python makes the call, with what it does around */
+    PyObject *on_compiled; /* (bool): compiled code begins to run, and none does any more: patch/compiled.c */
+    PyObject *hook_module; /* (module): set hooks on it that call module_begin() and module_end() */
+    PyObject *before, *after; /* around a call that is not recorded (call/around.c); NULL: calls are recorded */
+
+    struct probe_name *names; /* all that calls are counted by (patch/patch.h) */
+    struct probe_api *apis;   /* all functions that are recorded */
 } probe_state;
 
 extern probe_state msp_probe;
 
-/* Hold v, which a script has set, in the place of what is there; None and NULL: nothing. */
+/* Hold v in the place of what is there; None and NULL: nothing. */
 static inline void
 msp_probe_set(PyObject **slot, PyObject *v)
 {
@@ -99,21 +116,22 @@ msp_probe_set(PyObject **slot, PyObject *v)
 /* An input's elements, kept while its call runs (tensor/keep.c). */
 typedef struct kept_tensor kept_tensor;
 
-/* Per thread. */
+/* What is so on this thread. */
 typedef struct probe_thread {
-    int depth;                          /* inside a recorded call: what it calls itself is not recorded */
-    bool overflowed;                    /* a tensor that was read since this was reset held inf or NaN */
-    const struct probe_path *described; /* what Python is asked to describe, or NULL */
+    int depth;                          /* how often our own code is entered: what it calls is not recorded */
+    bool overflowed;                    /* a tensor that was read since this was reset holds inf or NaN */
     bool transforming;                  /* inside vmap, grad, ...: tensors are wrappers without memory */
     bool border;                        /* inside a compiled module that is recorded: what is in it is not */
-    PyObject *stands_for; /* the module that the recorded one stands for, so that its own call is not; lent, or NULL */
-    uint64_t region;      /* the recording in which it entered compiled code; 0: it is in none */
-    PyObject *region_frame; /* the one that will leave it */
+    const struct probe_path *described; /* the place of the value that Python is asked to describe, or NULL */
+    PyObject *stands_for;   /* the module inside the compiled one whose call is recorded, lent: its own call is not */
+    uint64_t region;        /* the session in which the thread entered compiled code; 0: it is in none */
+    PyObject *region_frame; /* the frame that entered, and will leave */
 } probe_thread;
 
 extern __thread probe_thread msp_probe_thread;
 
-/* Its address is a call, which a compiler would rather make again than keep what it said. */
+/* For functions that use it more than once: to find a thread's variable takes a call, which the compiler would repeat.
+ */
 static inline probe_thread *
 msp_probe_here(void)
 {
@@ -123,11 +141,26 @@ msp_probe_here(void)
     return here;
 }
 
-/* A call's inputs as places of the graph (grad/gradient.h). */
-typedef struct probe_edges probe_edges;
-
 /* The unit that records go to from now on, with its tensor files in data_dir (NULL: none): None, or an exception. */
 PyObject *msp_probe_open_unit(const msp_unit_info *info, const char *data_dir);
+
+/* ---- what Python sets by keyword (settings.c) -------------------------------------------------------------------- */
+
+/* One keyword argument, and where its value goes: one of the four places is not NULL. */
+typedef struct probe_setting {
+    const char *name;
+    bool *flag;
+    int64_t *number;
+    PyObject **tuple;  /* None and a tuple may be set, nothing else */
+    PyObject **object; /* ... or anything; a reference is held, NULL for None */
+    int64_t initial;   /* of a flag or number that is not given; tuples and objects are NULL then */
+} probe_setting;
+
+/* Set all of them. -1 with an exception: a keyword that is none of them, or a value of the wrong type. */
+int msp_probe_take_settings(const probe_setting *settings, size_t n, PyObject *kwargs);
+
+PyObject *msp_probe_setup(PyObject *self, PyObject *args, PyObject *kwargs);
+PyObject *msp_probe_set_rules(PyObject *self, PyObject *args, PyObject *kwargs);
 
 /* Add the submodule probe. */
 int msp_probe_add(PyObject *module);

@@ -8,66 +8,27 @@
 #include "recording/address_map.h"
 #include "call/call.h"
 #include "legacy/legacy.h"
-#include "stack/stack.h"
 #include <string.h>
-
-#if PY_VERSION_HEX < 0x03090000
-#include <frameobject.h>
-#endif
 
 static address_map sites;      /* hash of a stack -> probe_site */
 static PyObject *kept;         /* list of code objects */
 static PyObject *texts;        /* dict: a stack's whole text -> its id: two calls on one line have the same */
 static PyObject *texts_before; /* those of stacks that were forgotten last, or NULL */
 
-/* ---- frames, in every version ------------------------------------------------------------------------------------ */
-
-#if PY_VERSION_HEX >= 0x03090000
-#define frame_of_thread() PyThreadState_GetFrame(PyThreadState_Get())
-#define frame_back(f)     PyFrame_GetBack(f)
-#define frame_code(f)     PyFrame_GetCode(f)
-#else
-static PyFrameObject *
-new_reference(PyFrameObject *f)
-{
-    Py_XINCREF(f);
-    return f;
-}
-
-static PyCodeObject *
-frame_code(PyFrameObject *f)
-{
-    Py_INCREF(f->f_code);
-    return f->f_code;
-}
-
-#define frame_of_thread() new_reference(PyThreadState_Get()->frame)
-#define frame_back(f)     new_reference((f)->f_back)
-#endif
-
-#if PY_VERSION_HEX >= 0x030b0000
-#define frame_lasti(f) PyFrame_GetLasti(f)
-#else
-#include <frameobject.h>
-#define frame_lasti(f) ((f)->f_lasti)
-#endif
+/* ---- frames ------------------------------------------------------------------------------------------------------ */
 
 static PyFrameObject *
 frame_behind(int skip)
 {
-    PyFrameObject *f = frame_of_thread();
+    PyFrameObject *f = msp_frame_of_thread();
 
-    while (f != NULL && skip-- > 0) {
-        PyFrameObject *back = frame_back(f);
-
-        Py_DECREF(f);
-        f = back;
-    }
+    while (f != NULL && skip-- > 0)
+        f = msp_frame_leave(f);
     return f;
 }
 
 static uint64_t
-mix(uint64_t h, uint64_t v)
+mix_hash(uint64_t h, uint64_t v)
 {
     h = (h ^ v) * 0x9E3779B97F4A7C15u;
     return h ^ (h >> 29);
@@ -79,15 +40,12 @@ msp_probe_stack_hash(int skip)
     PyFrameObject *f = frame_behind(skip);
     uint64_t h = 1;
 
-    while (f != NULL) {
-        PyFrameObject *back = frame_back(f);
-        PyCodeObject *code = frame_code(f);
+    for (; f != NULL; f = msp_frame_leave(f)) {
+        PyCodeObject *code = msp_frame_code(f);
 
-        h = mix(h, (uintptr_t)code);
-        h = mix(h, (uint64_t)(unsigned)frame_lasti(f));
+        h = mix_hash(h, (uintptr_t)code);
+        h = mix_hash(h, (uint64_t)(unsigned)msp_frame_lasti(f));
         Py_DECREF(code);
-        Py_DECREF(f);
-        f = back;
     }
     return h == 0 ? 1 : h;
 }
@@ -100,15 +58,12 @@ keep_codes(PyFrameObject *top)
     if (kept == NULL)
         kept = PyList_New(0);
     Py_INCREF(f);
-    while (f != NULL) {
-        PyFrameObject *back = frame_back(f);
-        PyCodeObject *code = frame_code(f);
+    for (; f != NULL; f = msp_frame_leave(f)) {
+        PyCodeObject *code = msp_frame_code(f);
 
         if (kept == NULL || PyList_Append(kept, (PyObject *)code) != 0)
             msp_probe_expect(PyExc_MemoryError, "keeping a stack's code");
         Py_DECREF(code);
-        Py_DECREF(f);
-        f = back;
     }
 }
 
@@ -224,7 +179,7 @@ msp_probe_stack_by_id(uint32_t id)
 
 /* One object per owner, for ever: there are two of them. */
 static PyObject *
-intern(PyObject *text)
+intern_text(PyObject *text)
 {
     Py_INCREF(text);
     PyUnicode_InternInPlace(&text);
@@ -234,7 +189,6 @@ intern(PyObject *text)
 /* What is described: a call, a module that has returned, a module that has raised. */
 typedef enum stack_form { FRAMES, MODULE, RAISED } stack_form;
 
-/* probe.stack_text(frame, form) -> ([text, ...], is_recompute, owner, is_internal); the forms: pytorch/stacks.py */
 static probe_site
 describe_stack(PyFrameObject *top, stack_form of)
 {
@@ -249,7 +203,7 @@ describe_stack(PyFrameObject *top, stack_form of)
         site.recompute = PyTuple_GET_ITEM(said, 1) == Py_True;
         site.internal = PyTuple_GET_ITEM(said, 3) == Py_True;
         if (PyUnicode_Check(PyTuple_GET_ITEM(said, 2)))
-            site.owner = intern(PyTuple_GET_ITEM(said, 2));
+            site.owner = intern_text(PyTuple_GET_ITEM(said, 2));
         if (!site.internal)
             site.stack = register_stack(PyTuple_GET_ITEM(said, 0));
     } else if (PyErr_Occurred()) {
@@ -262,7 +216,7 @@ describe_stack(PyFrameObject *top, stack_form of)
 
 /* A stack that was not seen before. Python runs meanwhile, and may come here. */
 static probe_site
-learn(uint64_t hash, int skip, stack_form of)
+learn_stack(uint64_t hash, int skip, stack_form of)
 {
     PyFrameObject *top = frame_behind(skip);
     probe_site site = {0}, *known;
@@ -293,7 +247,7 @@ look_up(int skip, stack_form of)
 
     hash += hash == 0;
     known = map_get(&sites, key_of(hash));
-    return known != NULL ? *known : learn(hash, skip, of);
+    return known != NULL ? *known : learn_stack(hash, skip, of);
 }
 
 probe_site

@@ -24,7 +24,7 @@ static struct {
 } queue;
 
 static double
-now(void)
+now_seconds(void)
 {
     struct timespec t;
 
@@ -61,7 +61,7 @@ result_of(uint64_t ticket)
 }
 
 static void
-forget(uint64_t ticket)
+forget_ticket(uint64_t ticket)
 {
     PyObject *key = PyLong_FromUnsignedLongLong(ticket);
 
@@ -71,7 +71,7 @@ forget(uint64_t ticket)
 }
 
 static msp_settled
-find(msp_stats *out, uint64_t ticket, void *payload)
+find_result(msp_stats *out, uint64_t ticket, void *payload)
 {
     PyObject *said = result_of(ticket);
     bool whole = said != NULL && PyTuple_Check(said) && PyTuple_GET_SIZE(said) == 4;
@@ -88,22 +88,22 @@ find(msp_stats *out, uint64_t ticket, void *payload)
         out->max_int = int_of(PyTuple_GET_ITEM(said, 0));
         out->min_int = int_of(PyTuple_GET_ITEM(said, 1));
     }
-    forget(ticket);
+    forget_ticket(ticket);
     return whole ? MSP_SETTLED_NOW : MSP_SETTLED_NEVER;
 }
 
 /* At the end of a step, or where nothing more can wait: what is not here will never be. */
 static msp_settled
-find_or_lose(msp_stats *out, uint64_t ticket, void *payload)
+find_or_lose_result(msp_stats *out, uint64_t ticket, void *payload)
 {
-    msp_settled how = find(out, ticket, payload);
+    msp_settled how = find_result(out, ticket, payload);
 
     return how == MSP_SETTLED_LATER ? MSP_SETTLED_NEVER : how;
 }
 
 /* device.py: fetch() -> {ticket: (Max, Min, Mean, Norm) or None}: everything that was asked for until now */
 static void
-fetch(void)
+fetch_results(void)
 {
     PyObject *said;
 
@@ -111,7 +111,7 @@ fetch(void)
         return;
     queue.fetching = true;
     queue.fetched = msp_probe.tickets;
-    queue.since = now();
+    queue.since = now_seconds();
     said = msp_probe_ask_again(msp_probe.fetch, NULL, NULL);
     queue.fetching = false;
     if (queue.results == NULL)
@@ -122,7 +122,7 @@ fetch(void)
 }
 
 static void
-settle(msp_settle_find *how)
+settle_records(msp_settle_find *how)
 {
     if (msp_probe.collect != NULL)
         msp_collect_settle(msp_probe.collect, how, NULL);
@@ -136,8 +136,8 @@ msp_probe_device_flush(void)
     if (!queue.used)
         return;
     msp_probe_enter(&q);
-    fetch();
-    settle(find);
+    fetch_results();
+    settle_records(find_result);
     msp_probe_leave(&q);
 }
 
@@ -145,18 +145,18 @@ void
 msp_probe_device_end(void)
 {
     msp_probe_device_flush();
-    settle(find_or_lose);
+    settle_records(find_or_lose_result);
     Py_CLEAR(queue.results);
 }
 
 void
 msp_probe_device_settle(msp_record *r)
 {
-    if (!queue.used || msp_record_settle(r, find, NULL))
+    if (!queue.used || msp_record_settle(r, find_result, NULL))
         return;
     if (r->len > LARGE_RECORD) { /* larger ones do not go through the ring, and cannot be completed later */
         msp_probe_device_flush();
-        (void)msp_record_settle(r, find, NULL);
+        (void)msp_record_settle(r, find_result, NULL);
     }
 }
 
@@ -169,13 +169,13 @@ is_held_up(void)
 void
 msp_probe_device_look(void)
 {
-    bool old = queue.fetched != msp_probe.tickets && now() - queue.since > most_seconds;
+    bool old = queue.fetched != msp_probe.tickets && now_seconds() - queue.since > most_seconds;
 
     if (!queue.used || (!old && !is_held_up()))
         return;
     msp_probe_device_flush();
     if (!queue.fetching && is_held_up()) /* it would fill the ring, and we would wait for ourselves */
-        settle(find_or_lose);
+        settle_records(find_or_lose_result);
 }
 
 void
@@ -200,7 +200,7 @@ msp_probe_device_saw_overflow(uint64_t since)
 
     if (!queue.used || since == msp_probe.tickets)
         return false;
-    fetch();
+    fetch_results();
     for (uint64_t t = since + 1; t <= msp_probe.tickets; t++) {
         PyObject *said = result_of(t);
 
@@ -214,7 +214,7 @@ void
 msp_probe_device_forget(uint64_t since)
 {
     for (uint64_t t = since + 1; queue.used && t <= msp_probe.tickets; t++)
-        forget(t);
+        forget_ticket(t);
 }
 
 /* ---- one tensor -------------------------------------------------------------------------------------------------- */
@@ -234,7 +234,7 @@ msp_probe_device_put(msp_record *r, PyObject *v, PyObject *said, probe_path *pat
         return -1;
     if (note.ticket != 0) {
         if (msp_probe.tickets == queue.fetched)
-            queue.since = now();
+            queue.since = now_seconds();
         msp_probe.tickets = note.ticket;
         queue.used = true;
     }

@@ -117,7 +117,7 @@ msp_probe_keep_object(kept_tensor **list, PyObject *tensor, size_t bytes, const 
 }
 
 static kept_tensor *
-pop(kept_tensor **list)
+pop_kept(kept_tensor **list)
 {
     kept_tensor *k = *list;
 
@@ -130,7 +130,7 @@ void
 msp_probe_keep_save(kept_tensor **list)
 {
     while (*list != NULL) {
-        kept_tensor *k = pop(list);
+        kept_tensor *k = pop_kept(list);
 
         if ((k->view.data != NULL && msp_probe_save_tensor(&k->view, k->file) != 0) ||
             (k->object != NULL && save_object(k->object, k->file) != 0))
@@ -144,7 +144,7 @@ void
 msp_probe_keep_drop(kept_tensor **list)
 {
     while (*list != NULL) {
-        kept_tensor *k = pop(list);
+        kept_tensor *k = pop_kept(list);
 
         if (k->view.data == NULL && k->object == NULL)
             msp_probe_remove_file(k->file);

@@ -38,7 +38,7 @@ static void
 measure_values(const msp_tensor *t, msp_stats *stats, bool large)
 {
     if ((t->dtype != MSP_C64 && t->dtype != MSP_C128) || !measure_moduli(t, stats))
-        msp_stats_compute_mt(stats, t, large ? msp_probe.rules.threads : 1);
+        msp_stats_compute_mt(stats, t, large ? (int)msp_probe.rules.threads : 1);
 }
 
 static bool
@@ -70,7 +70,7 @@ measure_large_unlocked(const msp_tensor *t, msp_stats *stats, uint32_t *crc)
 }
 
 static void
-measure(const msp_tensor *t, msp_stats *stats, uint32_t *crc)
+measure_wanted(const msp_tensor *t, msp_stats *stats, uint32_t *crc)
 {
     measure_large_unlocked(t, msp_probe.rules.statistics ? stats : NULL, msp_probe.rules.checksum ? crc : NULL);
 }
@@ -252,7 +252,7 @@ measure_and_file(const msp_tensor *t, probe_path *path, char *file, size_t size,
         file_name(path, file, size);
         return save_and_measure(t, file, stats);
     }
-    measure(t, stats, crc);
+    measure_wanted(t, stats, crc);
     return wants ? file_now_or_later(t, path, file, size) : 0;
 }
 
@@ -286,7 +286,7 @@ put_small(msp_record *r, const msp_tensor *t, const probe_path *path, const msp_
 
 /* The record of a tensor whose memory is known: the one place where they are made. */
 static int
-put(msp_record *r, const msp_tensor *view, probe_path *path, msp_tensor_note *note, PyObject *extra)
+put_measured(msp_record *r, const msp_tensor *view, probe_path *path, msp_tensor_note *note, PyObject *extra)
 {
     probe_thread *thread = msp_probe_here();
     char file[sizeof(path->text) + 4];
@@ -340,7 +340,7 @@ msp_probe_memory(msp_record *r, const msp_tensor *view, probe_path *path)
 {
     msp_tensor_note note = {0};
 
-    return put(r, view, path, &note, NULL);
+    return put_measured(r, view, path, &note, NULL);
 }
 
 int
@@ -364,7 +364,7 @@ msp_probe_tensor_as(msp_record *r, PyObject *t, probe_path *path, const char *ty
             return -1;
         note.shape_of = &shown;
     }
-    return put(r, &view, path, &note, extra);
+    return put_measured(r, &view, path, &note, extra);
 }
 
 int
@@ -377,5 +377,5 @@ msp_probe_tensor(msp_record *r, PyObject *t, probe_path *path)
         return msp_probe_odd(r, t, path, 0);
     if (msp_probe_requires_grad(t, &note.requires_grad) != 0)
         return -1;
-    return put(r, &view, path, &note, NULL);
+    return put_measured(r, &view, path, &note, NULL);
 }

@@ -23,10 +23,10 @@ enum { PROBE_MODULE_NAME = 1000, PROBE_NAME_SIZE = PROBE_MODULE_NAME + 72 };
 typedef struct probe_path {
     char text[PROBE_NAME_SIZE + 128];
     size_t len;
-    bool files;            /* tensors go to files */
-    bool saving;           /* elements are written to files and nothing else is done */
-    kept_tensor **keep;    /* overflow_check: where copies of what is read go, or NULL */
-    const char *no_values; /* why the values of what is read mean nothing, or NULL */
+    bool files;            /* tensors go to files, where the rules say so */
+    bool saving;           /* overflow_check: elements are written to files now, and nothing else is done */
+    kept_tensor **keep;    /* overflow_check: the list that elements which are read are copied to; NULL: they are not */
+    const char *no_values; /* why the values of what is read mean nothing, as the record says; NULL: they do */
 } probe_path;
 
 /* Begin one with this text; nothing but reading is to be done. */

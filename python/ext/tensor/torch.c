@@ -297,7 +297,7 @@ place_of(msp_py_state *state, PyObject *obj)
 
 /* 1 when obj.method() is true, 0 when it is not or there is no such method, -1 on error. */
 static int
-ask(PyObject *obj, PyObject *method)
+ask_flag(PyObject *obj, PyObject *method)
 {
     PyObject *r = PyObject_CallMethodObjArgs(obj, method, NULL);
     int yes;
@@ -321,17 +321,17 @@ has_lazy_bit(const msp_py_state *state, const msp_tensor *t, PyObject *obj)
     int yes = 0;
 
     if (class == MSP_CLASS_COMPLEX)
-        yes = ask(obj, state->str_is_conj);
+        yes = ask_flag(obj, state->str_is_conj);
     if (yes == 0 &&
         (class == MSP_CLASS_COMPLEX || (class == MSP_CLASS_FLOAT && (t->numel <= 1 || !msp_tensor_is_contiguous(t)))))
-        yes = ask(obj, state->str_is_neg);
+        yes = ask_flag(obj, state->str_is_neg);
     return yes;
 }
 
 /* ---- the reader -------------------------------------------------------------------------------------------------- */
 
 static msp_py_place
-fill(msp_tensor *t, msp_py_state *state, PyObject *obj)
+fill_tensor(msp_tensor *t, msp_py_state *state, PyObject *obj)
 {
     const dl_exchange_api *api;
     dl_tensor d;
@@ -359,7 +359,7 @@ msp_py_torch_look(msp_tensor *t, msp_py_state *state, PyObject *obj)
     t->release_owner = NULL;
     t->requires_grad = false;
     if (place == MSP_PY_HERE)
-        place = fill(t, state, obj);
+        place = fill_tensor(t, state, obj);
     if (place != MSP_PY_HERE)
         return place;
     if (t->data == NULL && t->numel > 0) /* a fake tensor, or one whose memory was given back for a while (FSDP) */
