@@ -19,15 +19,15 @@
 #include "msprobe/error.h"
 
 typedef struct msp_publish {
-    char *path, *twin;      /* one block, with head's text behind them */
+    char *path, *twin;      /* the two names, in one block with head's text behind them */
     int fd, twin_fd;        /* -1: none; without fd the file is still to be made */
-    uint64_t len, twin_len; /* of head and members in each */
-    uint64_t end, twin_end; /* of all that is in each */
-    size_t prepared;        /* bytes of the next text that the twin has behind that */
+    uint64_t len, twin_len; /* how many bytes of head and members each of the two has */
+    uint64_t end, twin_end; /* how many bytes each has in all */
+    size_t prepared;        /* how many bytes of the next text the twin has behind twin_len */
     msp_str head, tail;     /* tail: a literal */
-    bool no_exchange;
-    bool was_shown; /* the twin was the file, and nothing was written to it since */
-    bool any;       /* there is a member */
+    bool no_exchange;       /* the file system cannot exchange names */
+    bool was_shown;         /* the twin was the file, and nothing was written to it since */
+    bool any;               /* there is a member */
 } msp_publish;
 
 #define MSP_PUBLISH_NONE ((msp_publish){.fd = -1, .twin_fd = -1})

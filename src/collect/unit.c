@@ -216,7 +216,7 @@ member_writer(msp_buf *out, int depth)
 
 /* The members as they are appended: the first one of a file has no comma before it. */
 static msp_str
-members(const msp_buf *text, bool any)
+members_of(const msp_buf *text, bool any)
 {
     msp_str s = msp_buf_view(text);
 
@@ -271,8 +271,6 @@ add_value(msp_unit *u, msp_str name, uint32_t hole, bool is_call, record_reader 
     if (!msp_record_to_json(r, &w) || (is_call ? msp_record_read_byte(r) != TOKEN_SITE : r->p != r->end)) {
         (*damaged)++;
         u->data_text.len = before;
-    } else {
-        u->records++;
     }
     st = msp_buf_status(&u->data_text, err);
     return st == MSP_OK && hole != 0 ? fill_hole(u, hole, before, err) : st;
@@ -447,10 +445,10 @@ make_stack_text(msp_unit *u, msp_buf *out, const unit_stack *stacks, size_t nsta
 
 /* The file of a new unit is made with the first text there is: to make one takes longer than to fill it. */
 static void
-prepare(msp_publish *p, const msp_buf *text)
+prepare_file(msp_publish *p, const msp_buf *text)
 {
     if ((text->len > 0 && p->fd < 0 && p->twin_fd < 0) || text->len >= p->prepared + PREPARE_FROM)
-        msp_publish_prepare(p, members(text, p->any));
+        msp_publish_prepare(p, members_of(text, p->any));
 }
 
 void
@@ -460,9 +458,9 @@ msp_unit_prepare(msp_unit *u)
         return;
     /* what stands behind a hole will move when it is filled; what was prepared stands before it */
     if (u->nholes == 0)
-        prepare(&u->data, &u->data_text);
+        prepare_file(&u->data, &u->data_text);
     if (!u->debug)
-        prepare(&u->construct, &u->construct_text);
+        prepare_file(&u->construct, &u->construct_text);
     if (!u->debug && u->nsites > 0 && u->stack.fd < 0 && u->stack.twin_fd < 0)
         msp_publish_prepare(&u->stack, (msp_str){0}); /* its text is sorted at the end */
 }
@@ -493,11 +491,11 @@ msp_unit_publish(msp_unit *u, const unit_stack *stacks, size_t nstacks, msp_erro
     make_stack_text(u, &stack_text, stacks, nstacks);
     st = msp_buf_status(&stack_text, err);
     if (st == MSP_OK)
-        st = msp_publish_append(&u->data, members(&u->data_text, u->data.any), err);
+        st = msp_publish_append(&u->data, members_of(&u->data_text, u->data.any), err);
     if (st == MSP_OK && !u->debug)
-        st = msp_publish_append(&u->stack, members(&stack_text, u->stack.any), err);
+        st = msp_publish_append(&u->stack, members_of(&stack_text, u->stack.any), err);
     if (st == MSP_OK && !u->debug)
-        st = msp_publish_append(&u->construct, members(&u->construct_text, u->construct.any), err);
+        st = msp_publish_append(&u->construct, members_of(&u->construct_text, u->construct.any), err);
     msp_buf_release(&stack_text);
     if (st != MSP_OK) {
         make_files(u);
@@ -511,12 +509,12 @@ msp_unit_publish(msp_unit *u, const unit_stack *stacks, size_t nstacks, msp_erro
 }
 
 static msp_status
-preview(msp_publish *to, msp_buf *text, msp_error *err)
+preview_file(msp_publish *to, msp_buf *text, msp_error *err)
 {
     msp_status st = msp_buf_status(text, err);
 
     if (st == MSP_OK)
-        st = msp_publish_preview(to, members(text, to->any), err);
+        st = msp_publish_preview(to, members_of(text, to->any), err);
     msp_buf_clear(text);
     return st;
 }
@@ -532,18 +530,18 @@ msp_unit_preview(msp_unit *u, msp_unit *more, const unit_stack *stacks, size_t n
         return MSP_OK;
     msp_buf_str(&text, msp_buf_view(&u->data_text));
     msp_buf_str(&text, msp_buf_view(&more->data_text));
-    st = preview(&u->data, &text, err);
+    st = preview_file(&u->data, &text, err);
     if (st == MSP_OK && !u->debug) {
         make_stack_text(u, &text, stacks, nstacks);
         more->stack_keys = u->stack_keys;
         make_stack_text(more, &text, stacks, nstacks);
         u->stack_keys = keys;
-        st = preview(&u->stack, &text, err);
+        st = preview_file(&u->stack, &text, err);
     }
     if (st == MSP_OK && !u->debug) {
         msp_buf_str(&text, msp_buf_view(&u->construct_text));
         msp_buf_str(&text, msp_buf_view(&more->construct_text));
-        st = preview(&u->construct, &text, err);
+        st = preview_file(&u->construct, &text, err);
     }
     msp_buf_release(&text);
     return st;

@@ -10,32 +10,32 @@
 #include "collect/ring.h"
 #include "core/arena.h"
 
+/* A call whose stack is known, for stack.json. */
 typedef struct unit_site {
-    uint32_t stack;
-    uint32_t seq;
+    uint32_t stack; /* its number */
+    uint32_t seq;   /* the call's own, in the order of calls */
     msp_str name;
 } unit_site;
 
 /* A place that is kept in data_text for a record that comes late. */
 typedef struct unit_hole {
-    uint32_t number;
+    uint32_t number; /* what the record names it by */
     size_t at;
 } unit_hole;
 
 typedef struct msp_unit {
-    bool debug;      /* debug.json, or another file of its form, alone */
-    msp_lines lines; /* a unit of lines: this alone */
+    bool debug;      /* it has one file, debug.json or another of its form */
+    msp_lines lines; /* it has one file, of lines: its fd says so, and nothing else is used but data_text */
     char *dir;
     msp_publish data, stack, construct;
-    msp_buf data_text, construct_text; /* members, each with a comma before it */
+    msp_buf data_text, construct_text; /* members that wait for publishing, each with a comma before it */
     unit_hole *holes;                  /* in the order of their places */
     size_t nholes, holes_cap;
     struct timespec hole_since; /* when the oldest of them was made */
-    unit_site *sites;           /* names with a stack since the last publishing */
+    unit_site *sites;           /* the calls with a stack since the last publishing */
     size_t nsites, sites_cap;
-    msp_arena names;     /* of sites */
-    uint64_t stack_keys; /* entries in stack.json so far */
-    int64_t records;
+    msp_arena names;     /* the texts of their names */
+    uint64_t stack_keys; /* how many entries stack.json has */
 } msp_unit;
 
 /*

@@ -44,22 +44,28 @@ enum {
 
 typedef struct writer {
     msp_ring *ring;
-    uint64_t read;    /* position behind the newest frame taken in */
+    uint64_t read;   /* the ring's position behind the newest frame that was taken in */
+    bool held_up;    /* the frame at read waits for its statistics */
+    uint64_t shown;  /* the ring's head at the last preview; 0: the files show none */
+    uint32_t ticket; /* of the newest flush that was taken in and not yet answered; 0: none */
+
     msp_unit **units; /* by their numbers; NULL: closed */
     size_t nunits, units_cap;
-    size_t pending;         /* bytes of text that wait in them */
-    struct timespec opened; /* when the first of those without files was */
-    unit_stack *stacks;     /* stack id - 1 */
+    size_t pending;            /* how many bytes of text wait in them */
+    bool unpublished;          /* something was taken in since the last publishing */
+    struct timespec published; /* when that was, or a preview */
+    struct timespec opened;    /* when the first of the units without files was opened */
+
+    unit_stack *stacks; /* by their ids, which count from 1 */
     size_t nstacks, stacks_cap;
     msp_arena side;   /* bodies of the stacks, as far as they are not forgotten */
-    size_t side_size; /* of these */
+    size_t side_size; /* how many bytes these have */
     uint64_t side_at; /* how much of the side file is read */
-    uint32_t ticket;  /* newest flush seen, not yet answered */
-    int pause, quiet; /* until the next look; looks that found nothing */
-    int64_t records, damaged;
-    bool unpublished, held_up; /* held_up: the frame at read waits for its statistics */
-    uint64_t shown;            /* position of the ring's head at the last preview */
-    struct timespec published; /* or shown */
+
+    int pause;       /* milliseconds until the next look into the ring */
+    int quiet;       /* how many looks have found nothing, one after the other */
+    int64_t records; /* how many were taken in */
+    int64_t damaged; /* how many were left out */
 } writer;
 
 static int64_t
@@ -235,7 +241,7 @@ read_side(writer *w, msp_error *err)
 }
 
 static msp_status
-publish(writer *w, msp_error *err)
+publish_units(writer *w, msp_error *err)
 {
     ring_shared *s = w->ring->shared;
     msp_status st = MSP_OK;
@@ -300,7 +306,7 @@ take_in_spilled(writer *w, const frame_header *h, msp_error *err)
         st = take_in(w, frame, err);
     msp_free(frame);
     if (st == MSP_OK)
-        st = publish(w, err);
+        st = publish_units(w, err);
     if (st == MSP_OK)
         unlink(path); /* not before its text is safe */
     return st;
@@ -337,7 +343,7 @@ take_in(writer *w, const frame_header *h, msp_error *err)
     w->records += is_value(h);
     if (h->kind == FRAME_CLOSE) {
         if (!msp_unit_is_published(u)) /* mostly it is, and the next unit, which waits for its files, is left alone */
-            st = publish(w, err);
+            st = publish_units(w, err);
         if (st == MSP_OK)
             close_unit(w, h->unit);
         return st;
@@ -378,7 +384,7 @@ next_frame(writer *w, bool all, bool *bad)
 
 /* Take in what is there, publishing on the way when it is much. */
 static msp_status
-drain(writer *w, bool all, msp_error *err)
+read_ring(writer *w, bool all, msp_error *err)
 {
     const uint64_t half = w->ring->capacity / 2;
     const frame_header *h;
@@ -390,7 +396,7 @@ drain(writer *w, bool all, msp_error *err)
         w->unpublished = true;
         if (st == MSP_OK &&
             (w->ticket != 0 || w->pending > PENDING_MAX || w->read - atomic_load(&w->ring->shared->tail) > half))
-            st = publish(w, err);
+            st = publish_units(w, err);
     }
     if (st == MSP_OK && bad)
         return msp_error_set(err, MSP_E_FORMAT, "%s: damaged at position %llu", w->ring->path,
@@ -400,7 +406,7 @@ drain(writer *w, bool all, msp_error *err)
 
 /* A frame that is held up, for a preview: those that only do something are for later. */
 static msp_status
-peek(writer *w, msp_unit *more, size_t first, const frame_header *h, msp_error *err)
+peek_frame(writer *w, msp_unit *more, size_t first, const frame_header *h, msp_error *err)
 {
     frame_header *spilled = NULL;
     msp_status st = MSP_OK;
@@ -422,7 +428,7 @@ peek(writer *w, msp_unit *more, size_t first, const frame_header *h, msp_error *
 
 /* Show everything that is held up, as it is now. */
 static msp_status
-preview(writer *w, msp_error *err)
+preview_units(writer *w, msp_error *err)
 {
     const size_t first = atomic_load(&w->ring->shared->over), n = w->nunits > first ? w->nunits - first : 0;
     uint64_t at = w->read;
@@ -437,7 +443,7 @@ preview(writer *w, msp_error *err)
         more[i] = msp_unit_without_files(w->units[first + i] != NULL && w->units[first + i]->debug);
     w->shown = atomic_load(&w->ring->shared->head);
     while (st == MSP_OK && (h = msp_ring_next(w->ring, &at, &bad)) != NULL)
-        st = peek(w, more, first, h, err);
+        st = peek_frame(w, more, first, h, err);
     for (size_t i = 0; i < n; i++) {
         u = w->units[first + i];
         if (st == MSP_OK && u != NULL)
@@ -459,21 +465,21 @@ is_due(const writer *w)
 
 /* Bring the files up to date, as far as that is due. */
 static msp_status
-show(writer *w, bool last, msp_error *err)
+show_files(writer *w, bool last, msp_error *err)
 {
     bool hole = !last && has_open_hole(w), due = last || is_due(w);
     msp_status st = MSP_OK;
 
     if (w->unpublished && due && !hole)
-        st = publish(w, err);
+        st = publish_units(w, err);
     if (st == MSP_OK && (w->held_up || hole) && due && w->shown != atomic_load(&w->ring->shared->head))
-        st = preview(w, err);
+        st = preview_units(w, err);
     return st;
 }
 
 /* Sleep until the next look; before: what the last one had read of ring and side file. */
 static void
-doze(writer *w, uint64_t before, uint32_t seen)
+sleep_until_look(writer *w, uint64_t before, uint32_t seen)
 {
     ring_shared *s = w->ring->shared;
 
@@ -487,7 +493,7 @@ doze(writer *w, uint64_t before, uint32_t seen)
 }
 
 static msp_status
-serve(writer *w, msp_error *err)
+serve_ring(writer *w, msp_error *err)
 {
     ring_shared *s = w->ring->shared;
     int64_t since_check = 0;
@@ -507,15 +513,15 @@ serve(writer *w, msp_error *err)
         }
         st = read_side(w, err);
         if (st == MSP_OK)
-            st = drain(w, last, err); /* after last was read: nothing can come behind it */
+            st = read_ring(w, last, err); /* after last was read: nothing can come behind it */
         if (st == MSP_OK)
-            st = show(w, last, err);
+            st = show_files(w, last, err);
         if (st != MSP_OK || last)
             break;
         for (size_t i = s->over; i < w->nunits; i++)
             if (w->units[i] != NULL)
                 msp_unit_prepare(w->units[i]);
-        doze(w, before, seen);
+        sleep_until_look(w, before, seen);
         since_check += w->pause;
     }
     return st;
@@ -529,7 +535,7 @@ msp_writer_serve(msp_ring *r, int64_t *records, msp_error *err)
     msp_status st;
 
     clock_gettime(CLOCK_MONOTONIC, &w.published);
-    st = serve(&w, &local);
+    st = serve_ring(&w, &local);
     if (st != MSP_OK) {
         snprintf(r->shared->error, sizeof(r->shared->error), "%s", local.message);
         atomic_store(&r->shared->failed, 1);
