@@ -163,12 +163,12 @@ def words_of(thing):
 def insides(thing):
     """What a call of it goes by: the fields of its object, without those that only describe it and are made when somebody asks, and without weak
     references to it, which come and go with whoever holds them."""
-    words = words_of(thing)
     said = {id(reference) for reference in weakref.getweakrefs(thing)}
     if isinstance(thing, types.FunctionType):
         said |= {id(getattr(thing, name, None)) for name in ("__dict__", "__annotations__")}
-        if sys.version_info >= (3, 11):
-            words[-1] = 0  # the number by which the interpreter's caches know the function, new at each specialising; half of the word is never set
+    words = words_of(thing)
+    if isinstance(thing, types.FunctionType) and sys.version_info >= (3, 11):
+        words[-1] = 0  # the number by which the interpreter's caches know the function, new at each specialising; half of the word is never set
     return tuple(0 if w in said or w < 1 << 32 else w for w in words)
 
 
