@@ -1,5 +1,6 @@
 """msprobe audit of odd jobs without a fault: a clean job is clean in every mode, whatever its calls look like."""
 import contextlib
+import inspect
 import json
 import subprocess
 
@@ -30,9 +31,9 @@ def objects(rank, world):
     dist.gather_object(mine, got if rank == 2 else None, dst=2)
     one = [None]
     dist.scatter_object_list(one, [{"to": i} for i in range(world)] if rank == 0 else None, src=0)
-    if rank == 0:
+    if hasattr(dist, "send_object_list") and rank == 0:
         dist.send_object_list([mine], dst=1)
-    elif rank == 1:
+    elif hasattr(dist, "send_object_list") and rank == 1:
         dist.recv_object_list([None], src=0)
     dist.barrier()
     dist.monitored_barrier()
@@ -379,9 +380,20 @@ MODELS = {
 }
 
 
+def shards_as_in(job):
+    """Whether this torch has the FSDP of that job."""
+    try:
+        from torch.distributed import fsdp
+    except ValueError:  # torch 1.13's cannot be imported by Python 3.11
+        return False
+    if job == "fsdp1":
+        return "use_orig_params" in inspect.signature(fsdp.FullyShardedDataParallel).parameters
+    return hasattr(fsdp, "fully_shard")
+
+
 def findings(folder, shards):
     """Of shards alone nothing can be checked: their collectives are torch's own, which no record shows."""
-    done = subprocess.run([COMMAND, "audit", str(folder), "--json"], text=True, capture_output=True, timeout=120)
+    done = subprocess.run([COMMAND, "audit", str(folder), "--json"], text=True, capture_output=True, timeout=600)
     if shards and "nothing could be checked" in done.stderr:
         return []
     assert done.returncode in (0, 3), done.stderr
@@ -392,5 +404,7 @@ def findings(folder, shards):
                          ids=["tensor", "statistics", "md5"])
 @pytest.mark.parametrize("job", MODELS)
 def test_odd_models_are_clean(tmp_path, job, task, part, level):
+    if job.startswith("fsdp") and not shards_as_in(job):
+        pytest.skip("this torch does not shard so")
     ranks(tmp_path, lambda d, rank: MODELS[job](d, rank, 4), 4, task=task, part=part, level=level)
     assert findings(tmp_path / "dump", shards=job.startswith("fsdp")) == []
