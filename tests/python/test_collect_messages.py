@@ -144,6 +144,28 @@ def test_a_second_run_finds_the_first_moved_aside(tmp_path):
     assert list(data(tmp_path / "dump.older-2")) == ["Torch.tanh.0.forward"]
 
 
+@pytest.mark.parametrize("place", ["step0", "step0/rank"])
+@pytest.mark.parametrize("empty", [True, False])
+def test_a_link_in_a_folders_place_is_not_followed(tmp_path, place, empty):
+    """What it leads to is outside of dump_path, and none of ours."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    if not empty:
+        (outside / "precious").write_text("theirs")
+    link = tmp_path / "dump" / place
+    link.parent.mkdir(parents=True)
+    link.symlink_to(outside)
+
+    def body(d):
+        d.start()
+        torch.sin(R(2))
+
+    collect(tmp_path, body, task="tensor")
+    assert list(data(tmp_path / "dump")) == ["Torch.sin.0.forward"]
+    assert sorted(os.listdir(outside)) == ([] if empty else ["precious"])
+    assert (tmp_path / "dump.older-1" / place).is_symlink() and not link.is_symlink()
+
+
 def test_ranks_of_a_second_run_move_their_own(tmp_path):
     def body(d, rank):
         d.start()

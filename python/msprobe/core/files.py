@@ -37,6 +37,11 @@ def is_folder(path):
     return status is not None and stat.S_ISDIR(status.st_mode)
 
 
+def is_link(path):
+    status = status_of(path)
+    return status is not None and stat.S_ISLNK(status.st_mode)
+
+
 def names_in(folder):
     """Sorted; empty for a folder that cannot be read."""
     try:

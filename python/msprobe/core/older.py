@@ -3,7 +3,7 @@
 import os
 import re
 
-from msprobe.core.files import is_folder, make_folder, names_in, size_of, status_of
+from msprobe.core.files import is_folder, is_link, make_folder, names_in, size_of, status_of
 from msprobe.core.log import log
 from msprobe.core.signals import give_back
 
@@ -28,8 +28,14 @@ def _left(dump_path, own, rank, world):
     names = names_in(dump_path)
     rings = [(name, int(_RING.match(name).group(1))) for name in names if _RING.match(name)]
     alone = not any(is_folder("/proc/%d" % pid) for _, pid in rings)
-    units = [os.path.join(step, name) for step in names if _STEP.match(step) for name in names_in(os.path.join(dump_path, step))
-             if _is_ours(name, own, rank, world, alone) and names_in(os.path.join(dump_path, step, name))]
+    units = []
+    for step in filter(_STEP.match, names):
+        folder = os.path.join(dump_path, step)
+        if is_link(folder):  # whatever it leads to is outside of dump_path
+            units.append(step)
+            continue
+        units += [os.path.join(step, name) for name in names_in(folder) if _is_ours(name, own, rank, world, alone)
+                  and (is_link(os.path.join(folder, name)) or names_in(os.path.join(folder, name)))]
     return units, [name for name, pid in rings if not is_folder("/proc/%d" % pid)] if units else []
 
 
