@@ -136,6 +136,7 @@ def steps_of(d, model):
 IN_BACKWARD = {"fuzz_stage": "backward", "list": ["linear", "layer_norm", "gelu", "dropout", "pow", "mean"]}
 
 
+@pytest.mark.skipif(not hasattr(torch, "compile"), reason="this torch has no torch.compile")
 @pytest.mark.parametrize("more", ({}, IN_BACKWARD), ids=["forward", "backward"])
 @pytest.mark.parametrize("backend", ("eager", "aot_eager"))
 def test_a_compiled_module_in_the_model_is_the_same(tmp_path, backend, more):
