@@ -23,16 +23,24 @@ def seed_all(seed=1234, mode=False, rm_dropout=False):
         if not isinstance(value, bool):
             raise wrong("%s is %r; it must be True or False" % (name, value))
     os.environ["PYTHONHASHSEED"] = str(seed)
-    os.environ["HCCL_DETERMINISTIC"] = str(mode)
+    os.environ["HCCL_DETERMINISTIC"] = str(mode).lower()  # MindSpore corrects any other spelling, with a warning
     random.seed(seed)
     numpy.random.seed(seed)
     mindspore.set_seed(seed)
-    if hasattr(mindspore, "set_deterministic"):
-        mindspore.set_deterministic(mode)
-    else:
-        mindspore.set_context(deterministic="ON" if mode else "OFF")
+    _set_deterministic(mode)
     if rm_dropout:
         remove_dropout()
+
+
+def _set_deterministic(mode):
+    """By set_context(), deprecated as it is: set_deterministic() may be called once in a process, and that is the program's to do."""
+    try:
+        mindspore.set_context(deterministic="ON" if mode else "OFF")
+    except (TypeError, ValueError):  # a release that no longer knows the key
+        try:
+            mindspore.set_deterministic(mode)
+        except RuntimeError as e:
+            log.warning("deterministic algorithms stay as they are: %s", e)
 
 
 def _same(x, *_, **__):
