@@ -371,19 +371,19 @@ class TwoLayers(nn.Module):
         return self.down(torch.relu(self.up(x)))
 
 
-def data_and_tensor_parallel(d, rank, replicas, fault=None):
-    """Each of the replicas has its part of the batch and two shards of the layers. replicas: None on one rank."""
+def data_and_tensor_parallel(d, rank, replicas, fault=None, shards=2):
+    """Each of the replicas has its part of the batch and its shards of the layers. replicas: None on one rank."""
     model, x = fill(TwoLayers()), R(8, 8, seed=3)
     if replicas is not None:
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
-        mesh = init_device_mesh("cpu", (replicas, 2), mesh_dim_names=("data", "shards"))
+        mesh = init_device_mesh("cpu", (replicas, shards), mesh_dim_names=("data", "shards"))
         parallelize_module(model, mesh["shards"], {"up": ColwiseParallel(), "down": RowwiseParallel()})
         size, me = 8 // replicas, mesh["data"].get_local_rank()
         x = x[me * size:(me + 1) * size]
     if fault == rank:
-        x = x * 1.5
+        x = x * 1.05
     d.start(model)
     model(x).pow(2).mean().backward()
     d.stop()
@@ -410,6 +410,23 @@ def test_replicas_of_shards_are_the_run_of_one_rank(tmp_path, replicas, fault, t
         assert bool(off) == (fault is not None)
     elif part is None:
         assert (abs(float(whole["0.forward.output"]["L2norm diff"])) > 1e-4) == (fault is not None)
+
+
+@pytest.mark.parametrize("task,fault", [("tensor", None), ("statistics", None), ("tensor", 1)])
+def test_four_shards_are_the_run_of_two(tmp_path, task, fault):
+    """Between the layers each rank has a part that is no DTensor any more: no side has the whole of it."""
+    pytest.importorskip("torch.distributed.tensor.parallel")
+    for side, shards in (("npu", 4), ("bench", 2)):
+        (tmp_path / side).mkdir()
+        ranks(tmp_path / side, lambda d, rank, n=shards: data_and_tensor_parallel(d, rank, 1, fault if n == 4 else None, n), shards, task=task, level="L1")
+    pair, = compare(tmp_path, "--layout", "auto", "--format", "csv")["pairs"]
+    assert pair["counts"]["unmatched"] == 0
+    with open(next((tmp_path / "out").rglob("compare_result*.csv")), newline="") as f:
+        rows = {r["NPU Name"]: r for r in csv.DictReader(f)}
+    for name in ("Torch.relu.0.forward.output.0", "Functional.linear.1.backward.output.0", "Functional.linear.0.forward.output.0"):
+        assert rows[name]["NPU Tensor Shape"] == rows[name]["Bench Tensor Shape"] == "[8, 16]"
+        if task == "tensor" and "forward" in name:
+            assert (float(rows[name]["MaxAbsErr"]) > 1e-5) == (fault is not None)
 
 
 def test_shards_on_the_wrong_ranks_are_named(tmp_path):

@@ -12,6 +12,7 @@
  * comparison. */
 static const double AGREES = 0.1;
 static const double EQUAL = 1e-3;
+static const double ADDS_UP = 0.01; /* sums that are nowhere whole: little enough that unlike ones seldom agree */
 
 typedef struct dump_rows {
     int64_t rank;
@@ -89,9 +90,15 @@ name_rows(dump_rows *d)
 /* ---- one name ---------------------------------------------------------------------------------------------------- */
 
 static bool
+is_within(double a, double b, double share)
+{
+    return a == b || fabs(a - b) <= share * fmax(fabs(a), fabs(b));
+}
+
+static bool
 is_near(double a, double b)
 {
-    return a == b || fabs(a - b) <= AGREES * fmax(fabs(a), fabs(b));
+    return is_within(a, b, AGREES);
 }
 
 /* One statistic of all parts and of the whole; false: one is no number. */
@@ -128,7 +135,7 @@ are_equal(const msp_row *const *parts, size_t n, int stat)
     if (!msp_val_number(&parts[0]->stats[stat], &first))
         return false;
     for (size_t i = 1; i < n; i++)
-        if (!msp_val_number(&parts[i]->stats[stat], &v) || fabs(v - first) > EQUAL * fmax(fabs(v), fabs(first)))
+        if (!msp_val_number(&parts[i]->stats[stat], &v) || !is_within(v, first, EQUAL))
             return false;
     return true;
 }
@@ -774,28 +781,172 @@ propose_parts(msp_buf *out, int side, const msp_dump_place *parts, size_t n, con
     return st;
 }
 
-/* Both sides are in parts: of none the whole is there, and what can be said is what DTensors say. */
-static msp_status
-propose_records(msp_buf *out, const msp_dump_place *const places[2], const size_t n[2], msp_error *err)
-{
-    proposer p = {.all = msp_alloc_zero(2, sizeof(*p.all)), .n = 1, .whole = 1};
-    msp_status st = p.all == NULL ? no_memory(err) : MSP_OK;
+/* ---- both sides in parts ----------------------------------------------------------------------------------------- */
 
-    msp_buf_text(out, "# Both sides are in parts.\n");
-    for (int side = 0; side < 2 && st == MSP_OK; side++) {
-        st = open_rows(&p.all[side], &places[side][0], err);
-        if (st == MSP_OK && !note_dtensors(&p, &p.all[side].rows))
-            st = no_memory(err);
-        if (st == MSP_OK && p.all[side].rows.ndtensors == 0)
-            st = msp_error_set(err, MSP_E_INVALID,
-                               "--layout auto needs one rank on one side and several on the other; here are %zu on the "
-                               "NPU side and %zu on the bench side, and not on both sides DTensors, which say what "
-                               "they are. Write a yaml with groups",
-                               n[0], n[1]);
+/* The rows of one name on all ranks: those of the NPU side, then those of the bench. */
+typedef struct both_rows {
+    const msp_row **rows;
+    size_t n[2];
+} both_rows;
+
+/* What all ranks of a side have of a tensor, which must have one shape there. */
+typedef struct side_parts {
+    int64_t shape[MSP_MAX_NDIM];
+    int ndim;
+    double norm, mean; /* of all parts: root of the sum of squares, and the sum */
+    bool equal;
+} side_parts;
+
+static bool
+read_side(side_parts *out, const proposer *p, const both_rows *b, int side)
+{
+    const size_t from = side == 0 ? 0 : b->n[0];
+    const msp_row *const *rows = &b->rows[from];
+    const size_t n = b->n[side];
+    double square = 0, v;
+
+    *out = (side_parts){0};
+    for (size_t i = 0; i < n; i++) {
+        int64_t shape[MSP_MAX_NDIM] = {0};
+        int ndim;
+
+        if (!msp_whole_shape(msp_row_shape(&p->all[from + i].rows, rows[i]), shape, &ndim) ||
+            (i > 0 && (ndim != out->ndim || memcmp(shape, out->shape, sizeof(shape)) != 0)))
+            return false;
+        memcpy(out->shape, shape, sizeof(shape));
+        out->ndim = ndim;
+        if (!msp_val_number(&rows[i]->stats[MSP_STAT_NORM], &v))
+            return false;
+        square += v * v;
+        if (!msp_val_number(&rows[i]->stats[MSP_STAT_MEAN], &v))
+            return false;
+        out->mean += v;
     }
-    write_dtensors(out, &p);
-    msp_buf_text(out, "parts: []\n");
-    st = st == MSP_OK ? msp_buf_status(out, err) : st;
+    out->norm = sqrt(square);
+    out->equal =
+        are_equal(rows, n, MSP_STAT_NORM) && are_equal(rows, n, MSP_STAT_MAX) && are_equal(rows, n, MSP_STAT_MIN);
+    return isfinite(out->norm) && isfinite(out->mean);
+}
+
+/* Do two numbers agree as they are, or each by its share? */
+static void
+judge_shares(proposal *out, double npu, double bench, const size_t n[2], double share)
+{
+    out->agrees = is_within(npu, bench, share);
+    out->is_mean = !out->agrees && is_within(npu / (double)n[0], bench / (double)n[1], share);
+    out->agrees = out->agrees || out->is_mean;
+}
+
+/* False: nothing can be said. What differs between the ranks of one side and is nothing that is known is left out. */
+static bool
+judge_sides(proposal *out, const proposer *p, const both_rows *b)
+{
+    side_parts npu, bench;
+    int axis = -1;
+
+    if (!read_side(&npu, p, b, 0) || !read_side(&bench, p, b, 1) || npu.ndim != bench.ndim)
+        return false;
+    for (int d = 0; d < npu.ndim; d++) {
+        if (npu.shape[d] == bench.shape[d])
+            continue;
+        if (axis >= 0 || npu.shape[d] * (int64_t)b->n[0] != bench.shape[d] * (int64_t)b->n[1])
+            return false;
+        axis = d;
+    }
+    *out = (proposal){.name = msp_row_name(b->rows[0]), .how = LAYOUT_REPLICATE};
+    if (axis >= 0) {
+        out->how = LAYOUT_CONCAT;
+        out->axis = axis;
+        judge_shares(out, npu.norm, bench.norm, b->n, AGREES);
+    } else if (npu.equal && bench.equal) {
+        out->agrees = true;
+    } else {
+        out->how = LAYOUT_SUM;
+        judge_shares(out, npu.mean, bench.mean, b->n, ADDS_UP);
+        out->how = out->agrees ? LAYOUT_SUM : LAYOUT_SKIP;
+        out->agrees = true;
+    }
+    return true;
+}
+
+static bool
+look_at_both(proposer *p, const both_rows *b)
+{
+    const msp_rows *first = &p->all[0].rows;
+    msp_buf scratch = {0};
+    bool ok = true;
+
+    for (size_t i = 0; i < p->n && ok; i++)
+        ok = name_rows(&p->all[i]) && note_dtensors(p, &p->all[i].rows);
+    for (size_t i = 0; i < first->count && ok; i++) {
+        size_t found = 0;
+        proposal item;
+
+        for (; found < p->n; found++) {
+            const msp_map_entry *e = msp_map_get(&p->all[found].names, msp_row_name(&first->rows[i]));
+
+            b->rows[found] = e != NULL ? &p->all[found].rows.rows[e->value] : NULL;
+            if (e == NULL || b->rows[found]->dtensor != 0)
+                break;
+        }
+        if (found < p->n || first->texts[first->rows[i].dtype].dtype == MSP_DTYPE_NONE || !judge_sides(&item, p, b))
+            continue;
+        ok = msp_vec_grow((void **)&p->items, &p->cap, p->count + 1, sizeof(*p->items));
+        if (ok) {
+            p->items[p->count++] = item;
+            ok = count_pattern(p, &p->items[p->count - 1], &scratch);
+        }
+    }
+    msp_buf_release(&scratch);
+    return ok;
+}
+
+/* Rules for both sides: a mean has its own number of parts on each, and what is left out is so on both. */
+static size_t
+write_both(msp_buf *out, proposer *p, const size_t n[2])
+{
+    size_t written = 0;
+
+    for (int side = 0; side < 2; side++) {
+        p->n = n[side];
+        for (size_t i = 0; i < p->npatterns; i++)
+            p->patterns[i].is_written = side == 1 && p->patterns[i].how == LAYOUT_SKIP && !p->patterns[i].is_mixed;
+        for (size_t i = 0; i < p->count && side == 1; i++)
+            p->items[i].agrees = p->items[i].agrees && p->items[i].how != LAYOUT_SKIP;
+        written += write_rules(out, p, side);
+    }
+    return written;
+}
+
+/* Of no tensor the whole is there. DTensors say what they are, of others both sides must make the same of their parts.
+ */
+static msp_status
+propose_both(msp_buf *out, const msp_dump_place *const places[2], const size_t n[2], msp_error *err)
+{
+    const size_t all = n[0] + n[1];
+    proposer p = {.all = msp_alloc_zero(all, sizeof(*p.all)), .n = all, .whole = all - 1, .nstages = 1};
+    both_rows b = {.rows = msp_alloc_zero(all, sizeof(*b.rows)), .n = {n[0], n[1]}};
+    msp_status st = p.all == NULL || b.rows == NULL ? no_memory(err) : MSP_OK;
+
+    for (size_t i = 0; i < all && st == MSP_OK; i++)
+        st = open_rows(&p.all[i], i < n[0] ? &places[0][i] : &places[1][i - n[0]], err);
+    if (st == MSP_OK && (p.all[0].rows.ndtensors == 0 || p.all[n[0]].rows.ndtensors == 0))
+        st = msp_error_set(err, MSP_E_INVALID,
+                           "--layout auto needs one rank on one side and several on the other; here are %zu on the NPU "
+                           "side and %zu on the bench side, and not on both sides DTensors, which say what they are. "
+                           "Write a yaml with groups",
+                           n[0], n[1]);
+    if (st == MSP_OK && !look_at_both(&p, &b))
+        st = no_memory(err);
+    if (st == MSP_OK) {
+        msp_buf_printf(out, "# Proposed from the shapes and statistics of %zu ranks against %zu.\n", n[0], n[1]);
+        write_dtensors(out, &p);
+        msp_buf_text(out, "parts:\n");
+        if (write_both(out, &p, n) == 0)
+            msp_buf_text(out, "  []\n");
+        st = msp_buf_status(out, err);
+    }
+    msp_free(b.rows);
     release(&p);
     return st;
 }
@@ -804,7 +955,7 @@ msp_status
 msp_layout_propose(msp_buf *out, const msp_dump_place *const places[2], const size_t n[2], msp_error *err)
 {
     if (n[0] > 1 && n[1] > 1)
-        return propose_records(out, places, n, err);
+        return propose_both(out, places, n, err);
     return n[0] > 1 ? propose_parts(out, 0, places[0], n[0], places[1], err)
                     : propose_parts(out, 1, places[1], n[1], places[0], err);
 }

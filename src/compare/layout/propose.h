@@ -8,7 +8,9 @@
  * alone are one pattern where all of them are put together in the same way; else each has a rule of its own.
  *
  * Ranks among which the calls of the whole are divided are the stages of a pipeline (stages.h). DTensors need no rule:
- * what their records say stands in the yaml as comments, and is all where both sides are in parts.
+ * what their records say stands in the yaml as comments. Where both sides are in parts, and have DTensors, other
+ * tensors are what both sides make the same of: replicas, concatenations along the axis in which their sizes differ,
+ * summands; what differs between the ranks of a side and is none of these is left out.
  */
 #ifndef MSP_COMPARE_PROPOSE_H
 #define MSP_COMPARE_PROPOSE_H
