@@ -15,6 +15,8 @@ NAN, INF = float("nan"), float("inf")
 
 MAKES = gloo_makes(
     bool_max=lambda: dist.all_reduce(torch.ones(2, dtype=torch.bool), op=dist.ReduceOp.MAX),
+    bool_gather=lambda: dist.all_gather([torch.ones(2, dtype=torch.bool)], torch.ones(2, dtype=torch.bool)),
+    bool_broadcast=lambda: dist.broadcast(torch.ones(2, dtype=torch.bool), 0),
 )
 
 
@@ -83,8 +85,10 @@ def types(rank, world):
     for dtype in (torch.complex64, torch.complex128):
         dist.all_reduce(torch.complex(R(5, seed=rank), R(5, seed=rank + 9)).to(dtype))
     flags = torch.arange(7) % (rank + 2) == 0
-    dist.all_gather([torch.zeros(7, dtype=torch.bool) for _ in range(world)], flags)
-    dist.broadcast(flags.clone(), 1)
+    if MAKES["bool_gather"]:
+        dist.all_gather([torch.zeros(7, dtype=torch.bool) for _ in range(world)], flags)
+    if MAKES["bool_broadcast"]:
+        dist.broadcast(flags.clone(), 1)
     if MAKES["bool_max"]:
         for op in ("MAX", "MIN", "SUM", "PRODUCT"):
             dist.all_reduce(flags.clone(), op=getattr(dist.ReduceOp, op))
