@@ -52,6 +52,7 @@ typedef struct msp_local {
     double value_rms;    /* root mean square of the reference */
     double error_rms;    /* root mean square of the unscaled error */
     double scale_rms;    /* root mean square of the natural scale */
+    double inverse_rms;  /* likewise of one over it: an error of size a in all elements is a * inverse_rms in it */
     msp_error_shape shape;
     int64_t first, last, wrong, period;
     double value;

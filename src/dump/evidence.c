@@ -121,6 +121,7 @@ write_side(msp_json_writer *j, const char *key, const msp_local *l)
     write_number(j, "value_rms", l->value_rms);
     write_number(j, "error_rms", l->error_rms);
     write_number(j, "scale_rms", l->scale_rms);
+    write_number(j, "inverse_rms", l->inverse_rms);
     write_int(j, "shape", l->shape);
     write_int(j, "first", l->first);
     write_int(j, "last", l->last);

@@ -59,6 +59,7 @@ read_side(msp_local *l, const msp_json *v)
                      .value_rms = number_of(v, "value_rms"),
                      .error_rms = number_of(v, "error_rms"),
                      .scale_rms = number_of(v, "scale_rms"),
+                     .inverse_rms = number_of(v, "inverse_rms"),
                      .shape = (msp_error_shape)shape,
                      .first = integer_of(v, "first", -1),
                      .last = integer_of(v, "last", -1),

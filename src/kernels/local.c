@@ -184,7 +184,7 @@ find_scale(msp_local *l, work *w, const msp_tensor *const near[2])
 /* ---- measures --------------------------------------------------------------------------------------------------- */
 
 typedef struct sums {
-    double scaled, squares, cross, want, bias, bias2, offset, offset2;
+    double scaled, inverse, squares, cross, want, bias, bias2, offset, offset2;
     int64_t used;
 } sums;
 
@@ -216,6 +216,7 @@ measure_one(msp_local *l, work *w, sums *s, int64_t i)
     l->tight = larger(l->tight, e == 0 ? 0 : w->scale[i] > 0 ? fabs(e) / w->scale[i] : INFINITY);
     w->error[i] = scaled;
     s->scaled += scaled * scaled;
+    s->inverse += scale > 0 ? 1 / (scale * scale) : 0;
     s->squares += e * e;
     s->cross += e * w->want[i];
     s->want += w->want[i] * w->want[i];
@@ -249,6 +250,7 @@ measure_all(msp_local *l, work *w, sums *s)
         measure_one(l, w, s, i);
     if (s->used > 0) {
         l->rms = sqrt(s->scaled / (double)s->used);
+        l->inverse_rms = sqrt(s->inverse / (double)s->used);
         l->error_rms = sqrt(s->squares / (double)s->used);
         l->value_rms = sqrt(s->want / (double)s->used);
         l->slope = s->want > 0 ? s->cross / s->want : 0;

@@ -38,12 +38,8 @@ static double
 sum_in_line(const msp_evidence *e)
 {
     enum { FEW = 64 };
-    static const char *const meet[] = {"index_add", "scatter_add", "index_put"}, *const met[] = {"index_select",
-                                                                                                 "gather",
-                                                                                                 "embedding",
-                                                                                                 "getitem",
-                                                                                                 "embedding_bag",
-                                                                                                 "take"};
+    static const char *const meet[] = {"index_add", "scatter_add", "index_put"};
+    static const char *const met[] = {"index_select", "gather", "embedding", "getitem", "embedding_bag", "take"};
     msp_str op = msp_verdict_operation(msp_evidence_name(e));
     bool in_place = e->nature.backward ? MSP_STR_IS_ONE_OF(op, met) : MSP_STR_IS_ONE_OF(op, meet);
     double terms = e->dtype == MSP_F32 ? e->terms : in_place ? fmin(e->terms, FEW) : 0;
@@ -51,25 +47,65 @@ sum_in_line(const msp_evidence *e)
     return e->nature.cls == MSP_CALL_VECTOR && terms > 1 ? 0.4 * sqrt(terms / 2) : 0;
 }
 
-/* 1 - 2 / (exp(2x) + 1), and tables of a fixed step: a small result has an error of a roundoff or two of one. */
+/* 1 - 2 / (exp(2x) + 1), and tables of a fixed step: every result has an error of a roundoff or two of one, which is
+ * much in the scale of a small one. */
 static double
 roundoffs_of_one(const msp_evidence *e)
 {
     static const char *const bounded[] = {"tanh", "sin", "cos", "erf"};
-    double scale = e->local[1]->scale_rms;
+    double inverse = e->local[1]->inverse_rms;
     bool is_bounded = !e->nature.backward && MSP_STR_IS_ONE_OF(msp_verdict_operation(msp_evidence_name(e)), bounded);
 
-    return is_bounded && e->dtype == MSP_F32 && scale > 0 && scale < 1 ? fmin(2 / scale, 1000) : 0;
+    return is_bounded && e->dtype == MSP_F32 && inverse > 0 ? fmin(2 * inverse, 1000) : 0;
+}
+
+/*
+ * A variance as E[x^2] - E[x]^2, in one pass over the data, is what many devices and libraries compute. Where the mean
+ * is k deviations, it has an error of k^2 roundoffs, and the result one of half of that. Its natural scale is about k
+ * times the value. All of that is allowed while the result keeps half of float32's bits (k below 90); beyond that it
+ * is a fault whoever computes so, for little is left of the result.
+ */
+static double
+one_pass_variance(const msp_evidence *e)
+{
+    static const char *const norms[] = {"layer_norm", "batch_norm", "group_norm", "instance_norm"};
+    const double half = 0x1p-12 / msp_local_roundoff(MSP_F32);
+    const msp_local *b = e->local[1];
+    bool is_norm = !e->nature.backward && MSP_STR_IS_ONE_OF(msp_verdict_operation(msp_evidence_name(e)), norms);
+    double k = is_norm && b->value_rms > 0 ? b->scale_rms / b->value_rms : 0;
+
+    return e->dtype == MSP_F32 && k > 0 && b->inverse_rms > 0 ? fmin(k * k / 2, half) * b->value_rms * b->inverse_rms
+                                                              : 0;
+}
+
+/* A convolution in tiles (Winograd: 4 by 4 results from 6 by 6 numbers) takes differences of sums: four bits. A device
+ * chooses by the size of the kernel and its stride, and so for some of its convolutions. */
+static double
+tiled_convolution(const msp_evidence *e)
+{
+    enum { FOUR_BITS = 16 };
+
+    return e->dtype == MSP_F32 && e->nature.family == MSP_FAMILY_CONVOLUTION ? FOUR_BITS : 0;
 }
 
 /* Root mean square that is allowed, in unit roundoffs. */
 static double
 allowed_of(const msp_evidence *e, const msp_ordinary *o)
 {
-    double bench = e->local[1]->rms / msp_local_roundoff(e->dtype), line = sum_in_line(e), one = roundoffs_of_one(e);
-    double allowed =
-        sqrt(bench * bench + e->noise * e->noise + o->floor * o->floor + e->kept * e->kept + line * line + one * one);
+    double bench = e->local[1]->rms / msp_local_roundoff(e->dtype);
+    const double parts[] = {bench,
+                            e->noise,
+                            o->floor,
+                            e->kept,
+                            sum_in_line(e),
+                            roundoffs_of_one(e),
+                            one_pass_variance(e),
+                            tiled_convolution(e)};
+    double squares = 0, allowed;
 
+    for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
+        squares += parts[i] * parts[i];
+    allowed = sqrt(squares);
     return e->nature.family == MSP_FAMILY_RECURRENT ? RECURRENT * allowed : allowed;
 }
 
@@ -99,6 +135,19 @@ is_biased(const msp_evidence *e)
 }
 
 /*
+ * Autocast rounds what a product takes, and the reference has it so: rounded operands leave nothing of one sign. Each
+ * one that is cut off is 0.7 roundoffs too small on average, and so is the result.
+ */
+static bool
+takes_cut_operands(const msp_evidence *e)
+{
+    double u = msp_local_roundoff(e->dtype), slope = e->local[0]->slope / u;
+
+    return e->casts && !e->nature.backward && e->nature.family != MSP_FAMILY_NONE && e->one_type && slope < -0.6 &&
+           fabs(e->local[1]->slope) < 0.15 * u && -slope * sqrt((double)e->local[0]->count) / 0.3 > 30;
+}
+
+/*
  * 16-bit results of sums in float32 are nearly all correctly rounded, and where they are not, then everywhere: a device
  * that stores partial sums in the type does so in all products. Where the bench is off in many elements itself, a few
  * more are no sign.
@@ -118,6 +167,8 @@ judge_rounding(msp_evidence *e)
     if (e->peer_slope >= 0 && !e->nature.backward && !e->casts && slope > 0.2 && slope > 2.5 * fabs(b->slope) / u &&
         slope > 2.5 * e->peer_slope && slope * sqrt(n) / 0.3 > 30)
         raise_alarm(e, LIKELY, MSP_SIGN_FACTOR);
+    if (takes_cut_operands(e))
+        raise_alarm(e, LIKELY, MSP_SIGN_OPERANDS);
     if (a->max > 4 * u && b->max < 1.5 * u && (double)a->differ < 0.01 * n && (double)b->differ < 0.01 * n)
         raise_alarm(e, LIKELY, MSP_SIGN_ELEMENT);
 }

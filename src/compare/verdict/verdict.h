@@ -61,6 +61,7 @@ typedef enum msp_sign {
     MSP_SIGN_CUT,      /* cut off instead of rounded */
     MSP_SIGN_ROUNDING, /* an operation that IEEE 754 defines is not rounded as it says */
     MSP_SIGN_FACTOR,   /* a small factor on everything */
+    MSP_SIGN_OPERANDS, /* likewise too small: what it took was cut off instead of rounded */
     MSP_SIGN_UNLIKE,   /* rounds unlike all other calls of its kind */
     MSP_SIGN_CHOICE,   /* no replay: what it chose differs by more than what it chose from */
     MSP_SIGN_SAVED,    /* its own gradients show it: what it kept for them is off */

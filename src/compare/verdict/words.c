@@ -54,6 +54,12 @@ write_replayed(msp_buf *b, const msp_verdict_suspect *s, const msp_evidence *e)
     case MSP_SIGN_FACTOR:
         msp_buf_printf(b, " is %.7g times what its inputs give, which no other call of its kind is", 1 + a->slope);
         break;
+    case MSP_SIGN_OPERANDS:
+        msp_buf_printf(b,
+                       " is %.7g times what its operands give, and the bench's is not: they are cut off to 16 bits and "
+                       "not rounded",
+                       1 + a->slope);
+        break;
     case MSP_SIGN_UNLIKE:
         msp_buf_printf(b,
                        " is not correctly rounded in %.0f %% of its elements, the other %s in %.1f %% at the most: it "
