@@ -20,30 +20,52 @@ NO_TORCH = 3     # exit status
 
 
 def comparable(result):
-    return result.recorded is not None and result.recorded.shape == result.computed.shape and not result.recorded.is_complex()
+    return (result.recorded is not None and result.recorded.shape == result.computed.shape
+            and result.recorded.is_complex() == result.computed.is_complex())
 
 
-def side(result, near):
+def parts(t):
+    """A complex number is measured as the two that it consists of."""
+    import torch
+    return (torch.view_as_real(t.resolve_conj()) if t.is_complex() else t).contiguous()
+
+
+def in_type(t, low):
+    """t in a coarser type, where all of its numbers are of that one already."""
+    rounded = t if low is None or t.is_complex() else t.to(low)
+    return rounded if rounded.dtype != t.dtype and rounded.to(t.dtype).equal(t) else t
+
+
+def came_in(record):
+    """The 16-bit type of the gradients that come in. Under autocast those of products are computed in it, and handed to weights of float32."""
+    import torch
+    types = {"torch.float16": torch.float16, "torch.bfloat16": torch.bfloat16}
+    found = {leaf["dtype"] for leaf in (record or {}).get("input") or [] if isinstance(leaf, dict) and "dtype" in leaf}
+    return types.get(found.pop()) if len(found) == 1 else None
+
+
+def side(result, near, low):
     """What evidence_result() takes for one side; None: there is nothing to measure."""
     if result is None or not comparable(result):
         return None
-    others = [n.computed.contiguous() for n in near if n is not None] if result.computed.is_floating_point() else []
-    return (result.recorded, result.computed.contiguous(), *others)
+    exact = not (result.computed.is_floating_point() or result.computed.is_complex())
+    others = [] if exact else [parts(n.computed) for n in near if n is not None]
+    return (parts(in_type(result.recorded, low)), parts(result.computed), *others)
 
 
 def by_place(results):
     return {r.at: r for r in results}
 
 
-def write(evidence, name, reason, npu, bench):
-    """Each side is the results of the reference and of the runs from changed inputs."""
+def write(evidence, name, reason, npu, bench, lows):
+    """Each side is the results of the reference and of the runs from changed inputs; lows: came_in() of either."""
     _core.evidence_call(evidence, name, reason)
     if reason is not None:
         return
     (mine, *mine_near), (other, *other_near) = ([by_place(r) for r in run] for run in (npu, bench))
     for at, result in mine.items():
-        a = side(result, [n.get(at) for n in mine_near])
-        b = side(other.get(at), [n.get(at) for n in other_near])
+        a = side(result, [n.get(at) for n in mine_near], lows[0])
+        b = side(other.get(at), [n.get(at) for n in other_near], lows[1])
         if a is not None or b is not None:
             _core.evidence_result(evidence, at, a, b)
 
@@ -100,7 +122,8 @@ def measure(evidence, npu, bench, large):
         name = npu.name + (".backward" if backward else ".forward")
         reason = a.reason(backward) or b.reason(backward)
         results = [[r.gradients if backward else r.outputs for r in m.runs] for m in (a, b)]
-        write(evidence, name, reason, *results)
+        lows = [came_in(call.backward) if backward and call is not None else None for call in (npu, bench)]
+        write(evidence, name, reason, *results, lows)
 
 
 def refuse(evidence, call, reason):

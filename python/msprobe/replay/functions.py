@@ -17,6 +17,12 @@ MASKED = {"dropout", "dropout1d", "dropout2d", "dropout3d", "dropout_", "feature
 UNWRITTEN = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "set_", "resize_", "resize_as_"}
 CASTS = {"float": torch.float32, "half": torch.float16, "bfloat16": torch.bfloat16, "double": torch.float64}
 
+# products, which autocast computes in 16 bits: it rounds what they take before
+PRODUCTS = {
+    "linear", "matmul", "__matmul__", "__rmatmul__", "mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "addr", "mv", "einsum", "chain_matmul", "multi_dot",
+    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "scaled_dot_product_attention",
+}
+
 
 CATEGORIES = {"Functional": "functional", "Torch": "torch", "Tensor": "tensor", "VF": "_VF", "Aten": "aten", "NPU": "torch_npu", "MindSpeed": "mindspeed"}
 ALIASES = {"linalg.det", "linalg.matmul", "linalg.matrix_exp", "linalg.matrix_power", "linalg.slogdet"}  # of torch.det, ...; so is all of torch.special

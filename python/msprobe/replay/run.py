@@ -1,4 +1,5 @@
 """Run one recorded call again, forward and backward."""
+import contextlib
 import math
 
 import torch
@@ -225,6 +226,13 @@ def backward(roots, gradients, wanted):
     return torch.autograd.grad(total, wanted, allow_unused=True)
 
 
+def memory_of(t):
+    """Where its elements stand; None: in no one place (sparse, quantised)."""
+    if t.layout != torch.strided or t.is_quantized:
+        return None
+    return (t.untyped_storage() if hasattr(t, "untyped_storage") else t.storage()).data_ptr()
+
+
 def written(t):
     """A gradient that is 0 everywhere may be a tensor without memory."""
     return t.clone() if t is not None and t._is_zerotensor() else t
@@ -236,9 +244,17 @@ class _Run:
         self.map = PRECISIONS[precision]
         self.backward = backward and self.call.backward is not None
         self.inputs = []  # in the order of the record: (recorded, tensor as it goes in, leaf)
+        self.given, self.kept = set(), 0  # the memory of what goes in; tensors that the function has kept for its gradient
         self.api = self.call.api.split(".")[-1]
+        self.low = self.autocast_type() if precision == "double" else None
         self.inplace = (self.api.endswith("_") and not self.api.endswith("__")) or self.api.startswith("__i") or self.api == "__setitem__"
         self.inplace = self.inplace or self.asks_for_inplace()
+
+    def autocast_type(self):
+        """The 16-bit type of a product's result: to that autocast has rounded what it was given as float32."""
+        types = {leaf["dtype"] for _, leaf in leaves(self.call.forward.get("output", []), "output") if leaf is not None}
+        low = {"torch.float16": torch.float16, "torch.bfloat16": torch.bfloat16}
+        return low.get(types.pop()) if self.api in functions.PRODUCTS and len(types) == 1 else None
 
     def asks_for_inplace(self):
         """F.relu(x, inplace=True), F.leaky_relu(x, 0.1, True)"""
@@ -258,10 +274,20 @@ class _Run:
 
     def lift(self, t, key):
         """A tensor in the precision of this run, and changed a little where that is wanted."""
+        if self.low is not None and t.dtype == torch.float32:
+            t = t.to(self.low)
         t = t.to(device=self.p.device, dtype=self.map.get(t.dtype, t.dtype), copy=True)
         if self.nudge and (t.is_floating_point() or t.is_complex()):
-            t.mul_(self.p.factor(key, self.round, self.nudge, t.shape).to(device=t.device, dtype=t.dtype))
+            numbers = torch.view_as_real(t) if t.is_complex() else t
+            numbers.mul_(self.p.factor(key, self.round, self.nudge, numbers.shape).to(device=t.device, dtype=numbers.dtype))
         return t
+
+    def keep(self, t):
+        """What a function keeps for its gradient is a rounded number, too: its own result, a mean. What it was given is changed already."""
+        if not t.is_floating_point() or memory_of(t) in self.given:
+            return t
+        self.kept += 1
+        return t * self.p.factor("kept %d" % self.kept, self.round, self.nudge, t.shape).to(device=t.device, dtype=t.dtype)
 
     def input(self, recorded):
         key = "input %d" % len(self.inputs)
@@ -295,7 +321,11 @@ class _Run:
 
     def go(self):
         args, kwargs = self.arguments()
-        with torch.enable_grad() if self.backward else torch.no_grad():
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.enable_grad() if self.backward else torch.no_grad())
+            if self.backward and self.nudge:
+                self.given = {None} | {memory_of(t) for _, t in tensors_of([args, kwargs], "") if isinstance(t, torch.Tensor)}
+                stack.enter_context(torch.autograd.graph.saved_tensors_hooks(self.keep, lambda t: t))
             value = self.forward(args, kwargs)
         found = list(tensors_of(list(value) if isinstance(value, (list, tuple)) else [value], "output"))
         results = [(at, v if isinstance(v, torch.Tensor) else None) for at, v in found]
