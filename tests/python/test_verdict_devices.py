@@ -44,7 +44,19 @@ class Device(TorchDispatchMode):
         name, kwargs = func.name(), kwargs or {}
         if device == "tf32" and name in ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"):
             args = tuple(coarse(a) if isinstance(a, torch.Tensor) and a.dim() > 1 and a.dtype == torch.float32 else a for a in args)
+        if device == "conjugate" and name == "aten::mul.Tensor" and args[0].is_complex():
+            args = (args[0], A._conj_physical.default(args[1]))
+        if device == "cut" and name == "aten::_to_copy" and kwargs.get("dtype") == torch.bfloat16 and args[0].dtype == torch.float32:
+            i = A.view.dtype(A.clone.default(args[0], memory_format=torch.contiguous_format), torch.int32)
+            args = (A.view.dtype(A.bitwise_and.Scalar(i, -(1 << 16)), torch.float32),)
         good = func(*args, **kwargs)
+        if device == "fused" and name == "aten::_softmax_backward_data":
+            p = A.mul.Tensor(args[0], args[1])
+            good = A.sub.Tensor(p, A.mul.Tensor(args[1], A.sum.dim_IntList(p, [args[2]], True)))
+        if device == "one pass" and name == "aten::native_layer_norm":
+            m, q = A.mean.dim(args[0], [1], True), A.mean.dim(A.mul.Tensor(args[0], args[0]), [1], True)
+            r = A.rsqrt.default(A.add.Tensor(A.sub.Tensor(q, A.mul.Tensor(m, m)), args[4]))
+            good = (A.mul.Tensor(A.sub.Tensor(args[0], m), r), m, r)
         if device == "exact" and name in ("aten::native_layer_norm_backward", "aten::convolution_backward"):
             return like(raised(func, args, kwargs), good)
         if device == "rough" and name in ("aten::exp", "aten::sub.Tensor"):
@@ -92,6 +104,28 @@ def poles():
     c = torch.log((y - 0.04978).abs() + 1e-6)
     (b.sum() + c.mean() + torch.sin(torch.exp(y * 3) * 100).sum()).backward()
 
+def sure():
+    """Of a softmax nearly all is one element, whose gradient is what is left of two equal numbers."""
+    a = torch.randn(40, 16)
+    a[:, 3] += 12
+    a.requires_grad_()
+    (F.softmax(a, -1) * torch.randn(40, 16)).sum().backward()
+
+def turn():
+    a = torch.view_as_complex(torch.randn(12, 8, 2).requires_grad_() * 2)
+    z = a * torch.polar(torch.ones(8), torch.arange(8.0))
+    torch.view_as_real(z).pow(2).sum().backward()
+
+def far(deviations):
+    """Data whose mean is so many deviations."""
+    F.layer_norm((torch.randn(12, 64) + deviations).requires_grad_(), (64,)).pow(3).sum().backward()
+
+def near():
+    far(12)
+
+def lost():
+    far(1000)
+
 def tiny():
     a = (torch.randn(64) * 1e-39).requires_grad_()
     (a + torch.ones(64) * 1e-39).sum().backward()
@@ -115,10 +149,11 @@ d.stop(); d.step()
 
 
 TENSOR, STATISTICS = {"task": "tensor"}, {"task": "statistics"}
-HEALTHY = [("mixed", "exact"), ("attend", "tf32"), ("part", "tf32"), ("poles", "rough"), ("batched", "tf32")]
+HEALTHY = [("mixed", "exact"), ("attend", "tf32"), ("part", "tf32"), ("poles", "rough"), ("batched", "tf32"), ("sure", "fused"), ("near", "one pass")]
 L0, MIX = {"level": "L0"}, {"level": "mix"}
 LISTED, GRADIENTS = {"tensor": {"list": ["tanh"]}}, {"tensor": {"data_mode": ["backward"]}}
-RUNS = ([(m, d, t) for m, d in HEALTHY for t in (TENSOR, STATISTICS)] + [("tiny", "flush", TENSOR), ("attend", "mask", TENSOR), ("attend", "scaled", MIX)]
+RUNS = ([(m, d, t) for m, d in HEALTHY for t in (TENSOR, STATISTICS)] + [("tiny", "flush", TENSOR), ("attend", "mask", TENSOR), ("attend", "scaled", MIX), ("turn", "conjugate", TENSOR), ("mixed", "cut", TENSOR),
+           ("lost", "one pass", TENSOR), ("lost", "one pass", STATISTICS)]
         + [("attend", "tf32", c) for c in (L0, MIX, LISTED, GRADIENTS)])
 
 
@@ -161,6 +196,23 @@ def test_a_healthy_device_is_no_alarm(judge, model, device, way):
 def test_a_device_that_flushes_subnormal_numbers_still_rounds_as_it_must(judge):
     v = judge("tiny", "flush", TENSOR)
     assert v["kind"] == "within rounding" and v["suspects"] == [], v["sentence"]
+
+
+@pytest.mark.parametrize("way", ["replay", "tensors"])
+def test_a_complex_product_that_is_wrong_is_named(judge, way):
+    v = judge("turn", "conjugate", *WAYS[way])
+    assert [s["api"] for s in v["suspects"]][:1] == ["Tensor.__mul__.1.forward"], v["sentence"]
+
+
+def test_operands_that_autocast_cuts_off_instead_of_rounding_them_are_seen(judge):
+    v = judge("mixed", "cut", TENSOR)
+    assert [s["api"] for s in v["suspects"]][:1] == ["Functional.linear.0.forward"], v["sentence"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_variance_in_one_pass_is_a_fault_where_little_is_left_of_the_result(judge, way):
+    v = judge("lost", "one pass", *WAYS[way])
+    assert [s["api"] for s in v["suspects"]][:1] == ["Functional.layer_norm.0.forward"], v["sentence"]
 
 
 def test_a_mask_of_infinities_hides_no_difference(judge):

@@ -220,6 +220,8 @@ keep_difference(msp_pair *p, const msp_judged *j, size_t row)
     if (!msp_val_number(&j->n->stats[MSP_STAT_NORM], &a) || !msp_val_number(&j->b->stats[MSP_STAT_NORM], &b)) {
         if (msp_local_roundoff(p->sides[0].rows.texts[j->n->dtype].dtype) == 0) /* truth values: equal or not */
             p->diffs[row] = d->v != 0;
+        else if (d->v == 0 || j->norm > 0) /* complex numbers have no recorded norm */
+            p->diffs[row] = d->v == 0 ? 0 : d->v / j->norm;
         return;
     }
     norm = isfinite(a) && isfinite(b) ? fmax(fabs(a), fabs(b)) : j->norm; /* a mask of -inf hides no difference */

@@ -17,8 +17,15 @@ typedef struct value {
     bool chosen;    /* made by a choice that fell the other way */
 } value;
 
+/* Shapes of truth values that numbers have made which differ, and whose elements nobody knows: do they differ, too? */
+typedef struct doubtful {
+    uint32_t shapes[16];
+    size_t count;
+} doubtful;
+
 typedef struct flow {
     const msp_evidence_source *src;
+    doubtful unknown;
     msp_map calls; /* name -> number */
     msp_map known; /* statistics -> number of the value */
     msp_arena keys;
@@ -36,10 +43,12 @@ typedef struct taken {
     double least;     /* smallest magnitude in what the call, or its forward call, took last; 0: it has any sign */
     double spread;    /* of the forward call's first tensor: norm of what is left without its mean */
     double forward_n; /* its elements; 0: there is none */
+    double gave;      /* the largest magnitude that the forward call gave */
     double big;
     double norm, n; /* of its first tensor: of a backward call the gradient that comes in */
     double turned;  /* relative noise that the function makes of the absolute one of what it takes */
     bool broken, chosen;
+    const char *flipped;    /* it takes a choice that differs, or may: why its results tell nothing; NULL: no */
     uint32_t first, latest; /* who made its first tensor, and who made the one made last */
 } taken;
 
@@ -228,6 +237,50 @@ least_magnitude(const msp_tensor_pair *t)
     return isfinite(least) ? least : 0;
 }
 
+static bool
+is_discrete(const flow *f, size_t row)
+{
+    const msp_row *r = &f->src->npu->rows[row];
+    msp_dtype d = f->src->npu->texts[r->dtype].dtype;
+
+    return !r->plain && d != MSP_DTYPE_NONE && msp_local_roundoff(d) == 0;
+}
+
+/* What a choice has made of numbers that differ, where that cannot be seen. */
+static void
+note_doubtful(flow *f, const msp_row_api *api)
+{
+    if (msp_decision_of(msp_verdict_operation(api->name)) == MSP_DECIDES_NOTHING)
+        return;
+    for (size_t i = api->first; i < api->first + api->count; i++)
+        if (f->src->npu->rows[i].state == STATE_OUTPUT && is_discrete(f, i) &&
+            isnan(msp_evidence_difference(f->src, i)))
+            f->unknown.shapes[f->unknown.count++ % 16] = f->src->npu->rows[i].shape;
+}
+
+static bool
+is_doubtful(const doubtful *d, uint32_t shape)
+{
+    for (size_t i = 0; i < d->count && i < 16; i++)
+        if (d->shapes[i] == shape)
+            return true;
+    return false;
+}
+
+/* Positions or truth values that differ between the runs, or may: why what takes them tells nothing; NULL: no. */
+static const char *
+flip_in(const flow *f, size_t row)
+{
+    double diff;
+
+    if (!is_discrete(f, row) || f->src->match->bench[row] == MATCH_NONE)
+        return NULL;
+    diff = msp_evidence_difference(f->src, row);
+    if (isnan(diff) && is_doubtful(&f->unknown, f->src->npu->rows[row].shape))
+        return "it takes a choice of which statistics do not tell whether it fell the other way";
+    return diff > 0 ? "it takes a choice that fell the other way" : NULL;
+}
+
 static void
 take_row(taken *in, flow *f, size_t row, bool forward)
 {
@@ -236,6 +289,8 @@ take_row(taken *in, flow *f, size_t row, bool forward)
     double hidden, absolute;
     bool input = f->src->npu->rows[row].state < STATE_OUTPUT;
 
+    if (input && in->flipped == NULL)
+        in->flipped = flip_in(f, row);
     in->chosen = in->chosen || t.resized || (t.alone && f->as_many);
     in->broken = in->broken || t.one_side;
     if (v == NULL || t.one_side)
@@ -255,6 +310,8 @@ take_row(taken *in, flow *f, size_t row, bool forward)
         in->forward_n = t.n;
         in->spread = sqrt(fmax(0, t.norm * t.norm - t.n * mean * mean));
     }
+    if (forward && !input)
+        in->gave = fmax(in->gave, t.big);
     if (forward && input)
         in->from_forward = fmax(in->from_forward, absolute);
     if (forward)
@@ -368,6 +425,9 @@ amplification(const taken *in, const msp_evidence *e, const msp_tensor_pair *t)
     bool summed = e->nature.backward && e->nature.cls == MSP_CALL_VECTOR && t->n < in->n;
     bool cancels = e->nature.backward ? summed || MSP_STR_IS_ONE_OF(op, centred) : is_addition(op);
 
+    if (e->nature.backward && msp_str_eq(op, MSP_STR("softmax")) &&
+        in->gave > 0) /* times the result, then a mean off */
+        norm *= fmin(in->gave, 1);
     if (norm_gradient) /* divided by the deviation; then its mean and its part along the result are taken off */
         norm *= sqrt(in->forward_n) / in->spread;
     return (cancels || norm_gradient) && t->norm > 0 ? fmin(fmax(norm / t->norm / PART, 1), MOST) : 1;
@@ -392,7 +452,9 @@ see_result(flow *f, msp_evidence *e, const taken *in, double noise)
                          .corner = e->nature.backward && chooses_elements(op)};
     e->seen.taken = noise * e->seen.gain;
     memcpy(e->seen.noise, t.noise, sizeof(t.noise));
-    if (e->seen.chosen && !e->tensors && !e->nonfinite && e->not_judged == NULL)
+    if (e->not_judged == NULL && !e->nonfinite && !e->chose)
+        e->not_judged = in->flipped;
+    if (e->not_judged == NULL && !e->nonfinite && !e->tensors && e->seen.chosen)
         e->not_judged = "indices, masks or shapes that it took are others";
     if (e->nature.backward && (e->nature.family == MSP_FAMILY_PRODUCT || e->nature.family == MSP_FAMILY_CONVOLUTION))
         e->seen.maker = in->first;
@@ -407,6 +469,8 @@ walk_call(flow *f, msp_evidence_list *list, size_t *next, uint32_t number)
     uint32_t maker = hands_elements_on(op) && in.latest != MSP_NO_CALL ? in.latest : number;
     size_t nth = 0;
 
+    if (in.noise > 0)
+        note_doubtful(f, api);
     for (size_t i = api->first; i < api->first + api->count && !f->failed; i++) {
         double noise;
         msp_evidence *e;

@@ -170,6 +170,13 @@ is_float(msp_dtype t)
     return t == MSP_F64 || t == MSP_F32 || t == MSP_F16 || t == MSP_BF16;
 }
 
+/* A complex number is two real ones, and computed as they are. */
+static msp_dtype
+real_type(msp_dtype t)
+{
+    return t == MSP_C64 ? MSP_F32 : t == MSP_C128 ? MSP_F64 : t;
+}
+
 /* Of two types the one with fewer bits after the point: the enum is in that order. */
 static msp_dtype
 coarser_type(msp_dtype a, msp_dtype b)
@@ -177,32 +184,44 @@ coarser_type(msp_dtype a, msp_dtype b)
     return is_float(a) && is_float(b) && b > a ? b : a;
 }
 
-/* What the tensors of a call and of its forward call (may be NULL) tell about how it may round: the coarsest type among
- * them, in which a part of a mixed computation is done, the finest that goes in, and the most elements that do. */
+/* What the tensors of a call and of its forward call tell about how it may round. */
+typedef struct company {
+    msp_dtype coarsest; /* of all: a part of a mixed computation is done in it */
+    msp_dtype finest;   /* that goes in; MSP_DTYPE_NONE: nothing does */
+    int64_t taken;      /* the most elements that go in */
+} company;
+
 static void
-note_company(msp_dtype *coarsest, msp_dtype *finest, int64_t *taken, const msp_evidence_source *src,
-             const msp_row_api *api, const msp_row_api *forward)
+meet_row(company *c, const msp_evidence_source *src, size_t row)
+{
+    const msp_row *r = &src->npu->rows[row], *b = partner_of(src, row);
+    msp_dtype type = real_type(src->npu->texts[r->dtype].dtype);
+    int64_t n = src->npu->texts[r->shape].numel;
+
+    if (r->plain || !is_float(type))
+        return;
+    c->coarsest = coarser_type(c->coarsest, type);
+    if (b != NULL)
+        c->coarsest = coarser_type(c->coarsest, real_type(src->bench->texts[b->dtype].dtype));
+    if (r->state >= STATE_OUTPUT)
+        return;
+    if (c->finest == MSP_DTYPE_NONE || type < c->finest)
+        c->finest = type;
+    if (n > c->taken)
+        c->taken = n;
+}
+
+/* forward may be NULL. */
+static company
+meet_company(const msp_evidence_source *src, const msp_row_api *api, const msp_row_api *forward)
 {
     const msp_row_api *both[] = {api, forward};
-    const msp_rows *npu = src->npu;
+    company c = {MSP_F64, MSP_DTYPE_NONE, 0};
 
-    *coarsest = MSP_F64;
-    *finest = MSP_DTYPE_NONE;
-    *taken = 0;
     for (size_t k = 0; k < 2 && both[k] != NULL; k++)
-        for (size_t i = both[k]->first; i < both[k]->first + both[k]->count; i++) {
-            const msp_row *r = &npu->rows[i], *b = partner_of(src, i);
-
-            if (r->plain || !is_float(npu->texts[r->dtype].dtype))
-                continue;
-            *coarsest = coarser_type(*coarsest, npu->texts[r->dtype].dtype);
-            if (b != NULL)
-                *coarsest = coarser_type(*coarsest, src->bench->texts[b->dtype].dtype);
-            if (r->state < STATE_OUTPUT && (*finest == MSP_DTYPE_NONE || npu->texts[r->dtype].dtype < *finest))
-                *finest = npu->texts[r->dtype].dtype;
-            if (r->state < STATE_OUTPUT && npu->texts[r->shape].numel > *taken)
-                *taken = npu->texts[r->shape].numel;
-        }
+        for (size_t i = both[k]->first; i < both[k]->first + both[k]->count; i++)
+            meet_row(&c, src, i);
+    return c;
 }
 
 /* Elements of the nth floating-point tensor that goes into a call, 0: there is none. */
@@ -251,15 +270,16 @@ inputs_norm(const msp_evidence_source *src, const msp_row_api *api)
 
 /*
  * A sum that cancels, such as the gradient of a bias before a batch norm, consists of rounding errors: 64 roundings of
- * its terms are a generous bound for that.
+ * its terms are a generous bound for that. Terms of 16 bits are added in float32, so there 4 are: 64 would be a quarter
+ * of the norm, which many a result has that is just small.
  */
 static bool
 cancels_to_rounding(const msp_row *n, const msp_row *b, double norm_in, msp_dtype type)
 {
-    double x, y;
+    double x, y, roundings = type == MSP_F32 || type == MSP_F64 ? 64 : 4;
 
     return msp_val_number(&n->stats[MSP_STAT_NORM], &x) && msp_val_number(&b->stats[MSP_STAT_NORM], &y) &&
-           fmax(fabs(x), fabs(y)) < 64 * msp_local_roundoff(type) * norm_in;
+           fmax(fabs(x), fabs(y)) < roundings * msp_local_roundoff(type) * norm_in;
 }
 
 /* "output.0" of "Functional.relu.0.forward.output.0". */
@@ -279,7 +299,8 @@ fill_evidence(msp_evidence *e, const msp_evidence_source *src, size_t row, doubl
     const msp_row *n = &src->npu->rows[row], *b = partner_of(src, row);
     stat_diff d;
 
-    e->dtype = e->types[0] = e->types[1] = src->npu->texts[n->dtype].dtype;
+    e->types[0] = e->types[1] = src->npu->texts[n->dtype].dtype;
+    e->dtype = real_type(e->types[0]);
     e->n = src->npu->texts[n->shape].numel;
     e->inherited = NAN;
     e->row = row;
@@ -291,8 +312,8 @@ fill_evidence(msp_evidence *e, const msp_evidence_source *src, size_t row, doubl
     }
     e->bench = src->bench->apis[b->api].name;
     e->types[1] = src->bench->texts[b->dtype].dtype;
-    e->one_type = e->types[1] == e->dtype;
-    e->dtype = coarser_type(e->dtype, e->types[1]);
+    e->one_type = e->types[1] == e->types[0];
+    e->dtype = coarser_type(e->dtype, real_type(e->types[1]));
     d = difference_of(src, row);
     e->diff_out = d.value;
     e->nonfinite = d.nonfinite;
@@ -315,53 +336,6 @@ is_discrete(const msp_rows *t, const msp_row *r)
     return !r->plain && d != MSP_DTYPE_NONE && msp_local_roundoff(d) == 0 && d != MSP_C64 && d != MSP_C128;
 }
 
-/* Choices of which nobody knows whether they fell alike: truth values of numbers that differ, without elements. */
-typedef struct doubtful {
-    uint32_t shapes[16];
-    size_t count;
-} doubtful;
-
-static void
-note_doubtful(doubtful *d, const msp_evidence_source *src, const msp_row_api *api, double in)
-{
-    if (!(in > 0) || msp_decision_of(msp_verdict_operation(api->name)) == MSP_DECIDES_NOTHING)
-        return;
-    for (size_t i = api->first; i < api->first + api->count; i++) {
-        const msp_row *r = &src->npu->rows[i];
-
-        if (r->state == STATE_OUTPUT && is_discrete(src->npu, r) && isnan(msp_evidence_difference(src, i)))
-            d->shapes[d->count++ % 16] = r->shape;
-    }
-}
-
-static bool
-is_doubtful(const doubtful *d, uint32_t shape)
-{
-    for (size_t i = 0; i < d->count && i < 16; i++)
-        if (d->shapes[i] == shape)
-            return true;
-    return false;
-}
-
-/* Does the call take positions or truth values that differ between the runs? Why its results tell nothing; NULL: no. */
-static const char *
-takes_flipped(const msp_evidence_source *src, const msp_row_api *api, const doubtful *d)
-{
-    for (size_t i = api->first; i < api->first + api->count; i++) {
-        const msp_row *r = &src->npu->rows[i];
-        double diff;
-
-        if (r->state >= STATE_OUTPUT || !is_discrete(src->npu, r) || partner_of(src, i) == NULL)
-            continue;
-        diff = msp_evidence_difference(src, i);
-        if (diff > 0)
-            return "it takes a choice that fell the other way";
-        if (isnan(diff) && is_doubtful(d, r->shape))
-            return "it takes a choice of which statistics do not tell whether it fell the other way";
-    }
-    return NULL;
-}
-
 static const msp_flip *
 flip_of(const msp_evidence_source *src, const msp_row_api *api, size_t *next)
 {
@@ -373,15 +347,6 @@ flip_of(const msp_evidence_source *src, const msp_row_api *api, size_t *next)
         if (worst == NULL || src->flips[i].flip.miss > worst->miss)
             worst = &src->flips[i].flip;
     return worst;
-}
-
-static void
-judge_choice(msp_evidence *e)
-{
-    if (e->flip == NULL || e->nonfinite)
-        return;
-    if (e->chose)
-        e->not_judged = msp_flip_is_wrong(e->flip) ? NULL : "a choice that fell the other way within the error";
 }
 
 /* ---- calls that stand for others --------------------------------------------------------------------------------- */
@@ -462,63 +427,82 @@ add_replaced(msp_evidence_list *out, const msp_evidence_source *src, size_t *nex
     }
 }
 
+/* ---- calls ------------------------------------------------------------------------------------------------------- */
+
+/* What all results of a call have in common. */
+typedef struct call_facts {
+    const msp_row_api *api, *forward; /* forward: of a backward call; NULL: none was recorded */
+    uint32_t number;
+    double in, norm_in; /* as diff_in and norm_in of evidence */
+    const msp_flip *flip;
+    company company;
+} call_facts;
+
+/* Why nothing can be said about a result whose difference is known; NULL: it can. */
+static const char *
+excuse_of(const msp_evidence *e)
+{
+    bool step = msp_decision_of(msp_verdict_operation(msp_evidence_name(e))) == MSP_DECIDES_STEP;
+
+    if (step && e->diff_in > 0 && e->diff_out > 0)
+        return "a step, which the least difference may turn over";
+    if (e->nature.hands_on && e->nature.backward && e->slot > 0)
+        return "a gradient of the call before";
+    return e->nature.chance ? "random: its numbers depend on chance" : NULL;
+}
+
+static void
+fill_result(msp_evidence *e, const msp_evidence_source *src, const call_facts *c, size_t row, uint32_t slot)
+{
+    msp_str name = c->api->name;
+
+    *e = (msp_evidence){.name = name.p,
+                        .name_len = name.len,
+                        .at = result_of(src->npu, &src->npu->rows[row]),
+                        .call = c->number,
+                        .slot = slot,
+                        .diff_in = c->in,
+                        .norm_in = c->norm_in,
+                        .flip = c->flip,
+                        .chose = is_discrete(src->npu, &src->npu->rows[row])};
+    e->nature = msp_verdict_nature(name, e->at);
+    fill_evidence(e, src, row, c->norm_in);
+    e->nature.rounds_once = e->nature.rounds_once && is_float(e->types[0]); /* a complex product is four */
+    e->coarsest = coarser_type(e->dtype, c->company.coarsest);
+    e->casts = is_float(c->company.finest) && coarser_type(c->company.finest, e->dtype) != c->company.finest;
+    e->half_known = e->nature.backward && c->forward == NULL && msp_str_ends(name, MSP_STR(".backward"));
+    e->terms = e->n > 0 ? (double)c->company.taken / (double)e->n : 0;
+    e->length = product_length(src->npu, c->api, c->forward, e);
+    if (e->flip != NULL && e->chose && !e->nonfinite)
+        e->not_judged = msp_flip_is_wrong(e->flip) ? NULL : "a choice that fell the other way within the error";
+    if (e->not_judged == NULL)
+        e->not_judged = excuse_of(e);
+}
+
 static msp_status
 collect_evidence(msp_evidence_list *out, const msp_evidence_source *src, const msp_map *calls, msp_error *err)
 {
     msp_buf scratch = {0};
     size_t next = 0, next_flip = 0; /* of the blocks, of the choices */
-    doubtful unknown = {.count = 0};
     bool failed;
 
-    for (size_t a = 0; a < src->npu->napis; a++) {
+    for (uint32_t a = 0; a < src->npu->napis; a++) {
         const msp_row_api *api = &src->npu->apis[a];
         const msp_row_api *forward = msp_evidence_forward(src, calls, api->name, &scratch);
         const msp_row_api *gave = module_record(src, calls, api->name, "backward", 0, &scratch);
-        double in = inputs_difference(src, calls, api, &scratch);
-        double norm_in = inputs_norm(src, gave != NULL ? gave : api);
-        const msp_flip *flip = flip_of(src, api, &next_flip);
-        const char *flipped = takes_flipped(src, forward != NULL ? forward : api, &unknown);
+        call_facts c = {.api = api,
+                        .forward = forward,
+                        .number = a,
+                        .in = inputs_difference(src, calls, api, &scratch),
+                        .norm_in = inputs_norm(src, gave != NULL ? gave : api),
+                        .flip = flip_of(src, api, &next_flip),
+                        .company = meet_company(src, api, forward)};
         uint32_t slot = 0;
-        msp_dtype coarsest, finest;
-        int64_t taken;
 
-        note_company(&coarsest, &finest, &taken, src, api, forward);
-        note_doubtful(&unknown, src, api, in);
-        for (size_t i = api->first; i < api->first + api->count; i++) {
-            msp_evidence *e = &out->items[out->count];
-
-            if (src->npu->rows[i].state < STATE_OUTPUT)
-                continue;
-            *e = (msp_evidence){.name = api->name.p,
-                                .name_len = api->name.len,
-                                .call = (uint32_t)a,
-                                .slot = slot++,
-                                .row = i,
-                                .diff_in = in};
-            e->at = result_of(src->npu, &src->npu->rows[i]);
-            e->nature = msp_verdict_nature(api->name, e->at);
-            fill_evidence(e, src, i, norm_in);
-            e->coarsest = coarser_type(e->dtype, coarsest);
-            e->casts = is_float(finest) && coarser_type(finest, e->dtype) != finest;
-            e->norm_in = norm_in;
-            e->half_known = e->nature.backward && forward == NULL && msp_str_ends(api->name, MSP_STR(".backward"));
-            e->terms = e->n > 0 ? (double)taken / (double)e->n : 0;
-            e->length = product_length(src->npu, api, forward, e);
-            e->flip = flip;
-            e->chose = is_discrete(src->npu, &src->npu->rows[i]);
-            judge_choice(e);
-            if (in > 0 && e->diff_out > 0 && e->not_judged == NULL &&
-                msp_decision_of(msp_verdict_operation(api->name)) == MSP_DECIDES_STEP)
-                e->not_judged = "a step, which the least difference may turn over";
-            if (flipped != NULL && e->not_judged == NULL && !e->nonfinite && !e->chose)
-                e->not_judged = flipped;
-            if (e->nature.hands_on && e->nature.backward && e->slot > 0 && e->not_judged == NULL)
-                e->not_judged = "a gradient of the call before";
-            if (e->nature.chance && e->not_judged == NULL)
-                e->not_judged = "random: its numbers depend on chance";
-            out->count++;
-        }
-        add_replaced(out, src, &next, (uint32_t)a);
+        for (size_t i = api->first; i < api->first + api->count; i++)
+            if (src->npu->rows[i].state >= STATE_OUTPUT)
+                fill_result(&out->items[out->count++], src, &c, i, slot++);
+        add_replaced(out, src, &next, a);
     }
     failed = scratch.failed;
     msp_buf_release(&scratch);
