@@ -91,7 +91,8 @@ add_item(msp_graph_items *t, msp_str key, int64_t time)
 
     if (copy == NULL || !msp_vec_grow((void **)&t->items, &t->cap, t->count + 1, sizeof(*t->items)))
         return NULL;
-    t->items[t->count] = (msp_graph_item){.key = {copy, key.len}, .name = {copy, key.len}, .time = time};
+    t->items[t->count] =
+        (msp_graph_item){.key = {copy, key.len}, .name = {copy, key.len}, .time = time, .place = t->count};
     return &t->items[t->count++];
 }
 
@@ -166,6 +167,19 @@ keep_cell(msp_graph_items *t, const msp_cell *cells, size_t count, size_t at, bo
     return copy != NULL ? msp_cell_text(copy, c.as.text.len) : (msp_cell){0};
 }
 
+/* MindSpore writes a truth value as a word, and null where an empty tensor has no number: 1, 0 and 0, as in 8.3. */
+static msp_cell
+keep_number(msp_graph_items *t, const msp_cell *cells, size_t count, size_t at, bool *failed)
+{
+    msp_cell c = keep_cell(t, cells, count, at, failed);
+
+    if (c.kind == MSP_CELL_BOOL)
+        return (msp_cell){.kind = MSP_CELL_INT, .as.i = c.as.b};
+    if (c.kind == MSP_CELL_TEXT && msp_str_eq((msp_str){c.as.text.p, c.as.text.len}, MSP_STR("null")))
+        return (msp_cell){.kind = MSP_CELL_INT, .as.i = 0};
+    return c;
+}
+
 static msp_status
 on_row(const msp_cell *cells, size_t count, void *payload, msp_error *err)
 {
@@ -198,7 +212,7 @@ on_row(const msp_cell *cells, size_t count, void *payload, msp_error *err)
         item->shape = msp_str_of(copy);
         failed = failed || copy == NULL;
         for (int i = 0; i < MSP_NSTATS; i++)
-            item->stats[i] = keep_cell(s->items, cells, count, s->at[COL_STATS + i], &failed);
+            item->stats[i] = keep_number(s->items, cells, count, s->at[COL_STATS + i], &failed);
     }
     msp_buf_release(&part);
     return item == NULL || failed ? no_memory(err) : MSP_OK;

@@ -12,6 +12,7 @@ typedef struct msp_graph_item {
     msp_str key;
     msp_str name; /* the key as its own side calls it, which map_dict does not change */
     int64_t time;
+    size_t place;     /* in what was read: in a statistic.csv, the order in which kernels ran */
     size_t index;     /* how many of the same key come before it */
     const char *path; /* its .npy, or the statistic.csv that lists it */
     msp_str dtype, shape;

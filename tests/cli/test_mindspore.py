@@ -262,9 +262,26 @@ def test_statistic_tables_are_compared(run, compare_json, tmp_path):
     compare_json(npu_path="npu", bench_path="bench", rank_id=[0])
     assert run("-f", "mindspore", "compare", "-i", "compare.json", "-o", "out", "--format", "csv").rc == 0
     rows = rows_of(next((tmp_path / "out").glob("*.csv")))
-    assert [row["Accuracy Reached or Not"] for row in rows] == ["Yes", "No"]
-    assert rows[1]["Max diff"] == "9.0" and rows[1]["MaxRelativeErr"] == "90.0%"
+    assert [row["Accuracy Reached or Not"] for row in rows] == ["No", "Yes"]  # as the table has them
+    assert rows[0]["Max diff"] == "9.0" and rows[0]["MaxRelativeErr"] == "90.0%"
     assert list(rows[0])[-2:] == ["NPU CSV File", "Bench CSV File"]
+
+
+def test_words_in_statistic_tables_are_numbers_and_rows_keep_their_order(run, compare_json, tmp_path):
+    """A truth value is True or False, and an empty tensor's numbers are null."""
+    head = ("Op Type,Op Name,Task ID,Stream ID,Timestamp,IO,Slot,Data Size,Data Type,Shape,Max Value,Min Value,Avg Value,"
+            "L2Norm Value\n")
+    line = '%s,%s,0,0,%d,output,0,4,bool,"(2)",%s,%s,%s,%s\n'
+    shared = [("Less", "z", 1, "True", "False", "0.5", "1"), ("Cast", "b", 2, "null", "null", "null", "null")]
+    for side, own in (("npu", ("Add", "c", 3, "1", "1", "1", "1")), ("bench", ("Add", "a", 3, "1", "1", "1", "1"))):
+        folder = tmp_path / side / "rank_0/Net/0/0"
+        folder.mkdir(parents=True)
+        (folder / "statistic.csv").write_text(head + "".join(line % row for row in shared + [own]))
+    compare_json(npu_path="npu", bench_path="bench", rank_id=[0])
+    assert run("-f", "mindspore", "compare", "-i", "compare.json", "-o", "out", "--format", "csv").rc == 0
+    rows = rows_of(next((tmp_path / "out").glob("*.csv")))
+    assert [row["NPU Name"] or row["Bench Name"] for row in rows] == ["%s.0.output.0" % name for name in "zbca"]
+    assert [(row["NPU max"], row["NPU min"], row["Accuracy Reached or Not"]) for row in rows[:2]] == [("1", "0", "Yes"), ("0", "0", "Yes")]
 
 
 def test_plain_folders_are_mirrored(run, files, compare_json, tmp_path):

@@ -1,9 +1,11 @@
 /*
  * compare.c - one pair of static-graph folders: tensors meet by key, are measured, judged and written.
  *
- * Every tensor of both sides has a row, in the order of the keys; rows are worked on in blocks by the pool.
+ * Every tensor of both sides has a row, in the order of the keys, or of the NPU side's statistic.csv; rows are worked
+ * on in blocks by the pool.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include "compare/graph/row.h"
 #include "compare/pair/outputs.h"
 #include "compare/explain/suspect.h"
@@ -76,6 +78,18 @@ merge_sides(graph *g)
     return st;
 }
 
+/* Rows as the NPU side's table has them, then those of the bench alone. */
+static int
+by_place(const void *a, const void *b)
+{
+    const msp_graph_item *const *x = a, *const *y = b;
+    size_t i = x[0] != NULL ? x[0]->place : x[1]->place, k = y[0] != NULL ? y[0]->place : y[1]->place;
+
+    if ((x[0] == NULL) != (y[0] == NULL))
+        return x[0] == NULL ? 1 : -1;
+    return (i > k) - (i < k);
+}
+
 /* map_dict: keys of the NPU side that the bench calls differently. */
 static void
 rename_keys(graph *g)
@@ -110,7 +124,10 @@ read_sides(graph *g)
     g->out->has_tensors = !g->sides[0].statistics;
     if (g->common && g->run->opt->nmap_dict > 0)
         rename_keys(g);
-    return merge_sides(g);
+    st = merge_sides(g);
+    if (st == MSP_OK && g->sides[0].statistics && g->npairs > 0)
+        qsort(g->pairs, g->npairs, sizeof(*g->pairs), by_place);
+    return st;
 }
 
 /* ---- tables -------------------------------------------------------------------------------------------------- */
