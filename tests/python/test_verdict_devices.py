@@ -157,6 +157,18 @@ RUNS = ([(m, d, t) for m, d in HEALTHY for t in (TENSOR, STATISTICS)] + [("tiny"
         + [("attend", "tf32", c) for c in (L0, MIX, LISTED, GRADIENTS)])
 
 
+def makes_mixed():
+    """Whether this torch takes a norm of bfloat16 with weights of float32, as autocast makes it."""
+    try:
+        torch.nn.LayerNorm(4)(torch.ones(2, 4, dtype=torch.bfloat16))
+    except RuntimeError:
+        return False
+    return True
+
+
+RUNS = [run for run in RUNS if run[0] != "mixed" or makes_mixed()]
+
+
 @pytest.fixture(scope="module")
 def dumps(tmp_path_factory):
     """All runs, on their devices and on the plain one, by one process that has loaded torch once."""
@@ -175,6 +187,8 @@ def judge(dumps, tmp_path):
     msprobe = shutil.which("msprobe", path=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
 
     def run(model, device, config, *options):
+        if model == "mixed" and not makes_mixed():
+            pytest.skip("this torch has no norm of mixed types")
         pair = [dumps[model, d, json.dumps(config)] for d in (device, "plain")]
         done = subprocess.run([msprobe, "compare", *pair, "-o", str(tmp_path / "out"), "--json", "-q", "--no-html", "--format", "csv", *options],
                               capture_output=True, text=True, env={**os.environ, "MSPROBE_PYTHON": sys.executable, "MSPROBE_NO_REPLAY": "0"})
