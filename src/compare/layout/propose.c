@@ -1,72 +1,22 @@
 /* propose.c - see propose.h. */
-#include "compare/layout/propose.h"
+#include "compare/layout/propose_parts.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include "compare/layout/stages.h"
-#include "compare/layout/whole_parts.h"
 #include "core/alloc.h"
 #include "core/vec.h"
 
-/* How far statistics may be apart to agree: two runs differ by their own noise, and what is wrong is for the
- * comparison. */
-static const double AGREES = 0.1;
-static const double EQUAL = 1e-3;
-static const double ADDS_UP = 0.01; /* sums that are nowhere whole: little enough that unlike ones seldom agree */
+static const double EQUAL = 1e-3; /* replicas of one run differ less */
 
-typedef struct dump_rows {
-    int64_t rank;
-    msp_dump *dump;
-    msp_rows rows;
-    msp_map names; /* to the first row that has it */
-} dump_rows;
-
-/* What the shapes and statistics of one name say. */
-typedef struct proposal {
-    msp_str name;
-    uint32_t pattern; /* index */
-    msp_layout_how how;
-    int axis;
-    bool is_mean; /* each part counts by its share: of a loss that is a mean over a batch, parts of which the ranks have
-                   */
-    bool agrees;
-    bool is_open; /* several readings agree: those that are alike decide */
-} proposal;
-
-/* Names that are alike but for the number of the call. */
-typedef struct pattern {
-    msp_str text;
-    size_t rows, agreeing;
-    msp_layout_how how;
-    int axis;
-    bool is_mean, is_decided, is_mixed, is_written; /* is_decided: a row leaves no other reading */
-} pattern;
-
-typedef struct proposer {
-    dump_rows *all;  /* the parts, and at last the whole */
-    size_t whole;    /* its number */
-    size_t n;        /* parts */
-    bool are_meshes; /* each part is what the ranks of a mesh put together; all[].rank is the first of them */
-    size_t nstages;  /* of a pipeline, with as many parts each */
-    int64_t micro_batches;
-    size_t seen, fitting; /* rows that the stages have in common with the whole, and those that agree with it */
-    proposal *items;
-    size_t count, cap;
-    pattern *patterns;
-    size_t npatterns, cap_patterns;
-    msp_map known;
-    msp_map placed; /* lines about DTensors */
-    msp_arena arena;
-} proposer;
-
-static msp_status
-no_memory(msp_error *err)
+msp_status
+msp_propose_no_memory(msp_error *err)
 {
     return msp_error_set(err, MSP_E_NOMEM, "out of memory while a layout is proposed");
 }
 
-static msp_status
-open_rows(dump_rows *d, const msp_dump_place *place, msp_error *err)
+msp_status
+msp_propose_open(msp_propose_rows *d, const msp_dump_place *place, msp_error *err)
 {
     msp_status st = msp_dump_open(&d->dump, place->path, err);
 
@@ -77,8 +27,8 @@ open_rows(dump_rows *d, const msp_dump_place *place, msp_error *err)
     return st == MSP_OK ? MSP_OK : msp_error_prefix(err, st, "%s: ", place->path);
 }
 
-static bool
-name_rows(dump_rows *d)
+bool
+msp_propose_name_rows(msp_propose_rows *d)
 {
     msp_map_release(&d->names);
     for (size_t i = 0; i < d->rows.count; i++)
@@ -87,10 +37,26 @@ name_rows(dump_rows *d)
     return true;
 }
 
+void
+msp_propose_release(msp_proposer *p)
+{
+    for (size_t i = 0; p->all != NULL && i <= p->whole; i++) {
+        msp_map_release(&p->all[i].names);
+        msp_rows_release(&p->all[i].rows);
+        msp_dump_close(p->all[i].dump);
+    }
+    msp_free(p->all);
+    msp_free(p->items);
+    msp_free(p->patterns);
+    msp_map_release(&p->known);
+    msp_map_release(&p->placed);
+    msp_arena_release(&p->arena);
+}
+
 /* ---- one name ---------------------------------------------------------------------------------------------------- */
 
-static bool
-is_within(double a, double b, double share)
+bool
+msp_propose_is_within(double a, double b, double share)
 {
     return a == b || fabs(a - b) <= share * fmax(fabs(a), fabs(b));
 }
@@ -98,7 +64,7 @@ is_within(double a, double b, double share)
 static bool
 is_near(double a, double b)
 {
-    return is_within(a, b, AGREES);
+    return msp_propose_is_within(a, b, MSP_PROPOSE_AGREES);
 }
 
 /* One statistic of all parts and of the whole; false: one is no number. */
@@ -113,7 +79,7 @@ numbers(const msp_row *const *parts, size_t n, const msp_row *whole, int stat, d
 
 /* How the norms of the parts of a concatenation make the whole's: as they are, or as a mean. */
 static void
-judge_concat(proposal *out, const msp_row *const *parts, size_t n, const msp_row *whole, double *v)
+judge_concat(msp_proposal *out, const msp_row *const *parts, size_t n, const msp_row *whole, double *v)
 {
     double sum = 0, norm;
 
@@ -127,15 +93,15 @@ judge_concat(proposal *out, const msp_row *const *parts, size_t n, const msp_row
 }
 
 /* Replicas of one run differ in little but their rounding. */
-static bool
-are_equal(const msp_row *const *parts, size_t n, int stat)
+bool
+msp_propose_are_equal(const msp_row *const *parts, size_t n, int stat)
 {
     double first, v;
 
     if (!msp_val_number(&parts[0]->stats[stat], &first))
         return false;
     for (size_t i = 1; i < n; i++)
-        if (!msp_val_number(&parts[i]->stats[stat], &v) || !is_within(v, first, EQUAL))
+        if (!msp_val_number(&parts[i]->stats[stat], &v) || !msp_propose_is_within(v, first, EQUAL))
             return false;
     return true;
 }
@@ -150,7 +116,8 @@ replica_agrees(const msp_row *const *parts, size_t n, const msp_row *whole, doub
     for (size_t i = 0; i < n; i++)
         if (!is_near(v[i], norm))
             return false;
-    return are_equal(parts, n, MSP_STAT_NORM) && are_equal(parts, n, MSP_STAT_MAX) && are_equal(parts, n, MSP_STAT_MIN);
+    return msp_propose_are_equal(parts, n, MSP_STAT_NORM) && msp_propose_are_equal(parts, n, MSP_STAT_MAX) &&
+           msp_propose_are_equal(parts, n, MSP_STAT_MIN);
 }
 
 /* How far the mean of the whole is from the sum of the means by a factor, and no summand may be larger than all of them
@@ -164,19 +131,19 @@ distance_from_sum(const msp_row *const *parts, size_t n, const msp_row *whole, d
         return INFINITY;
     for (size_t i = 0; i < n; i++)
         norms += factor * v[i];
-    if (norm > norms * (1 + AGREES) || !numbers(parts, n, whole, MSP_STAT_MEAN, v, &mean))
+    if (norm > norms * (1 + MSP_PROPOSE_AGREES) || !numbers(parts, n, whole, MSP_STAT_MEAN, v, &mean))
         return INFINITY;
     for (size_t i = 0; i < n; i++) {
         sum += factor * v[i];
         largest = fmax(largest, factor * fabs(v[i]));
     }
     off = fabs(sum - mean);
-    return off <= AGREES * fmax(fabs(mean), largest) ? off : INFINITY;
+    return off <= MSP_PROPOSE_AGREES * fmax(fabs(mean), largest) ? off : INFINITY;
 }
 
 /* A sum, or a mean: the one that is nearer. */
 static void
-judge_sum(proposal *out, const msp_row *const *parts, size_t n, const msp_row *whole, double *v)
+judge_sum(msp_proposal *out, const msp_row *const *parts, size_t n, const msp_row *whole, double *v)
 {
     double sum = distance_from_sum(parts, n, whole, 1, v),
            mean = distance_from_sum(parts, n, whole, 1.0 / (double)n, v);
@@ -192,7 +159,7 @@ judge_sum(proposal *out, const msp_row *const *parts, size_t n, const msp_row *w
 /* The one axis along which the sizes of the parts, which begin with number first, add up to the whole's; -1: there is
  * none. -2: all have the whole's shape. */
 static int
-axis_of(const proposer *p, const msp_row *const *parts, size_t first, size_t nparts, const msp_row *whole)
+axis_of(const msp_proposer *p, const msp_row *const *parts, size_t first, size_t nparts, const msp_row *whole)
 {
     const msp_rows *t = &p->all[p->whole].rows;
     int64_t w[MSP_MAX_NDIM], s[MSP_MAX_NDIM], total = 0;
@@ -222,18 +189,18 @@ axis_of(const proposer *p, const msp_row *const *parts, size_t first, size_t npa
 typedef struct part_rows {
     const msp_row **rows;
     double *room;
-    size_t first, n; /* of the parts in the proposer */
+    size_t first, n; /* of the parts in the msp_proposer */
 } part_rows;
 
 /* False: nothing can be said. */
 static bool
-judge(proposal *out, const proposer *p, const part_rows *parts, const msp_row *whole)
+judge(msp_proposal *out, const msp_proposer *p, const part_rows *parts, const msp_row *whole)
 {
     int axis = axis_of(p, parts->rows, parts->first, parts->n, whole);
 
     if (axis == -1)
         return false;
-    *out = (proposal){.name = msp_row_name(whole), .how = LAYOUT_CONCAT, .axis = axis};
+    *out = (msp_proposal){.name = msp_row_name(whole), .how = LAYOUT_CONCAT, .axis = axis};
     if (axis >= 0) {
         judge_concat(out, parts->rows, parts->n, whole, parts->room);
         return true;
@@ -283,11 +250,11 @@ put_pattern(msp_buf *out, msp_str name)
     }
 }
 
-static bool
-count_pattern(proposer *p, proposal *item, msp_buf *scratch)
+bool
+msp_propose_count(msp_proposer *p, msp_proposal *item, msp_buf *scratch)
 {
     msp_map_entry *e;
-    pattern *t;
+    msp_pattern *t;
     char *copy;
 
     put_pattern(scratch, item->name);
@@ -299,7 +266,7 @@ count_pattern(proposer *p, proposal *item, msp_buf *scratch)
         if (copy == NULL ||
             !msp_vec_grow((void **)&p->patterns, &p->cap_patterns, p->npatterns + 1, sizeof(*p->patterns)))
             return false;
-        p->patterns[p->npatterns] = (pattern){.text = {copy, scratch->len}, .how = item->how, .axis = item->axis};
+        p->patterns[p->npatterns] = (msp_pattern){.text = {copy, scratch->len}, .how = item->how, .axis = item->axis};
         e = msp_map_put(&p->known, p->patterns[p->npatterns].text, (int64_t)p->npatterns, NULL);
         if (e == NULL)
             return false;
@@ -339,7 +306,7 @@ put_placements(msp_buf *out, const msp_row_dtensor *d)
 
 /* What a DTensor's record says stands in the yaml as a comment, once for names that are alike. */
 static bool
-note_dtensor(proposer *p, const msp_rows *t, const msp_row *r, msp_buf *scratch)
+note_dtensor(msp_proposer *p, const msp_rows *t, const msp_row *r, msp_buf *scratch)
 {
     char *copy;
 
@@ -354,8 +321,8 @@ note_dtensor(proposer *p, const msp_rows *t, const msp_row *r, msp_buf *scratch)
     return copy != NULL && msp_map_put(&p->placed, (msp_str){copy, scratch->len}, 0, NULL) != NULL;
 }
 
-static bool
-note_dtensors(proposer *p, const msp_rows *t)
+bool
+msp_propose_note_dtensors(msp_proposer *p, const msp_rows *t)
 {
     msp_buf scratch = {0};
     bool ok = true;
@@ -368,14 +335,14 @@ note_dtensors(proposer *p, const msp_rows *t)
 
 /* The rows of this name in the first stage all of whose ranks have it. */
 static bool
-find_parts(const proposer *p, part_rows *parts, msp_str name)
+find_parts(const msp_proposer *p, part_rows *parts, msp_str name)
 {
     parts->n = p->n / p->nstages;
     for (parts->first = 0; parts->first < p->n; parts->first += parts->n) {
         size_t found = 0;
 
         for (; found < parts->n; found++) {
-            const dump_rows *d = &p->all[parts->first + found];
+            const msp_propose_rows *d = &p->all[parts->first + found];
             const msp_map_entry *e = msp_map_get(&d->names, name);
 
             if (e == NULL)
@@ -390,9 +357,9 @@ find_parts(const proposer *p, part_rows *parts, msp_str name)
 
 /* Where every rank is a stage of its own there is nothing to be put together. */
 static bool
-look_at_row(proposer *p, part_rows *parts, const msp_row *whole, msp_buf *scratch)
+look_at_row(msp_proposer *p, part_rows *parts, const msp_row *whole, msp_buf *scratch)
 {
-    proposal item;
+    msp_proposal item;
 
     if (!find_parts(p, parts, msp_row_name(whole)))
         return true;
@@ -405,11 +372,11 @@ look_at_row(proposer *p, part_rows *parts, const msp_row *whole, msp_buf *scratc
     if (!msp_vec_grow((void **)&p->items, &p->cap, p->count + 1, sizeof(*p->items)))
         return false;
     p->items[p->count++] = item;
-    return count_pattern(p, &p->items[p->count - 1], scratch);
+    return msp_propose_count(p, &p->items[p->count - 1], scratch);
 }
 
 static bool
-look_at_rows(proposer *p)
+look_at_rows(msp_proposer *p)
 {
     const msp_rows *whole = &p->all[p->whole].rows;
     part_rows parts = {.rows = msp_alloc(p->n, sizeof(*parts.rows)), .room = msp_alloc(p->n, sizeof(*parts.room))};
@@ -419,7 +386,7 @@ look_at_rows(proposer *p)
     p->seen = p->fitting = p->count = p->npatterns = 0;
     msp_map_release(&p->known);
     for (size_t i = 0; i < p->n && ok; i++)
-        ok = name_rows(&p->all[i]);
+        ok = msp_propose_name_rows(&p->all[i]);
     for (size_t i = 0; i < whole->count && ok; i++)
         if (whole->texts[whole->rows[i].dtype].dtype != MSP_DTYPE_NONE)
             ok = look_at_row(p, &parts, &whole->rows[i], &scratch);
@@ -450,7 +417,7 @@ keep_recorded(recorded *r, const msp_rows *t)
 }
 
 static bool
-try_micro_batches(proposer *p, const recorded *before, msp_stage_rows *ranks, int64_t micro_batches)
+try_micro_batches(msp_proposer *p, const recorded *before, msp_stage_rows *ranks, int64_t micro_batches)
 {
     for (size_t i = 0; i < p->n; i++) {
         msp_rows *t = &p->all[i].rows;
@@ -465,7 +432,7 @@ try_micro_batches(proposer *p, const recorded *before, msp_stage_rows *ranks, in
 
 /* Into how many micro-batches were the calls of the stages divided? That number with which most rows agree. */
 static bool
-look_at_stages(proposer *p)
+look_at_stages(msp_proposer *p)
 {
     enum { MOST = 64 };
     recorded *before = msp_alloc_zero(p->n, sizeof(*before));
@@ -493,134 +460,6 @@ look_at_stages(proposer *p)
     return ok;
 }
 
-/* ---- the yaml ---------------------------------------------------------------------------------------------------- */
-
-/* Between double quotes, as YAML and JSON have it. */
-static void
-put_name(msp_buf *out, msp_str name)
-{
-    msp_json_writer w;
-
-    msp_json_writer_init(&w, out, -1);
-    msp_json_write_string(&w, name);
-}
-
-static void
-put_rule(msp_buf *out, const proposer *p, int side, msp_str name, const proposal *how)
-{
-    msp_json_writer w;
-
-    msp_buf_text(out, "  - {name: ");
-    put_name(out, name);
-    msp_buf_printf(out, ", how: %s", msp_layout_how_text(how->how));
-    if (how->how == LAYOUT_CONCAT)
-        msp_buf_printf(out, ", axis: %d", how->axis);
-    if (how->is_mean) {
-        msp_buf_text(out, ", factor: ");
-        msp_json_writer_init(&w, out, -1);
-        msp_json_write_f64(&w, (double)p->nstages / (double)p->n);
-    }
-    for (size_t i = 0; i < p->n && p->are_meshes; i++)
-        msp_buf_printf(out, "%s%lld%s", i == 0 ? ", ranks: [" : ", ", (long long)p->all[i].rank,
-                       i + 1 == p->n ? "]" : "");
-    if (side == 1)
-        msp_buf_text(out, ", side: bench");
-    msp_buf_text(out, "}\n");
-}
-
-static void
-write_stages(msp_buf *out, const proposer *p, int side)
-{
-    const size_t each = p->n / p->nstages;
-
-    msp_buf_printf(out, "stages:\n  %s: [", side == 0 ? "npu" : "bench");
-    for (size_t i = 0; i < p->n; i++)
-        msp_buf_printf(out, "%s%s%lld%s", i == 0 ? "" : ", ", i % each == 0 ? "[" : "", (long long)p->all[i].rank,
-                       i % each == each - 1 ? "]" : "");
-    msp_buf_text(out, "]\n");
-    if (p->micro_batches > 1)
-        msp_buf_printf(out, "  micro_batches: %lld\n", (long long)p->micro_batches);
-}
-
-static void
-write_dtensors(msp_buf *out, const proposer *p)
-{
-    if (p->placed.count > 0)
-        msp_buf_text(out, "# DTensors say in their records what they are; a rule for them would come first:\n");
-    for (size_t i = 0; i < p->placed.count; i++) {
-        msp_buf_text(out, "#   ");
-        msp_buf_str(out, p->placed.entries[i].key);
-        msp_buf_char(out, '\n');
-    }
-}
-
-static size_t
-write_rules(msp_buf *out, proposer *p, int side)
-{
-    size_t written = 0;
-
-    for (size_t i = 0; i < p->count; i++) {
-        const proposal *item = &p->items[i];
-        pattern *t = &p->patterns[item->pattern];
-
-        if (t->is_mixed) {
-            /* a row alone is believed when its numbers are, and by its shape where only one reading is left */
-            if (item->agrees || item->how == LAYOUT_CONCAT) {
-                put_rule(out, p, side, item->name, item);
-                written++;
-            }
-        } else if (!t->is_written) {
-            bool believed = 2 * t->agreeing >= t->rows;
-
-            t->is_written = true;
-            written += believed;
-            if (!believed)
-                msp_buf_printf(out, "  # the numbers of %zu of %zu rows do not agree with it:\n  #",
-                               t->rows - t->agreeing, t->rows);
-            put_rule(out, p, side, t->text, &(proposal){.how = t->how, .axis = t->axis, .is_mean = t->is_mean});
-        }
-    }
-    return written;
-}
-
-static bool
-communicates(const msp_rows *t)
-{
-    for (size_t i = 0; i < t->napis; i++)
-        if (msp_str_starts(t->apis[i].name, MSP_STR("Distributed.")))
-            return true;
-    return false;
-}
-
-/* What the parts say to each other has no partner in a run of one rank. */
-static size_t
-write_skipped(msp_buf *out, const proposer *p)
-{
-    bool any = false;
-
-    for (size_t i = 0; i < p->n && !communicates(&p->all[p->whole].rows); i++)
-        any = any || communicates(&p->all[i].rows);
-    if (any)
-        msp_buf_text(out, "  - {name: \"Distributed.*\", how: skip}\n");
-    return any;
-}
-
-static void
-release(proposer *p)
-{
-    for (size_t i = 0; p->all != NULL && i <= p->whole; i++) {
-        msp_map_release(&p->all[i].names);
-        msp_rows_release(&p->all[i].rows);
-        msp_dump_close(p->all[i].dump);
-    }
-    msp_free(p->all);
-    msp_free(p->items);
-    msp_free(p->patterns);
-    msp_map_release(&p->known);
-    msp_map_release(&p->placed);
-    msp_arena_release(&p->arena);
-}
-
 /* ---- meshes ------------------------------------------------------------------------------------------------------ */
 
 /* The ranks of DTensors' meshes, where they are several apart from each other: data parallel replicas with shards each.
@@ -633,7 +472,7 @@ typedef struct meshes {
 } meshes;
 
 static size_t
-part_of_rank(const proposer *p, int64_t rank)
+part_of_rank(const msp_proposer *p, int64_t rank)
 {
     for (size_t i = 0; i < p->n; i++)
         if (p->all[i].rank == rank)
@@ -643,7 +482,7 @@ part_of_rank(const proposer *p, int64_t rank)
 
 /* Meshes that share a rank are one. */
 static bool
-find_meshes(meshes *m, const proposer *p)
+find_meshes(meshes *m, const msp_proposer *p)
 {
     m->of = msp_alloc(p->n, sizeof(*m->of));
     m->wholes = msp_alloc_zero(p->n, sizeof(*m->wholes));
@@ -668,10 +507,10 @@ find_meshes(meshes *m, const proposer *p)
 
 /* The parts become what the ranks of each mesh put together, as their records say. */
 static msp_status
-join_meshes(proposer *p, meshes *m, int side, const msp_dump_place *parts, msp_error *err)
+join_meshes(msp_proposer *p, meshes *m, int side, const msp_dump_place *parts, msp_error *err)
 {
     msp_dump_place *places = msp_alloc(p->n, sizeof(*places));
-    msp_status st = places == NULL ? no_memory(err) : MSP_OK;
+    msp_status st = places == NULL ? msp_propose_no_memory(err) : MSP_OK;
     size_t kept = 0;
 
     for (size_t i = 0; i < p->n && st == MSP_OK; i++) {
@@ -685,7 +524,7 @@ join_meshes(proposer *p, meshes *m, int side, const msp_dump_place *parts, msp_e
     }
     for (size_t i = 0; i < p->n && st == MSP_OK; i++)
         if (m->of[i] == i) {
-            dump_rows swap = p->all[kept];
+            msp_propose_rows swap = p->all[kept];
 
             p->all[kept++] = p->all[i];
             p->all[i] = swap;
@@ -712,29 +551,29 @@ release_meshes(meshes *m, size_t n)
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 static msp_status
-look_at_all(proposer *p, meshes *m, int side, const msp_dump_place *parts, msp_error *err)
+look_at_all(msp_proposer *p, meshes *m, int side, const msp_dump_place *parts, msp_error *err)
 {
     const size_t n = p->n;
     msp_status st = MSP_OK;
     bool ok = true;
 
     for (size_t i = 0; i < n && ok; i++)
-        ok = note_dtensors(p, &p->all[i].rows);
+        ok = msp_propose_note_dtensors(p, &p->all[i].rows);
     if (ok && p->nstages > 1)
-        return look_at_stages(p) ? MSP_OK : no_memory(err);
+        return look_at_stages(p) ? MSP_OK : msp_propose_no_memory(err);
     ok = ok && find_meshes(m, p);
     if (ok && m->n > 1 && m->n < n)
         st = join_meshes(p, m, side, parts, err);
     if (st == MSP_OK && (!ok || !look_at_rows(p)))
-        st = no_memory(err);
+        st = msp_propose_no_memory(err);
     return st;
 }
 
 static msp_status
-guess_stages(proposer *p, msp_error *err)
+guess_stages(msp_proposer *p, msp_error *err)
 {
     msp_rows **ranks = msp_alloc_zero(p->n, sizeof(*ranks));
-    msp_status st = ranks == NULL ? no_memory(err) : MSP_OK;
+    msp_status st = ranks == NULL ? msp_propose_no_memory(err) : MSP_OK;
 
     for (size_t i = 0; i < p->n && st == MSP_OK; i++)
         ranks[i] = &p->all[i].rows;
@@ -750,23 +589,23 @@ static msp_status
 propose_parts(msp_buf *out, int side, const msp_dump_place *parts, size_t n, const msp_dump_place *whole,
               msp_error *err)
 {
-    proposer p = {.all = msp_alloc_zero(n + 1, sizeof(*p.all)), .n = n, .whole = n, .micro_batches = 1};
+    msp_proposer p = {.all = msp_alloc_zero(n + 1, sizeof(*p.all)), .n = n, .whole = n, .micro_batches = 1};
     meshes m = {0};
-    msp_status st = p.all == NULL ? no_memory(err) : MSP_OK;
+    msp_status st = p.all == NULL ? msp_propose_no_memory(err) : MSP_OK;
 
     for (size_t i = 0; i <= n && st == MSP_OK; i++)
-        st = open_rows(&p.all[i], i < n ? &parts[i] : whole, err);
+        st = msp_propose_open(&p.all[i], i < n ? &parts[i] : whole, err);
     if (st == MSP_OK)
         st = guess_stages(&p, err);
     if (st == MSP_OK)
         st = look_at_all(&p, &m, side, parts, err);
     if (st == MSP_OK) {
         msp_buf_printf(out, "# Proposed from the shapes and statistics of %zu ranks against one.\n", n);
-        write_dtensors(out, &p);
+        msp_propose_write_dtensors(out, &p);
         if (p.nstages > 1)
-            write_stages(out, &p, side);
+            msp_propose_write_stages(out, &p, side);
         msp_buf_text(out, "parts:\n");
-        if (write_skipped(out, &p) + write_rules(out, &p, side) == 0)
+        if (msp_propose_write_skipped(out, &p) + msp_propose_write_rules(out, &p, side) == 0)
             msp_buf_text(out, "  []\n");
         st = msp_buf_status(out, err);
     }
@@ -777,177 +616,7 @@ propose_parts(msp_buf *out, int side, const msp_dump_place *parts, size_t n, con
                           "make its shape; write a yaml",
                           whole->path, n);
     release_meshes(&m, n);
-    release(&p);
-    return st;
-}
-
-/* ---- both sides in parts ----------------------------------------------------------------------------------------- */
-
-/* The rows of one name on all ranks: those of the NPU side, then those of the bench. */
-typedef struct both_rows {
-    const msp_row **rows;
-    size_t n[2];
-} both_rows;
-
-/* What all ranks of a side have of a tensor, which must have one shape there. */
-typedef struct side_parts {
-    int64_t shape[MSP_MAX_NDIM];
-    int ndim;
-    double norm, mean; /* of all parts: root of the sum of squares, and the sum */
-    bool equal;
-} side_parts;
-
-static bool
-read_side(side_parts *out, const proposer *p, const both_rows *b, int side)
-{
-    const size_t from = side == 0 ? 0 : b->n[0];
-    const msp_row *const *rows = &b->rows[from];
-    const size_t n = b->n[side];
-    double square = 0, v;
-
-    *out = (side_parts){0};
-    for (size_t i = 0; i < n; i++) {
-        int64_t shape[MSP_MAX_NDIM] = {0};
-        int ndim;
-
-        if (!msp_whole_shape(msp_row_shape(&p->all[from + i].rows, rows[i]), shape, &ndim) ||
-            (i > 0 && (ndim != out->ndim || memcmp(shape, out->shape, sizeof(shape)) != 0)))
-            return false;
-        memcpy(out->shape, shape, sizeof(shape));
-        out->ndim = ndim;
-        if (!msp_val_number(&rows[i]->stats[MSP_STAT_NORM], &v))
-            return false;
-        square += v * v;
-        if (!msp_val_number(&rows[i]->stats[MSP_STAT_MEAN], &v))
-            return false;
-        out->mean += v;
-    }
-    out->norm = sqrt(square);
-    out->equal =
-        are_equal(rows, n, MSP_STAT_NORM) && are_equal(rows, n, MSP_STAT_MAX) && are_equal(rows, n, MSP_STAT_MIN);
-    return isfinite(out->norm) && isfinite(out->mean);
-}
-
-/* Do two numbers agree as they are, or each by its share? */
-static void
-judge_shares(proposal *out, double npu, double bench, const size_t n[2], double share)
-{
-    out->agrees = is_within(npu, bench, share);
-    out->is_mean = !out->agrees && is_within(npu / (double)n[0], bench / (double)n[1], share);
-    out->agrees = out->agrees || out->is_mean;
-}
-
-/* False: nothing can be said. What differs between the ranks of one side and is nothing that is known is left out. */
-static bool
-judge_sides(proposal *out, const proposer *p, const both_rows *b)
-{
-    side_parts npu, bench;
-    int axis = -1;
-
-    if (!read_side(&npu, p, b, 0) || !read_side(&bench, p, b, 1) || npu.ndim != bench.ndim)
-        return false;
-    for (int d = 0; d < npu.ndim; d++) {
-        if (npu.shape[d] == bench.shape[d])
-            continue;
-        if (axis >= 0 || npu.shape[d] * (int64_t)b->n[0] != bench.shape[d] * (int64_t)b->n[1])
-            return false;
-        axis = d;
-    }
-    *out = (proposal){.name = msp_row_name(b->rows[0]), .how = LAYOUT_REPLICATE};
-    if (axis >= 0) {
-        out->how = LAYOUT_CONCAT;
-        out->axis = axis;
-        judge_shares(out, npu.norm, bench.norm, b->n, AGREES);
-    } else if (npu.equal && bench.equal) {
-        out->agrees = true;
-    } else {
-        out->how = LAYOUT_SUM;
-        judge_shares(out, npu.mean, bench.mean, b->n, ADDS_UP);
-        out->how = out->agrees ? LAYOUT_SUM : LAYOUT_SKIP;
-        out->agrees = true;
-    }
-    return true;
-}
-
-static bool
-look_at_both(proposer *p, const both_rows *b)
-{
-    const msp_rows *first = &p->all[0].rows;
-    msp_buf scratch = {0};
-    bool ok = true;
-
-    for (size_t i = 0; i < p->n && ok; i++)
-        ok = name_rows(&p->all[i]) && note_dtensors(p, &p->all[i].rows);
-    for (size_t i = 0; i < first->count && ok; i++) {
-        size_t found = 0;
-        proposal item;
-
-        for (; found < p->n; found++) {
-            const msp_map_entry *e = msp_map_get(&p->all[found].names, msp_row_name(&first->rows[i]));
-
-            b->rows[found] = e != NULL ? &p->all[found].rows.rows[e->value] : NULL;
-            if (e == NULL || b->rows[found]->dtensor != 0)
-                break;
-        }
-        if (found < p->n || first->texts[first->rows[i].dtype].dtype == MSP_DTYPE_NONE || !judge_sides(&item, p, b))
-            continue;
-        ok = msp_vec_grow((void **)&p->items, &p->cap, p->count + 1, sizeof(*p->items));
-        if (ok) {
-            p->items[p->count++] = item;
-            ok = count_pattern(p, &p->items[p->count - 1], &scratch);
-        }
-    }
-    msp_buf_release(&scratch);
-    return ok;
-}
-
-/* Rules for both sides: a mean has its own number of parts on each, and what is left out is so on both. */
-static size_t
-write_both(msp_buf *out, proposer *p, const size_t n[2])
-{
-    size_t written = 0;
-
-    for (int side = 0; side < 2; side++) {
-        p->n = n[side];
-        for (size_t i = 0; i < p->npatterns; i++)
-            p->patterns[i].is_written = side == 1 && p->patterns[i].how == LAYOUT_SKIP && !p->patterns[i].is_mixed;
-        for (size_t i = 0; i < p->count && side == 1; i++)
-            p->items[i].agrees = p->items[i].agrees && p->items[i].how != LAYOUT_SKIP;
-        written += write_rules(out, p, side);
-    }
-    return written;
-}
-
-/* Of no tensor the whole is there. DTensors say what they are, of others both sides must make the same of their parts.
- */
-static msp_status
-propose_both(msp_buf *out, const msp_dump_place *const places[2], const size_t n[2], msp_error *err)
-{
-    const size_t all = n[0] + n[1];
-    proposer p = {.all = msp_alloc_zero(all, sizeof(*p.all)), .n = all, .whole = all - 1, .nstages = 1};
-    both_rows b = {.rows = msp_alloc_zero(all, sizeof(*b.rows)), .n = {n[0], n[1]}};
-    msp_status st = p.all == NULL || b.rows == NULL ? no_memory(err) : MSP_OK;
-
-    for (size_t i = 0; i < all && st == MSP_OK; i++)
-        st = open_rows(&p.all[i], i < n[0] ? &places[0][i] : &places[1][i - n[0]], err);
-    if (st == MSP_OK && (p.all[0].rows.ndtensors == 0 || p.all[n[0]].rows.ndtensors == 0))
-        st = msp_error_set(err, MSP_E_INVALID,
-                           "--layout auto needs one rank on one side and several on the other; here are %zu on the NPU "
-                           "side and %zu on the bench side, and not on both sides DTensors, which say what they are. "
-                           "Write a yaml with groups",
-                           n[0], n[1]);
-    if (st == MSP_OK && !look_at_both(&p, &b))
-        st = no_memory(err);
-    if (st == MSP_OK) {
-        msp_buf_printf(out, "# Proposed from the shapes and statistics of %zu ranks against %zu.\n", n[0], n[1]);
-        write_dtensors(out, &p);
-        msp_buf_text(out, "parts:\n");
-        if (write_both(out, &p, n) == 0)
-            msp_buf_text(out, "  []\n");
-        st = msp_buf_status(out, err);
-    }
-    msp_free(b.rows);
-    release(&p);
+    msp_propose_release(&p);
     return st;
 }
 
@@ -955,7 +624,7 @@ msp_status
 msp_layout_propose(msp_buf *out, const msp_dump_place *const places[2], const size_t n[2], msp_error *err)
 {
     if (n[0] > 1 && n[1] > 1)
-        return propose_both(out, places, n, err);
+        return msp_propose_both(out, places, n, err);
     return n[0] > 1 ? propose_parts(out, 0, places[0], n[0], places[1], err)
                     : propose_parts(out, 1, places[1], n[1], places[0], err);
 }
