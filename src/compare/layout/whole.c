@@ -127,244 +127,21 @@ name_calls(msp_whole *w, msp_rows *rows, msp_error *err)
     return ok ? MSP_OK : no_memory(err);
 }
 
-static const msp_row *
-row_of(const msp_whole_member *m, msp_str name)
+const msp_row *
+msp_whole_row_of(const msp_whole_member *m, msp_str name)
 {
     const msp_map_entry *e = msp_map_get(&m->names, name);
 
     return e != NULL ? &m->rows->rows[e->value] : NULL;
 }
 
-/* ---- how a row is put together ----------------------------------------------------------------------------------- */
-
-enum { MAX_PARTS = 1024, MAX_MESHES = 128 };
-
-/* One cut of a tensor along an axis into as many parts; of several the later ones cut what the earlier ones made. */
-typedef struct cut {
-    int64_t axis; /* below 0: from the end */
-    size_t n;     /* 0: as many as there are parts */
-} cut;
-
-/* Which members have the parts, in their order (row-major over the cuts); taken together, what to do with them. */
-typedef struct recipe {
-    msp_layout_how how;
-    double factor;
-    cut cuts[DTENSOR_MAX_DIM + 1]; /* of a concatenation */
-    int ncuts;
-    size_t sums; /* of a concatenation: one of as many that are added up, each with its share of the ranks */
-    bool asked;  /* the layout or the record says so */
-    const char *note;
-    const int64_t *ranks; /* NULL: all members of a stage */
-    size_t nranks;
-    int64_t own[MAX_PARTS]; /* room for the ranks of a mesh */
-} recipe;
-
-/* At which place of dimension d does number i of the mesh stand? */
-static size_t
-place_in(const msp_row_dtensor *d, size_t i, int dimension)
-{
-    for (int k = d->ndim - 1; k > dimension; k--)
-        i /= (size_t)d->sizes[k];
-    return i % (size_t)d->sizes[dimension];
-}
-
-/* Has rank number i of the mesh a part of what number `at` has a part of? They differ in sharded dimensions only; all
- * where none is. */
-static bool
-is_beside(const msp_row_dtensor *d, size_t i, size_t at, bool all)
-{
-    for (int k = 0; k < d->ndim && !all; k++)
-        if (d->placements[k].kind == DTENSOR_REPLICATE && place_in(d, i, k) != place_in(d, at, k))
-            return false;
-    return true;
-}
-
-/* What a DTensor's placements make of its parts: shards over any dimensions of the mesh, or summands over one. */
-static void
-read_placements(recipe *r, const msp_row_dtensor *d)
-{
-    int split = 0;
-
-    for (int i = 0; i < d->ndim; i++) {
-        if (d->placements[i].kind == DTENSOR_REPLICATE)
-            continue;
-        split++;
-        if (d->placements[i].kind == DTENSOR_SHARD)
-            r->cuts[r->ncuts++] = (cut){d->placements[i].dim, (size_t)d->sizes[i]};
-        if (d->placements[i].kind == DTENSOR_OTHER)
-            r->note = "its parts are neither shards nor summands";
-    }
-    r->how = split == 0 ? LAYOUT_REPLICATE : r->ncuts > 0 ? LAYOUT_CONCAT : LAYOUT_SUM;
-    if (r->note == NULL && r->how == LAYOUT_CONCAT && r->ncuts < split)
-        r->note = "its shards are summands, too";
-    if (r->note == NULL && r->how == LAYOUT_SUM && split > 1)
-        r->note = "it is a sum over more than one dimension of its mesh";
-}
-
-static void
-read_mesh(recipe *r, const msp_row_dtensor *d, int64_t rank)
-{
-    size_t at = 0;
-
-    r->asked = true;
-    read_placements(r, d);
-    while (at < d->nranks && d->ranks[at] != rank)
-        at++;
-    if (r->note == NULL && at == d->nranks)
-        r->note = "its rank is not in its mesh";
-    r->ranks = r->own;
-    for (size_t i = 0; i < d->nranks && r->note == NULL; i++) {
-        if (!is_beside(d, i, at, r->how == LAYOUT_REPLICATE))
-            continue;
-        if (r->nranks == MAX_PARTS)
-            r->note = "it has more than 1024 parts";
-        else
-            r->own[r->nranks++] = d->ranks[i];
-    }
-}
-
-static msp_whole_member *
-member_of(msp_whole *w, int64_t rank)
+msp_whole_member *
+msp_whole_member_of(msp_whole *w, int64_t rank)
 {
     for (size_t i = 0; i < w->nmembers; i++)
         if (w->members[i].rank == rank)
             return &w->members[i];
     return NULL;
-}
-
-static void
-clear_recipe(recipe *out)
-{
-    out->how = LAYOUT_REPLICATE;
-    out->factor = 1;
-    out->sums = 1;
-    out->ncuts = 0;
-    out->asked = false;
-    out->note = NULL;
-    out->ranks = NULL;
-    out->nranks = 0;
-}
-
-/* ---- a rule for DTensors of several meshes -------------------------------------------------------------------------
- */
-
-static bool
-is_in_mesh(const msp_row_dtensor *d, int64_t rank)
-{
-    for (size_t i = 0; i < d->nranks; i++)
-        if (d->ranks[i] == rank)
-            return true;
-    return false;
-}
-
-/* What the ranks of one more mesh put together becomes a part of the whole. False: they do it in another way. */
-static bool
-add_mesh(recipe *out, recipe *inner, const msp_row_dtensor *d, int64_t rank, size_t nmeshes)
-{
-    clear_recipe(inner);
-    read_mesh(inner, d, rank);
-    if (inner->how == LAYOUT_REPLICATE)
-        inner->nranks = inner->nranks > 0; /* one stands for all */
-    out->note = inner->note;
-    if (nmeshes == 0) {
-        out->how = inner->how;
-        out->ncuts = inner->ncuts;
-        memcpy(out->cuts, inner->cuts, sizeof(out->cuts));
-    } else if (inner->how != out->how || inner->ncuts != out->ncuts || inner->nranks * nmeshes != out->nranks ||
-               memcmp(out->cuts, inner->cuts, (size_t)inner->ncuts * sizeof(*out->cuts)) != 0) {
-        return false;
-    }
-    for (size_t i = 0; i < inner->nranks && out->note == NULL; i++)
-        if (out->nranks == MAX_PARTS)
-            out->note = "it has more than 1024 parts";
-        else
-            out->own[out->nranks++] = inner->ranks[i];
-    return true;
-}
-
-/* What the rule makes of the wholes of so many meshes. */
-static void
-apply_rule(recipe *out, const msp_layout_rule *rule, size_t nmeshes)
-{
-    out->factor = rule->factor;
-    if (rule->how == LAYOUT_REPLICATE) {
-        out->nranks /= nmeshes;
-    } else if (rule->how == LAYOUT_SUM && out->how == LAYOUT_CONCAT) {
-        out->sums = nmeshes;
-    } else if (rule->how == LAYOUT_SUM) {
-        out->how = LAYOUT_SUM;
-    } else if (out->how == LAYOUT_SUM) {
-        out->note = "its shards are summands, too";
-    } else {
-        memmove(&out->cuts[1], out->cuts, (size_t)out->ncuts * sizeof(*out->cuts));
-        out->cuts[0] = (cut){rule->axis, nmeshes};
-        out->ncuts++;
-        out->how = LAYOUT_CONCAT;
-    }
-}
-
-/*
- * Where the ranks of a rule are in several meshes, as those of data parallel replicas with shards each, the rule is for
- * what each mesh puts together. False: they are not; then the rule is for the parts themselves.
- */
-static bool
-combine(recipe *out, recipe *inner, msp_whole *w, const msp_whole_member *m, const msp_row *r,
-        const msp_layout_rule *rule)
-{
-    const msp_row_dtensor *meshes[MAX_MESHES];
-    size_t n = rule->nranks > 0 ? rule->nranks : w->nmembers, nmeshes = 0;
-
-    out->asked = true;
-    out->ranks = out->own;
-    for (size_t i = 0; i < n && out->note == NULL; i++) {
-        const msp_whole_member *theirs = rule->nranks > 0 ? member_of(w, rule->ranks[i]) : &w->members[i];
-        const msp_row *part = theirs != NULL ? row_of(theirs, msp_row_name(r)) : NULL;
-        size_t known = 0;
-
-        if (theirs != NULL && rule->nranks == 0 && theirs->stage != m->stage)
-            continue;
-        if (part == NULL || part->dtensor == 0) {
-            nmeshes = 0;
-            break;
-        }
-        while (known < nmeshes && !is_in_mesh(meshes[known], theirs->rank))
-            known++;
-        if (known < nmeshes)
-            continue;
-        if (nmeshes == MAX_MESHES ||
-            !add_mesh(out, inner, &theirs->rows->dtensors[part->dtensor - 1], theirs->rank, nmeshes))
-            out->note = "its meshes put it together in different ways";
-        else
-            meshes[nmeshes++] = &theirs->rows->dtensors[part->dtensor - 1];
-    }
-    if (nmeshes < 2) {
-        clear_recipe(out);
-        return false;
-    }
-    if (out->note == NULL)
-        apply_rule(out, rule, nmeshes);
-    return true;
-}
-
-static void
-find_recipe(recipe *out, msp_whole *w, const msp_whole_member *m, const msp_row *r)
-{
-    const msp_layout_rule *rule = msp_layout_find(w->layout, w->side, msp_row_name(r));
-
-    clear_recipe(out);
-    if (rule != NULL && r->dtensor != 0 && rule->how != LAYOUT_SKIP && combine(out, &out[1], w, m, r, rule))
-        return;
-    if (rule != NULL) {
-        out->how = rule->how;
-        out->factor = rule->factor;
-        if (rule->how == LAYOUT_CONCAT)
-            out->cuts[out->ncuts++] = (cut){.axis = rule->axis};
-        out->asked = true;
-        out->ranks = rule->ranks;
-        out->nranks = rule->nranks;
-    } else if (r->dtensor != 0) {
-        read_mesh(out, &m->rows->dtensors[r->dtensor - 1], m->rank);
-    }
 }
 
 /* ---- one row ----------------------------------------------------------------------------------------------------- */
@@ -406,13 +183,13 @@ add_part(msp_whole *w, gathering *g, uint32_t member, const msp_row *r)
 
 /* The parts in their order; a member that lacks one is a note, and what is asked for cannot be done. */
 static bool
-collect_parts(msp_whole *w, gathering *g, recipe *how, size_t stage, msp_str name)
+collect_parts(msp_whole *w, gathering *g, msp_recipe *how, size_t stage, msp_str name)
 {
     size_t n = how->ranks != NULL ? how->nranks : w->nmembers;
 
     for (size_t i = 0; i < n; i++) {
-        msp_whole_member *m = how->ranks != NULL ? member_of(w, how->ranks[i]) : &w->members[i];
-        const msp_row *r = m != NULL ? row_of(m, name) : NULL;
+        msp_whole_member *m = how->ranks != NULL ? msp_whole_member_of(w, how->ranks[i]) : &w->members[i];
+        const msp_row *r = m != NULL ? msp_whole_row_of(m, name) : NULL;
 
         if (how->ranks == NULL && m->stage != stage)
             continue;
@@ -426,7 +203,7 @@ collect_parts(msp_whole *w, gathering *g, recipe *how, size_t stage, msp_str nam
 
 /* The how-many-th along an axis a part is, of those that the cuts along it make. */
 static size_t
-line_of(const recipe *how, size_t part, size_t n, int axis)
+line_of(const msp_recipe *how, size_t part, size_t n, int axis)
 {
     size_t line = 0, behind = n;
 
@@ -442,7 +219,8 @@ line_of(const recipe *how, size_t part, size_t n, int axis)
 
 /* Places along one axis: parts of one line have one size there, and a line begins where those before it end. */
 static void
-place_along(gathering *g, recipe *how, int axis, const int64_t (*shapes)[MSP_MAX_NDIM], int64_t (*starts)[MSP_MAX_NDIM])
+place_along(gathering *g, msp_recipe *how, int axis, const int64_t (*shapes)[MSP_MAX_NDIM],
+            int64_t (*starts)[MSP_MAX_NDIM])
 {
     const size_t n = g->n / how->sums;
     int64_t at = 0, size;
@@ -467,7 +245,7 @@ place_along(gathering *g, recipe *how, int axis, const int64_t (*shapes)[MSP_MAX
 
 /* The shapes of all parts. */
 static void
-read_shapes(msp_whole *w, gathering *g, recipe *how, int64_t (*shapes)[MSP_MAX_NDIM])
+read_shapes(msp_whole *w, gathering *g, msp_recipe *how, int64_t (*shapes)[MSP_MAX_NDIM])
 {
     msp_whole_part *parts = &w->parts[w->nparts - g->n];
 
@@ -488,7 +266,7 @@ read_shapes(msp_whole *w, gathering *g, recipe *how, int64_t (*shapes)[MSP_MAX_N
 }
 
 static void
-check_axes(msp_whole *w, const gathering *g, recipe *how)
+check_axes(msp_whole *w, const gathering *g, msp_recipe *how)
 {
     for (int k = 0; k < how->ncuts && how->note == NULL; k++) {
         const int64_t axis = how->cuts[k].axis;
@@ -501,7 +279,7 @@ check_axes(msp_whole *w, const gathering *g, recipe *how)
 
 /* The whole's shape from those of the parts, and each part's place in it. False: no memory. */
 static bool
-join_shapes(msp_whole *w, gathering *g, recipe *how)
+join_shapes(msp_whole *w, gathering *g, msp_recipe *how)
 {
     msp_whole_part *parts = &w->parts[w->nparts - g->n];
     int64_t(*shapes)[MSP_MAX_NDIM] = msp_alloc_zero(g->n, sizeof(*shapes));
@@ -529,7 +307,7 @@ join_shapes(msp_whole *w, gathering *g, recipe *how)
 
 /* Replicas must be the same, by checksums where there are any. */
 static void
-check_replicas(msp_whole *w, const gathering *g, recipe *how)
+check_replicas(msp_whole *w, const gathering *g, msp_recipe *how)
 {
     const msp_whole_part *parts = &w->parts[w->nparts - g->n];
 
@@ -586,7 +364,7 @@ join_parts(msp_whole *w, msp_rows *t, msp_row *r, const gathering *g)
 
 /* One part alone stands for the row: the first replica, or the row itself where its parts do not go together. */
 static bool
-keep_one(msp_whole *w, msp_row *r, gathering *g, uint32_t member, const recipe *how)
+keep_one(msp_whole *w, msp_row *r, gathering *g, uint32_t member, const msp_recipe *how)
 {
     size_t first = w->nparts - g->n;
 
@@ -604,7 +382,7 @@ keep_one(msp_whole *w, msp_row *r, gathering *g, uint32_t member, const recipe *
 }
 
 static bool
-add_whole(msp_whole *w, msp_row *r, size_t first, const recipe *how)
+add_whole(msp_whole *w, msp_row *r, size_t first, const msp_recipe *how)
 {
     if (!msp_vec_grow((void **)&w->rows, &w->cap_rows, w->nrows + 1, sizeof(*w->rows)))
         return false;
@@ -615,13 +393,13 @@ add_whole(msp_whole *w, msp_row *r, size_t first, const recipe *how)
 
 /* A tensor's row of a member, as the layout or its record says. What nobody asks for stays as it is. */
 static bool
-put_together(msp_whole *w, msp_rows *t, msp_row *r, uint32_t member, recipe *how)
+put_together(msp_whole *w, msp_rows *t, msp_row *r, uint32_t member, msp_recipe *how)
 {
     gathering g = {0};
     size_t first = w->nparts;
     bool ok;
 
-    find_recipe(how, w, &w->members[member], r);
+    msp_recipe_find(how, w, &w->members[member], r);
     if (t->texts[r->dtype].dtype == MSP_DTYPE_NONE || how->how == LAYOUT_SKIP || (!how->asked && member == 0))
         return true;
     g.rows = msp_alloc((how->ranks != NULL ? how->nranks : w->nmembers) + 1, sizeof(*g.rows));
@@ -719,7 +497,7 @@ sort_calls(const msp_whole *w, msp_rows *t)
 }
 
 static msp_status
-append_others(msp_whole *w, msp_rows *t, recipe *how, msp_error *err)
+append_others(msp_whole *w, msp_rows *t, msp_recipe *how, msp_error *err)
 {
     msp_map seen = {0};
     bool ok = true;
@@ -766,7 +544,7 @@ static msp_status
 join_members(msp_whole *w, msp_rows *rows, msp_error *err)
 {
     size_t count = rows->count;
-    recipe *how = msp_alloc(2, sizeof(*how)); /* the other one is room for one mesh of several */
+    msp_recipe *how = msp_alloc(2, sizeof(*how)); /* the other one is room for one mesh of several */
     msp_rows before;
     msp_status st = how == NULL ? no_memory(err) : keep_rows(w, &before, rows, err);
 

@@ -1,5 +1,5 @@
-/* whole_parts.h - what the files of msp_whole share: whole.c makes the rows, whole_stats.c their numbers, whole_data.c
- * reads tensors. */
+/* whole_parts.h - what the files of msp_whole share: whole.c makes the rows, recipe.c says how, whole_stats.c their
+ * numbers, whole_data.c reads tensors. */
 #ifndef MSP_COMPARE_WHOLE_PARTS_H
 #define MSP_COMPARE_WHOLE_PARTS_H
 
@@ -44,6 +44,38 @@ struct msp_whole {
     msp_whole_part *parts;
     size_t nparts, cap_parts;
 };
+
+enum { MSP_RECIPE_PARTS = 1024 };
+
+/* One cut of a tensor along an axis into as many parts; of several the later ones cut what the earlier ones made. */
+typedef struct msp_cut {
+    int64_t axis; /* below 0: from the end */
+    size_t n;     /* 0: as many as there are parts */
+} msp_cut;
+
+/* Which members have the parts, in their order (row-major over the cuts); taken together, what to do with them. */
+typedef struct msp_recipe {
+    msp_layout_how how;
+    double factor;
+    msp_cut cuts[DTENSOR_MAX_DIM + 1]; /* of a concatenation */
+    int ncuts;
+    size_t sums; /* of a concatenation: one of as many that are added up, each with its share of the ranks */
+    bool asked;  /* the layout or the record says so */
+    const char *note;
+    const int64_t *ranks; /* NULL: all members of a stage */
+    size_t nranks;
+    int64_t own[MSP_RECIPE_PARTS]; /* room for the ranks of a mesh */
+} msp_recipe;
+
+/*
+ * How is row r of member m put together? The answer is out[0]; out[1] is room for one mesh of several. Where neither
+ * layout nor record speaks of it, asked is false; where it cannot be done, note says why.
+ */
+void msp_recipe_find(msp_recipe *out, msp_whole *w, const msp_whole_member *m, const msp_row *r);
+
+/* The member of a rank, and a member's row of a name. NULL: there is none. */
+msp_whole_member *msp_whole_member_of(msp_whole *w, int64_t rank);
+const msp_row *msp_whole_row_of(const msp_whole_member *m, msp_str name);
 
 /* The sizes in a shape's text, "[2, 3]". False: it is none. */
 bool msp_whole_shape(msp_str text, int64_t shape[MSP_MAX_NDIM], int *ndim);
