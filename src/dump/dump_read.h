@@ -21,6 +21,12 @@ MSP_CHECK msp_status msp_dump_open_text(msp_dump **out, const char *text, size_t
 /* As msp_stack_open(), in the same way. */
 MSP_CHECK msp_status msp_stack_open_text(msp_stack **out, const char *text, size_t size, msp_error *err);
 
+/* Stacks gathered from other files, which must live as long, with room for so many names. */
+MSP_CHECK msp_status msp_stack_gather(msp_stack **out, size_t names, msp_error *err);
+
+/* Give name the frames of recorded in from; it has none where from, which may be NULL, has none. False: no memory. */
+bool msp_stack_put(msp_stack *s, msp_str name, const msp_stack *from, msp_str recorded);
+
 /*
  * Parse the i-th record. Strings without escapes are views of the mapped file and live as long as d; the others, and
  * the tree, live until doc is released; a small tree lives in the caller's room. A record that is no JSON gives

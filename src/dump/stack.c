@@ -170,6 +170,29 @@ msp_stack_open_text(msp_stack **out, const char *text, size_t size, msp_error *e
     return MSP_OK;
 }
 
+msp_status
+msp_stack_gather(msp_stack **out, size_t names, msp_error *err)
+{
+    msp_stack *s = *out = msp_alloc_zero(1, sizeof(*s));
+
+    if (s != NULL)
+        s->lists = msp_alloc(names, sizeof(*s->lists));
+    if (s != NULL && s->lists != NULL)
+        return MSP_OK;
+    msp_stack_close(s);
+    *out = NULL;
+    return msp_error_set(err, MSP_E_NOMEM, "out of memory");
+}
+
+bool
+msp_stack_put(msp_stack *s, msp_str name, const msp_stack *from, msp_str recorded)
+{
+    const msp_json *frames = msp_stack_frames(from, recorded);
+    size_t n = s->by_name.count;
+
+    return frames == NULL || put_frames(s, name, frames, &n);
+}
+
 bool
 msp_stack_is_grouped(const msp_stack *s)
 {

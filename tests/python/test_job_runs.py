@@ -243,6 +243,37 @@ def test_of_a_pipeline_with_micro_batches_the_layer_that_went_wrong_is_named(tmp
     assert (pair["first_wrong"] or {}).get("npu_name") == (None if fault is None else "Functional.linear.1.forward.input.1")
 
 
+def two_places(d, rank, world, factor):
+    def first(x):
+        return torch.mul(x, 1.0)
+
+    def second(x):
+        return torch.mul(x, factor)
+
+    x = R(4, 6, seed=1)
+    d.start()
+    if rank == 0:
+        x = first(x)
+        if world > 1:
+            dist.send(x, 1)
+    else:
+        dist.recv(x, 0)
+    if rank == world - 1:
+        second(x)
+    d.stop()
+    d.step()
+
+
+def test_a_call_of_a_later_stage_has_the_stack_of_its_own_rank(tmp_path):
+    for side, n, factor in (("npu", 2, 1.5), ("bench", 1, 1.0)):
+        (tmp_path / side).mkdir()
+        ranks(tmp_path / side, lambda d, rank, n=n, factor=factor: two_places(d, rank, n, factor), n)
+    (tmp_path / "layout.yaml").write_text("stages: {npu: [[0], [1]]}\nparts: [{name: 'Distributed.*', how: skip}]\n")
+    wrong = compare(tmp_path, "--layout", "layout.yaml")["pairs"][0]["first_wrong"]
+    assert wrong["npu_name"].startswith("Torch.mul.1.forward.")
+    assert "in second" in "".join(wrong["stack"]) and "in first" not in "".join(wrong["stack"])
+
+
 # ---- parts of a batch ------------------------------------------------------------------------------------------------
 
 def small_model():

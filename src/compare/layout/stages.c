@@ -204,6 +204,7 @@ rename_call(msp_arena *arena, msp_rows *t, size_t call, const numbered *n, int64
             r->name = text;
             r->name_len = (uint32_t)(stem + old.len - api->name.len);
         } else {
+            api->recorded = old;
             api->name = (msp_str){text, stem};
         }
     }

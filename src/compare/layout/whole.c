@@ -5,6 +5,7 @@
 #include "core/alloc.h"
 #include "core/path.h"
 #include "core/vec.h"
+#include "dump/dump_read.h"
 
 static msp_status
 no_memory(msp_error *err)
@@ -461,7 +462,7 @@ append_call(msp_whole *w, msp_rows *t, uint32_t member, const msp_row_api *api)
         return false;
     t->apis = grown;
     to = &t->apis[t->napis++];
-    *to = (msp_row_api){.name = api->name, .first = t->count, .member = member};
+    *to = (msp_row_api){.name = api->name, .recorded = api->recorded, .first = t->count, .member = member};
     for (size_t i = api->first; i < api->first + api->count; i++) {
         const msp_row *r = &from->rows[i];
         msp_row *copy = msp_rows_new(t);
@@ -598,6 +599,7 @@ msp_whole_close(msp_whole *w)
 
         msp_map_release(&m->names);
         msp_rows_release(&m->own);
+        msp_stack_close(m->stack);
         msp_dump_close(m->dump);
         msp_free(m->dir);
     }
@@ -606,6 +608,65 @@ msp_whole_close(msp_whole *w)
     msp_free(w->parts);
     msp_arena_release(&w->arena);
     msp_free(w);
+}
+
+/* ---- call stacks ------------------------------------------------------------------------------------------------- */
+
+static msp_status
+open_stacks(bool *any, msp_whole *w, msp_error *err)
+{
+    *any = false;
+    for (size_t i = 0; i < w->nmembers; i++) {
+        msp_whole_member *m = &w->members[i];
+        char *path = msp_path_beside(m->path, "stack.json");
+        msp_status st = path == NULL ? no_memory(err) : MSP_OK;
+
+        if (st == MSP_OK && m->stack == NULL && msp_path_kind_of(path) == MSP_PATH_FILE)
+            st = msp_stack_open(&m->stack, path, err);
+        msp_free(path);
+        if (st != MSP_OK)
+            return st;
+        *any = *any || m->stack != NULL;
+    }
+    return MSP_OK;
+}
+
+msp_status
+msp_whole_stacks(msp_stack **out, msp_whole *w, const msp_rows *t, msp_error *err)
+{
+    bool any;
+    msp_status st = open_stacks(&any, w, err);
+
+    *out = NULL;
+    if (st != MSP_OK || !any)
+        return st;
+    st = msp_stack_gather(out, t->napis, err);
+    for (size_t i = 0; i < t->napis && st == MSP_OK; i++) {
+        const msp_row_api *api = &t->apis[i];
+        msp_str name = api->recorded.len > 0 ? api->recorded : api->name;
+
+        if (!msp_stack_put(*out, api->name, w->members[api->member].stack, name))
+            st = no_memory(err);
+    }
+    if (st == MSP_OK)
+        return MSP_OK;
+    msp_stack_close(*out);
+    *out = NULL;
+    return st;
+}
+
+msp_status
+msp_whole_check(const msp_whole *w, msp_error *err)
+{
+    msp_status st = MSP_OK;
+
+    for (size_t i = 0; w != NULL && i < w->nmembers && st == MSP_OK; i++) {
+        if (w->members[i].dump != NULL)
+            st = msp_dump_check(w->members[i].dump, err);
+        if (st == MSP_OK)
+            st = msp_stack_check(w->members[i].stack, err);
+    }
+    return st;
 }
 
 const char *

@@ -31,6 +31,15 @@ MSP_CHECK msp_status msp_whole_open(msp_whole **out, const msp_layout *layout, i
 /* Accepts NULL. The rows may still be there, but nothing of them may be looked at. */
 void msp_whole_close(msp_whole *w);
 
+/*
+ * The call stacks of t, the rows of w: each call's from the stack.json beside its own rank's dump. *out is NULL where
+ * no rank has one; close it with msp_stack_close(), and ask nothing of it once w is closed.
+ */
+MSP_CHECK msp_status msp_whole_stacks(msp_stack **out, msp_whole *w, const msp_rows *t, msp_error *err);
+
+/* As msp_dump_check(), for all files that w has open. Accepts NULL. */
+MSP_CHECK msp_status msp_whole_check(const msp_whole *w, msp_error *err);
+
 /* What must be known about how the row was put together, for its Err_message; NULL: nothing. */
 const char *msp_whole_note(const msp_whole *w, const msp_row *r);
 

@@ -13,8 +13,9 @@ typedef struct msp_whole_member {
     msp_dump *dump; /* NULL for the first, whose rows and dump are the caller's */
     msp_rows own;
     const msp_rows *rows;
-    msp_map names; /* of the rows, to the first that has it */
-    char *dir;     /* dump_tensor_data, which need not be there */
+    msp_map names;    /* of the rows, to the first that has it */
+    char *dir;        /* dump_tensor_data, which need not be there */
+    msp_stack *stack; /* NULL: not asked for, or no stack.json beside its dump */
 } msp_whole_member;
 
 typedef struct msp_whole_part {

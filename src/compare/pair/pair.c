@@ -236,6 +236,8 @@ check_sides(msp_pair *p)
         st = msp_dump_check(p->sides[i].dump, p->err);
         if (st == MSP_OK)
             st = msp_map_check(&p->legacy[i].map, AT_FDCWD, p->sides[i].path, p->err);
+        if (st == MSP_OK)
+            st = msp_whole_check(p->whole[i], p->err);
     }
     return st == MSP_OK ? msp_stack_check(p->stack, p->err) : st;
 }

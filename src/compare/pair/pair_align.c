@@ -164,9 +164,12 @@ align_calls(msp_pair *p, const msp_align_side sides[2])
 static msp_stack *
 open_bench_stack(const msp_pair *p)
 {
-    char *path = msp_path_beside(p->sides[1].path, "stack.json");
     msp_stack *s = NULL;
+    char *path;
 
+    if (p->whole[1] != NULL)
+        return msp_whole_stacks(&s, p->whole[1], &p->sides[1].rows, NULL) == MSP_OK ? s : NULL;
+    path = msp_path_beside(p->sides[1].path, "stack.json");
     if (path != NULL && msp_path_kind_of(path) == MSP_PATH_FILE && msp_stack_open(&s, path, NULL) != MSP_OK)
         s = NULL;
     msp_free(path);

@@ -30,6 +30,11 @@ open_stack(msp_pair *p)
     }
     if (opt->stack_path != NULL && p->plan->label[0] == '\0')
         return opt->stack_mode ? open_stack_file(p, opt->stack_path) : MSP_OK;
+    if (p->whole[0] != NULL) {
+        st = msp_whole_stacks(&p->own_stack, p->whole[0], &p->sides[0].rows, p->err);
+        p->stack = p->own_stack;
+        return st;
+    }
     beside = msp_path_beside(p->sides[0].path, "stack.json");
     if (beside == NULL)
         return msp_pair_no_memory(p);

@@ -88,6 +88,7 @@ typedef struct msp_row_dtensor {
 typedef struct msp_row_api {
     msp_str name;
     size_t first, count; /* its rows */
+    msp_str recorded;    /* its name in its own dump, where a msp_whole has given it another one; else empty */
     uint32_t member;     /* of a msp_whole: whose call it is */
 } msp_row_api;
 
