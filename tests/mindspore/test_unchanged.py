@@ -23,6 +23,44 @@ def test_loss_gradients_and_weights_have_the_same_bits_with_and_without(tmp_path
         assert "undone" in output
 
 
+SECOND = """
+np.random.seed(1)
+class Net(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.fc1, self.fc2 = nn.Dense(3, 5), nn.Dense(5, 1)
+        for p in self.trainable_params():
+            p.set_data(Tensor(np.random.randn(*p.shape).astype(np.float32)))
+    def construct(self, x):
+        return (mint.tanh(self.fc1(x)) * mint.exp(self.fc1(x)) + self.fc2(self.fc1(x))).sum()
+net = Net()
+x = Tensor(np.random.randn(2, 3).astype(np.float32))
+def penalty(x):
+    outside = mint.exp(net.fc2.weight.sum())
+    return (mindspore.grad(net)(x) * outside).pow(2).sum()
+step = mindspore.value_and_grad(penalty, None, net.trainable_params())
+for i in range(2):
+    if len(sys.argv) > 2:
+        debugger.start(net)
+    loss, gradients = step(x)
+    if len(sys.argv) > 2:
+        debugger.stop()
+        debugger.step()
+    print("bits", loss.asnumpy().tobytes().hex(), [g.asnumpy().tobytes().hex() for g in gradients])
+"""
+
+
+@pytest.mark.parametrize("level", ["L0", "L1", "mix"])
+def test_a_second_derivative_has_the_same_bits_with_and_without(tmp_path, level):
+    bare, recorded = run(tmp_path, SECOND, level=level), run(tmp_path, SECOND, "recorded", level=level)
+    assert bare.returncode == 0 and recorded.returncode == 0, bare.stderr + recorded.stderr
+    assert len(bits(bare.stdout)) == 2 and bits(recorded.stdout) == bits(bare.stdout)
+    names = list(read(tmp_path)["data"])
+    assert ("Mint.tanh.0.forward" in names) == (level != "L0") and "Mint.tanh.0.backward" not in names
+    assert ("Mint.exp.0.backward" in names) == (level != "L0")  # outside of the inner gradient
+    assert "in a grad() inside of a grad()" in recorded.stdout + recorded.stderr
+
+
 @pytest.mark.parametrize("mode", ["no_change", "add_noise"])
 def test_free_benchmark_leaves_gradients_and_weights_as_they_are(tmp_path, mode):
     """Not the loss: on the CPU MindSpore's own kernel for it gives two values for one input, by how often it ran (docs/collect-mindspore.md)."""

@@ -31,18 +31,18 @@ class Call:
         self.record, self.gradients, self.is_selected, self.save, self.stack, self.parent = {}, None, False, False, 0, None
 
     def before(self):
-        recorder = self.recorder
+        recorder, is_nested = self.recorder, False
         try:
             recorder.enter(self.name)
             self.is_selected = recorder.selects(self.name)
             self.save = recorder.saves(self.name)
-            self.stack, self.parent = recorder.stack(), recorder.parent()
+            (self.stack, is_nested), self.parent = recorder.stack(), recorder.parent()
             if self.is_selected and recorder.forward and recorder.inputs and not recorder.structure and (not recorder.overflow or self.api.written):
                 self._measure_inputs(self.save)
         except Exception as e:
             self._was_not_read("inputs", e)
         try:
-            if (self.cell is None or recorder.watches_cells) and recorder.follows(self.name):
+            if (self.cell is None or recorder.watches_cells) and recorder.follows(self.name, is_nested):
                 kinds = (tuple, list) if self.cell is None else (tuple,)  # a cell may write to a list that it is given
                 self.gradients, self.args, self.kwargs = recorder.gradients.follow_inputs(self.name, self.stack, self.parent, self.args, self.kwargs,
                                                                                            self.api.written, kinds)

@@ -172,9 +172,18 @@ class Recorder:
         """Its number among the calls of this name, in whatever thread."""
         return next(self._counts.setdefault(name, itertools.count()))
 
-    def follows(self, name):
-        """Whether the gradients of a call are looked at: nothing is put between calls that list leaves out. A range of scope may begin with any."""
-        return self.has_gradients() and (bool(self.config.scope) or self._lists(backward_name(name)))
+    def follows(self, name, is_nested):
+        """Whether the gradients of a call are looked at: nothing is put between calls that list leaves out. A range of scope may begin with any.
+
+        is_nested: a gradient's gradient is being computed. A node in between would change the order in which its terms are added, and MindSpore 2.7
+        cannot differentiate such a node.
+        """
+        if not self.has_gradients() or not (self.config.scope or self._lists(backward_name(name))):
+            return False
+        if is_nested:
+            self.summary.say_once("nested", "%s runs in a grad() inside of a grad(): gradients of such calls are not recorded, for the second derivative "
+                                  "keeps its bits only so", name, say=log.info)
+        return not is_nested
 
     def has_gradients(self):
         return self.backward and not self.structure and (_pynative_executor.grad_flag() or _pynative_executor.requires_grad())
@@ -182,6 +191,7 @@ class Recorder:
     # ---- records -------------------------------------------------------------------------------------------------------------------
 
     def stack(self):
+        """(id, whether a gradient's gradient is being computed there)"""
         return self._stacks.here()
 
     def parent(self):
