@@ -411,7 +411,7 @@ def talk(port, data):
                 if not got:
                     break
                 heard += got
-        except ConnectionError:
+        except OSError:  # ConnectionError, and ENOTCONN of shutdown()
             pass  # it was closed with something unread: refused
     return heard
 
