@@ -80,8 +80,7 @@ clear_recipe(msp_recipe *out)
     out->nranks = 0;
 }
 
-/* ---- a rule for DTensors of several meshes -------------------------------------------------------------------------
- */
+/* ---- a rule for DTensors of several meshes ----------------------------------------------------------------------- */
 
 static bool
 is_in_mesh(const msp_row_dtensor *d, int64_t rank)
